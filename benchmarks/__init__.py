@@ -1,1 +1,1 @@
-"""Measures encoderlab beside what a user would run instead; `python -m benchmarks --help`."""
+"""Measure encoderlab against what a user would run instead; `python -m benchmarks --help`."""

@@ -23,11 +23,11 @@ from benchmarks.suite.sets import SETS
 from benchmarks.tables import job_table
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, closest
 
-SMALL = "only a few steps of little, to see that all works; nothing is kept"
+SMALL = "only a few small steps, to check that everything works; nothing is saved"
 
 
 def main() -> None:
-    """Run the command that is typed, and exit with its code; a user's mistake is one line."""
+    """Run the typed command and exit with its code; a user's mistake is one line."""
     options = _parser().parse_args()
     try:
         options.command(options)
@@ -46,7 +46,7 @@ def list_jobs(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run jobs, print what came of each, and keep it. Raises SettingError, DataError, TrainingError."""
+    """Run jobs, print and save the result of each. Raises SettingError, DataError, TrainingError."""
     names = _chosen("job", options.jobs, JOBS)
     settings = Settings(options.rounds, options.threads, options.shared.expanduser().resolve(), options.small)
     outcomes = [_run_one(name, settings) for name in names]
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _run_one(name: str, settings: Settings) -> str:
-    """Run one job. What keeps it from running, or ends it, is said in a line, and the others go on: skipped, failed or done."""
+    """Run one job and return skipped, failed or done. A reason not to run it, or a failure, is printed in one line."""
     if reason := missing(JOBS[name], settings):
         print(f"benchmarks: {name} is skipped: {reason}", file=sys.stderr)
         return "skipped"
@@ -82,25 +82,25 @@ def measure_gpu(options: argparse.Namespace) -> None:
     """Measure on a CUDA GPU, or say that there is none. Raises SettingError, TrainingError."""
     names = _chosen("scale", options.scales, SCALES)
     if options.device == "cpu" and not options.small:
-        raise SettingError("--device cpu is only there to try the script", remedy="Add --small")
+        raise SettingError("--device cpu only serves to try out the script", remedy="Add --small")
     if options.device == "cuda" and gpu_name() is None:
         print("There is no CUDA GPU on this machine: nothing is measured")
         return
     result = measure(names, options.device, options.minutes, small=options.small)
     _present("gpu", result, gpu_table(result), small=options.small)
     if wrong := what_is_wrong(result):
-        raise TrainingError(f"Not as it should be: {'; '.join(wrong)}", remedy="See the tables above")
+        raise TrainingError(f"Failed rows or checks: {'; '.join(wrong)}", remedy="See the tables above")
 
 
 def render(options: argparse.Namespace) -> None:
-    """Write the tables of RESULTS.md again. Raises DataError if one has no place there."""
+    """Rewrite the tables of RESULTS.md. Raises DataError if one has no place there."""
     tables = {name: _table(name, result) for name, result in page.kept().items()}
     page.rewrite(tables)
     print(f"Tables written to {page.PAGE.relative_to(ROOT)}: {len(tables)}")
 
 
 def run_suite(options: argparse.Namespace) -> None:
-    """Run the development suite, or write its page again. Raises SettingError, DataError, TrainingError."""
+    """Run the development suite, or rewrite its page. Raises SettingError, DataError, TrainingError."""
     suite(options.words)
 
 
@@ -111,14 +111,14 @@ def _table(name: str, result: dict[str, Any]) -> str:
 
 
 def _present(name: str, result: dict[str, Any], table: str, *, small: bool) -> None:
-    if not small:  # kept first: printing may fail, as with `| head`
+    if not small:  # saved first: printing may fail, as with `| head`
         page.keep(name, result)
         page.rewrite({name: table})
     print(f"\n## {name}\n\n{table}\n")
 
 
 def _chosen(what: str, typed: list[str], known: Iterable[str]) -> list[str]:
-    """What is typed, or all. Raises SettingError for a name that is not known."""
+    """Return the typed names, or all. Raises SettingError for an unknown name."""
     for name in typed:
         if name not in known:
             near = closest(name, known)
@@ -128,7 +128,7 @@ def _chosen(what: str, typed: list[str], known: Iterable[str]) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m benchmarks", description="encoderlab beside what a user would run instead.")
+    parser = argparse.ArgumentParser("python -m benchmarks", description="Measure encoderlab against the alternatives.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, does: str, command: Callable[[argparse.Namespace], None], *options: str) -> None:
@@ -137,9 +137,9 @@ def _parser() -> argparse.ArgumentParser:
         for option in options:
             one.add_argument(option, **OPTIONS[option])
 
-    add("list", "show every job and what it compares", list_jobs)
+    add("list", "list every job and what it compares", list_jobs)
     add("run", "run jobs, ours and the peers in turn", run, "jobs", "--rounds", "--threads", "--shared", "--small")
-    add("table", "write the tables of RESULTS.md again from results/*.json", render)
+    add("table", "rewrite the tables of RESULTS.md from results/*.json", render)
     add("growth", "measure how our cost grows with the work", grow, "axes", "--threads", "--small")
     add("suite", "compare ways to get a model on the development suite", run_suite, "words")
     add("gpu", "check and measure pretraining on a CUDA GPU", measure_gpu, "scales", "--minutes", "--device", "--small")
@@ -148,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)
 
 
@@ -164,24 +164,25 @@ def _minutes(text: str) -> float:
 
 _shared = Path(os.environ.get("ENCODERLAB_SHARED", ROOT.parent / "shared"))
 OPTIONS: Mapping[str, dict[str, Any]] = {
-    "jobs": {"nargs": "*", "metavar": "JOB", "help": f"which jobs; all without it: {', '.join(JOBS)}"},
-    "axes": {"nargs": "*", "metavar": "AXIS", "help": f"what grows; all without it: {', '.join(growth.AXES)}"},
-    "scales": {"nargs": "*", "metavar": "SCALE", "help": f"which model at which length; all without it: {', '.join(SCALES)}"},
+    "jobs": {"nargs": "*", "metavar": "JOB", "help": f"jobs to run (default: all): {', '.join(JOBS)}"},
+    "axes": {"nargs": "*", "metavar": "AXIS", "help": f"what grows (default: all): {', '.join(growth.AXES)}"},
+    "scales": {"nargs": "*", "metavar": "SCALE", "help": f"model and length (default: all): {', '.join(SCALES)}"},
     "words": {
         "nargs": "*",
         "metavar": "NAME=VALUE",
         "help": f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2 suite=FOLDER (of the data; default: $ENCODERLAB_SUITE, "
-        "or ../shared/suite) output=FOLDER (of the runs; default: outputs/suite) page=FOLDER (of SUITE.md; default: benchmarks); "
-        "names with a dot, such as training.precision=fp32, are added to every run; `table` alone writes SUITE.md again",
+        "or ../shared/suite) output=FOLDER (of the runs; default: outputs/suite) page=FOLDER (of SUITE.md; default: benchmarks) "
+        "timed=false (if other work runs at the same time: seconds and memory are not reported); "
+        "names with a dot, such as training.precision=fp32, are added to every run; `table` alone rewrites SUITE.md",
     },
-    "--rounds": {"type": _at_least_one, "default": 5, "help": "how often each side is run (default: 5)"},
+    "--rounds": {"type": _at_least_one, "default": 5, "help": "how many times each side is run (default: 5)"},
     "--threads": {"type": _at_least_one, "default": cores(), "help": "CPU threads of each side (default: all, here %(default)s)"},
     "--shared": {
         "type": Path,
         "default": _shared,
         "help": "folder of the peers' scripts (default: $ENCODERLAB_SHARED, or ../shared)",
     },
-    "--minutes": {"type": _minutes, "default": 8.0, "help": "time for everything; what does not fit is dropped (default: 8)"},
+    "--minutes": {"type": _minutes, "default": 8.0, "help": "time for everything; rows that do not fit are dropped (default: 8)"},
     "--device": {"choices": ("cuda", "cpu"), "default": "cuda", "help": "cuda, or with --small cpu (default: cuda)"},
     "--small": {"action": "store_true", "help": SMALL},
 }

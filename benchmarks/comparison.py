@@ -1,4 +1,4 @@
-"""Runs a job: all of its sides in turn, round after round (A B A B ...), each in a process of its own."""
+"""Run a job: all its sides in turn, round after round (A B A B ...), each in its own process."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from benchmarks.sides import Figures, Side, filled
 
 Result = dict[str, Any]
 REMEDIES = {
-    "hub": "no hub is named: type HF_ENDPOINT=URL in front, such as that of the stand-in ../shared/hub/serve.py",
-    "shared": "--shared names no folder that holds peers/common.py",
+    "hub": "no hub is set: put HF_ENDPOINT=URL in front, such as the URL of the stand-in ../shared/hub/serve.py",
+    "shared": "--shared is not a folder that contains peers/common.py",
     "accelerate": 'accelerate is not installed: pip install -e ".[bench]"',
     "minilm": NOT_INSTALLED,
     "onnxruntime": 'onnxruntime is not installed: pip install -e ".[onnx]"',
@@ -32,7 +32,7 @@ REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How jobs are run: `shared` is the folder of the scripts that are compared with; `small` runs only a few steps."""
+    """How jobs are run: `shared` is the folder of the peers' scripts; `small` runs only a few steps."""
 
     rounds: int
     threads: int
@@ -40,7 +40,7 @@ class Settings:
     small: bool = False
 
     def missing(self, side: Side) -> str:
-        """Why a side cannot be run; nothing if it can."""
+        """Return why a side cannot be run; nothing if it can."""
         found = {
             "hub": bool(os.environ.get("HF_ENDPOINT")),
             "shared": (self.shared / "peers" / "common.py").is_file(),
@@ -53,7 +53,7 @@ class Settings:
 
 
 def missing(job: Job, settings: Settings) -> str:
-    """Why the job cannot be run; nothing if ours and one peer can."""
+    """Return why the job cannot be run; nothing if ours and one peer can."""
     ours, *peers = job.sides
     without = [settings.missing(peer) for peer in peers]
     return settings.missing(ours) or (without[0] if all(without) else "")
@@ -69,7 +69,7 @@ def compare(job: Job, settings: Settings) -> Result:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as work:
         threads = str(settings.threads)
         environment = {"OMP_NUM_THREADS": threads, "RAYON_NUM_THREADS": threads, **job.environment}
-        if not settings.small:  # figures are kept: the first round is to find nothing prepared
+        if not settings.small:  # figures are saved, so the first round must find nothing prepared
             environment["ENCODERLAB_CACHE"] = f"{work}/cache"
         places = {"work": work, "threads": threads, "shared": str(settings.shared), "minilm": str(minilm_folder())}
         for arguments in job.setup:
@@ -86,7 +86,7 @@ def compare(job: Job, settings: Settings) -> Result:
 def _round(
     job: Job, sides: list[Side], places: dict[str, str], environment: dict[str, str], number: int, small: bool
 ) -> dict[str, Figures]:
-    """Each side once; the seed is the round's number."""
+    """Run each side once; the seed is the round's number."""
     found = {}
     with _folder(places["work"]) as shared:
         for side in sides:
@@ -104,7 +104,7 @@ def _folder(inside: str) -> Iterator[str]:
 
 
 def _add_shares(job: Job, sides: list[Side], figures: dict[str, Figures], roofs: dict[str, float]) -> None:
-    """Say of each side what share it is of the roof in the precision of ours."""
+    """Add to each side its fraction of the roof, in the precision of ours."""
     roof = roofs.get(figures[sides[0].name].get("precision", ""))
     for side in sides:
         said = figures[side.name]

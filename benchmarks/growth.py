@@ -1,4 +1,4 @@
-"""How our own cost grows with the work: length, width and depth of the model, and rows of data; each measured by itself."""
+"""How our own cost grows with the work: length, width and depth of the model, and rows of data, each measured separately."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Size:
 
     @property
     def flops(self) -> float:
-        """Of a training step."""
+        """Return the FLOPs of a training step."""
         shape = Shape(self.n_layers, self.d_model, self.d_model, 4 * self.d_model)
         return BATCH * self.length * shape.flops_per_token(self.length)
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """On the command line; with mean pooling no layer computes less than all tokens."""
+        """Return the command-line overrides; with mean pooling, every layer computes all tokens."""
         heads = max(self.d_model // 64, 1)
         model = {"max_length": self.length, "d_model": self.d_model, "n_layers": self.n_layers, "n_heads": heads, "pooling": "mean"}
         return tuple(f"model.{name}={value}" for name, value in model.items())
@@ -78,7 +78,7 @@ def _sizes(axis: str, folder: Path, threads: int, small: bool) -> list[dict[str,
 
 
 def _repeated(axis: str, folder: Path, threads: int, small: bool) -> list[dict[str, Any]]:
-    """Preparing from nothing, then training in another process on what has been prepared."""
+    """Prepare from scratch, then train in another process on what was prepared."""
     points = []
     for times in REPEATED_SMALL if small else REPEATED:
         size = ["--kind", axis, "--times", str(times), *(["--limit", "300"] if small else [])]
@@ -95,7 +95,7 @@ def _repeated(axis: str, folder: Path, threads: int, small: bool) -> list[dict[s
 
 
 def _trained(command: str, overrides: tuple[str, ...], run: Path, cache: Path, steps: int, threads: int) -> dict[str, Any]:
-    """Milliseconds of a step, seconds to the first one, and peak memory of a run."""
+    """Return the milliseconds per step, the seconds to the first one, and the peak memory of a run."""
     chosen = (
         *QUIET,
         f"training.batch_size={BATCH}",
@@ -116,7 +116,7 @@ def _trained(command: str, overrides: tuple[str, ...], run: Path, cache: Path, s
 
 
 def growth_table(result: Mapping[str, Any]) -> str:
-    """One axis; a factor is that from the row above."""
+    """Return the table of one axis; factors are relative to the row above."""
     if result["axis"] == "streamed":
         lines = streamed.streamed_rows(result)
     else:

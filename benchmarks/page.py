@@ -1,4 +1,4 @@
-"""What is kept: a JSON file for each result, and RESULTS.md, whose tables are rewritten while its prose stays as it is."""
+"""Saved results: a JSON file for each, and RESULTS.md, whose tables are rewritten while its prose stays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def keep(name: str, result: Result) -> None:
 
 
 def kept() -> dict[str, Result]:
-    """Every result there is, by name."""
+    """Return every saved result by name."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 
 
@@ -31,7 +31,7 @@ def rewrite(tables: Mapping[str, str]) -> None:
 
 
 def with_tables(page: str, tables: Mapping[str, str], title: str = "RESULTS.md") -> str:
-    """The page with each table between its markers, all else as it was. Raises DataError if markers are missing."""
+    """Return the page with each table between its markers and the rest unchanged. Raises DataError if markers are missing."""
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
         before, found, rest = page.partition(begin)
@@ -43,10 +43,10 @@ def with_tables(page: str, tables: Mapping[str, str], title: str = "RESULTS.md")
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table, numbers to the right."""
+    """Return a Markdown table with numbers aligned right."""
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---", *["---:"] * (len(head) - 1)], *rows)]
 
 
 def mebibytes(count: float) -> str:
-    """Bytes for people."""
+    """Return a number of bytes in readable units."""
     return f"{count / 2**20:,.0f} MiB"

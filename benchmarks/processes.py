@@ -1,4 +1,4 @@
-"""Child processes, measured: what they print, how long they take and how much memory they need."""
+"""Measured child processes: their output, time and memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class OutOfTimeError(TrainingError):
-    """A process was ended because it had no more time."""
+    """A process was ended because its time was up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A process that ended well: its output, seconds, peak memory in bytes, seconds on a processor, and standard error."""
+    """A process that succeeded: its output, seconds, peak memory in bytes, seconds of processor time, and standard error."""
 
     output: str
     seconds: float
@@ -35,22 +35,22 @@ class Finished:
 
     @property
     def last_line(self) -> str:
-        """The last line that is JSON: the scripts here end with one."""
+        """Return the last line that is JSON; the scripts here end with one."""
         return next(line for line in reversed(self.output.splitlines()) if line.startswith("{"))
 
 
 def python(*arguments: str) -> list[str]:
-    """The command line of this Python with `arguments`."""
+    """Return the command line of this Python with `arguments`."""
     return [sys.executable, *arguments]
 
 
 def finished(
     command: Sequence[str], environment: Mapping[str, str] | None = None, seconds_at_most: float | None = None
 ) -> Finished:
-    """Run `command` from the top of the repository and wait, without taking any processor time meanwhile.
+    """Run `command` from the top of the repository and wait, without using processor time meanwhile.
 
-    `environment` is added to this process's own; BENCHMARK_STARTED tells the child when it was started. Python's bytecode is kept,
-    as it is where a package is installed. Raises TrainingError with the last thing it said where it fails, and OutOfTimeError if
+    `environment` is added to this process's own; BENCHMARK_STARTED tells the child when it was started. Python caches bytecode,
+    as for an installed package. Raises TrainingError with the last line of a failed process, and OutOfTimeError if
     it had to be ended after `seconds_at_most`.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -80,7 +80,7 @@ def _ended_after(child: subprocess.Popen, seconds: float | None) -> Iterator[thr
     def end() -> None:
         killed.set()
         with suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGKILL)  # Popen.kill would wait for it beside `_waited`
+            os.kill(child.pid, signal.SIGKILL)  # Popen.kill would wait for it as `_waited` does
 
     timer = None if seconds is None else threading.Timer(seconds, end)
     if timer is not None:
@@ -93,7 +93,7 @@ def _ended_after(child: subprocess.Popen, seconds: float | None) -> Iterator[thr
 
 
 def _waited(child: subprocess.Popen) -> tuple[int, int, float]:
-    """The exit code, the peak memory and the seconds on a processor of that child alone, which only wait4 tells."""
+    """Return exit code, peak memory and processor seconds of that child alone, which only wait4 reports."""
     try:
         _, status, used = os.wait4(child.pid, 0)
     except BaseException:

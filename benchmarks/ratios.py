@@ -1,4 +1,4 @@
-"""From the figures of all rounds to a ratio with its spread, and whether a target is met."""
+"""Ratios with their spread from the figures of all rounds, and whether a target is met."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rounds = Sequence[dict[str, dict[str, Any]]]  # round by round, the figures of e
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of some values, the lowest and the highest."""
+    """The median of some values, with the lowest and the highest."""
 
     median: float
     lowest: float
@@ -23,26 +23,26 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread | None:
-        """None if there are no values."""
+        """Return the spread; None if there are no values."""
         return cls(statistics.median(values), min(values), max(values)) if values else None
 
 
 def ratio(rounds: Rounds, figure: str, peer: str, ours: str = OURS) -> Spread | None:
-    """How many times better than the peer we are, within each round; None if no round has both figures.
+    """Return how many times better than the peer we are, within each round; None if no round has both figures.
 
-    The two of a round were measured next to each other in time, so that what else the machine did weighs on both.
+    The two of a round were measured one right after the other, so other load on the machine affects both.
     """
     pairs = [(a, b) for found in rounds if (a := _value(found, ours, figure)) and (b := _value(found, peer, figure))]
     return Spread.of([b / a if figure in LESS_IS_BETTER else a / b for a, b in pairs])
 
 
 def over_rounds(rounds: Rounds, side: str, figure: str) -> Spread | None:
-    """One side's figure over all rounds that have it."""
+    """Return one side's figure over all rounds that have it."""
     return Spread.of([value for found in rounds if (value := _value(found, side, figure)) is not None])
 
 
 def reached(rounds: Rounds, target: Target) -> tuple[Spread | None, bool]:
-    """What a target asks about, and whether its median is as wanted: a figure missing in any round misses it."""
+    """Return the figure of a target, and whether its median meets it; a figure missing in any round misses it."""
     measured = target.side if target.against is None else target.against
     complete = all(_value(found, name, target.figure) is not None for found in rounds for name in (target.side, measured))
     if target.against is None:

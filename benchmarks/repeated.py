@@ -1,4 +1,4 @@
-"""Writes files of as much data as is asked: the built-in corpus, repeated as rows or documents, or reviews that are made up."""
+"""Write files with any amount of data: the built-in corpus, repeated as rows or documents, or made-up reviews."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NAMES = {"rows": "parquet", "documents": "txt", "reviews": "parquet"}
 
 
 def main() -> None:
-    """Write the files, and print how encoderlab is to be told of them."""
+    """Write the files, and print the settings with which encoderlab reads them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kind", choices=NAMES, required=True, help="rows with labels, documents, or reviews")
-    parser.add_argument("--times", type=int, default=1, help="how many times over")
-    parser.add_argument("--limit", type=int, help="this many rows or documents, before they are repeated, or reviews each time")
+    parser.add_argument("--times", type=int, default=1, help="how many times to repeat them")
+    parser.add_argument("--limit", type=int, help="this many rows or documents before repetition, or reviews per repetition")
     parser.add_argument("--output", type=Path, required=True, help="new folder")
     options = parser.parse_args()
     options.output.mkdir()
@@ -50,7 +50,7 @@ def _write_rows(folder: Path, cache: Path, times: int, limit: int | None) -> int
 
 
 def _write_reviews(folder: Path, cache: Path, times: int, limit: int | None) -> int:
-    """Reviews are all different: the seed of each batch of them is its number."""
+    """Write reviews that all differ: the seed of each batch is its number."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

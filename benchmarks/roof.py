@@ -1,4 +1,4 @@
-"""The roof: how many FLOP/s this machine reaches on the matrix products of a model's training step, in a process of its own."""
+"""The roof: the FLOP/s this machine reaches on the matrix products of a model's training step, in a separate process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from benchmarks.shapes import Product, Shape
 if TYPE_CHECKING:
     import torch
 
-SECONDS = 0.9  # for each product: what else the machine does for a moment must not count
-SMALL_SECONDS = 0.03  # where the figures are not kept
+SECONDS = 0.9  # for each product, so that other load for a moment does not count
+SMALL_SECONDS = 0.03  # if the figures are not saved
 
 
 def probe(
@@ -29,9 +29,9 @@ def probe(
     small: bool = False,
     seconds_at_most: float | None = None,
 ) -> dict[str, float]:
-    """FLOP/s by precision, measured in a child process; `tokens` are those of one step. A `small` one is quick and rough.
+    """Return FLOP/s by precision, measured in a child process; `tokens` is the number in one step.
 
-    Raises OutOfTimeError after `seconds_at_most`.
+    A `small` probe is quick and rough. Raises OutOfTimeError after `seconds_at_most`.
     """
     seconds = SMALL_SECONDS if small else SECONDS
     said = json.dumps({"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads, "seconds": seconds})
@@ -39,16 +39,16 @@ def probe(
 
 
 def roof(products: list[Product], seconds: Callable[[Product], float]) -> float:
-    """FLOP/s of a whole training step: all FLOPs over all seconds, each product at its own best speed.
+    """Return the FLOP/s of a whole training step: all FLOPs over all seconds, each product at its own best speed.
 
-    `seconds` are those of a product's forward and two backward multiplications.
+    `seconds` is the time of a product's forward and two backward multiplications.
     """
     work = sum(3 * product.flops * product.count for product in products)
     return work / sum(seconds(product) * product.count for product in products)
 
 
 def best_seconds(product: Product, dtype: torch.dtype, device: str, seconds: float = SECONDS) -> float:
-    """The shortest time of the three products of a training step: forward, gradient of the input, gradient of the weights."""
+    """Return the shortest time of the three products of a training step: forward, and the gradients of input and weights."""
     import torch
 
     x, weight, gradient = (
@@ -64,7 +64,7 @@ def best_seconds(product: Product, dtype: torch.dtype, device: str, seconds: flo
 
 
 def _best(multiply: Callable[[], torch.Tensor], device: str, seconds: float) -> float:
-    """The shortest of as many runs as `seconds` allow, at least three, the first left out."""
+    """Return the shortest of as many runs as `seconds` allow, at least three, without the first."""
     import torch
 
     wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
@@ -80,7 +80,7 @@ def _best(multiply: Callable[[], torch.Tensor], device: str, seconds: float) -> 
 
 
 def main() -> None:
-    """Probe what the JSON argument asks for, and print FLOP/s by precision."""
+    """Probe what the JSON argument specifies, and print FLOP/s by precision."""
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__)

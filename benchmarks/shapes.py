@@ -1,4 +1,4 @@
-"""What a model's matrices are, how much work its training is, and the share of the machine's limit that a speed is."""
+"""The matrices of a model, the work of training it, and what fraction of the machine's limit a speed is."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Of one of them: a multiplication and an addition for each weight and row."""
+        """Return the FLOPs of one of them: a multiplication and an addition for each weight and row."""
         return 2 * self.rows * self.inputs * self.outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An encoder's size and what is asked of it.
+    """The size of an encoder and of its task.
 
-    `width` is that of all heads side by side. `mlm_rate` is the share of the tokens a logit for each of the `vocabulary` is
-    computed for: 0 if no token is asked.
+    `width` is that of all heads side by side. `mlm_rate` is the fraction of tokens for which logits over the `vocabulary` are
+    computed: 0 if none is a target.
     """
 
     n_layers: int
@@ -37,20 +37,20 @@ class Shape:
 
     @property
     def non_embedding(self) -> int:
-        """Weights of the matrices inside the layers; biases and norms, under one percent, are left out."""
+        """Return the number of matrix weights inside the layers; biases and norms, under one percent, are left out."""
         return self.n_layers * (4 * self.d_model * self.width + 2 * self.d_model * self.d_ff)
 
     def flops_per_token(self, length: float) -> float:
-        """Of a training step, for one real token of sequences of `length` on average: DESIGN.md section 8.
+        """Return the FLOPs of a training step per real token, for sequences of `length` on average.
 
-        6 for each weight (2 forward, 4 backward; Kaplan et al. 2020, section 2.1), attention's two products, and the head of
+        They are 6 per weight (2 forward, 4 backward; Kaplan et al. 2020, section 2.1), attention's two products, and the head for
         masked tokens with its dense layer.
         """
         head = self.mlm_rate * (self.vocabulary * self.d_model + self.d_model**2)
         return 6 * self.non_embedding + 12 * self.n_layers * self.width * length + 6 * head
 
     def products(self, tokens: int) -> list[Product]:
-        """The distinct matrix products of a forward pass over `tokens` tokens, attention's own left out."""
+        """Return the distinct matrix products of a forward pass over `tokens` tokens, without attention's own."""
         layers, d = self.n_layers, self.d_model
         inside = {(d, self.width): 3 * layers}
         for shape, count in (((self.width, d), layers), ((d, self.d_ff), layers), ((self.d_ff, d), layers)):
@@ -61,7 +61,7 @@ class Shape:
         return found + head
 
     def share_of(self, roof: float, tokens_per_second: float, length: float) -> float:
-        """mfu: the share of `roof` (FLOP/s) that `tokens_per_second` real tokens are."""
+        """Return the MFU: the fraction of `roof` (FLOP/s) that `tokens_per_second` real tokens amount to."""
         return tokens_per_second * self.flops_per_token(length) / roof
 
 

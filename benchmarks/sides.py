@@ -1,4 +1,4 @@
-"""The sides of a comparison: how each is started, and how the figures it leaves behind are read."""
+"""The sides of a comparison: how each is started, and how its figures are read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from benchmarks.processes import Finished, finished, python
 from benchmarks.shapes import Shape
 
-WARMUP = 10  # steps left out of the speed, as the peers' own meter leaves them out
+WARMUP = 10  # steps not counted in the speed, as in the peers' own meter
 Figures = dict[str, Any]
 Reader = Callable[[Finished, Path], Figures]
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the programs that are compared.
+    """One of the programs to compare.
 
     `arguments` are Python's, with places such as {steps} to be filled in; `small` are added where only a few `small_steps` are
     wanted. `needs` names what has to be there: hub, shared, accelerate. `shape` is the model's where it differs from the job's.
@@ -35,7 +35,7 @@ class Side:
     shape: Shape | None = None
 
     def command(self, *, small: bool) -> tuple[str, ...]:
-        """Python's arguments with the number of steps in place; the other places are still to be filled in."""
+        """Return Python's arguments with the number of steps filled in, but not the other places."""
         steps = str(self.small_steps if small else self.steps)
         given = (*self.arguments, *self.small) if small else self.arguments
         return tuple(argument.replace("{steps}", steps) for argument in given)
@@ -48,25 +48,25 @@ class Side:
 
 
 def filled(arguments: Sequence[str], places: Mapping[str, str]) -> list[str]:
-    """The arguments with every {place} filled in."""
+    """Return the arguments with every {place} filled in."""
     return [argument.format_map(places) for argument in arguments]
 
 
 def printed(done: Finished, folder: Path) -> Figures:
-    """The figures of a script that ends with a line of JSON."""
+    """Return the figures of a script that ends with a line of JSON."""
     said = json.loads(done.last_line)
     return {name.removeprefix("real_"): value for name, value in said.items()}
 
 
 def processor_time(done: Finished, folder: Path) -> Figures:
-    """What the whole process cost, from its start to its end."""
+    """Return the cost of the whole process, from start to end."""
     return {"processor_seconds": round(done.processor_seconds, 3)}
 
 
 def journalled(done: Finished, folder: Path, *, compiled: bool = False) -> Figures:
-    """The figures of a run of ours in `folder`/run, between the first logged step after the warmup and the last one.
+    """Return the figures of our own run in `folder`/run, between the first logged step after the warmup and the last one.
 
-    Where the model was `compiled`, also after the last time that the compiler had to compile it again.
+    If the model was `compiled`, they start after the last recompilation.
     """
     run = folder / "run"
     steps = [line for line in _journal(run) if line["kind"] == "step"]
@@ -87,7 +87,7 @@ def journalled(done: Finished, folder: Path, *, compiled: bool = False) -> Figur
 
 
 def _last_slow_step(steps: Sequence[Mapping[str, Any]]) -> int:
-    """The last logged step before which a step took more than twice the usual time, with an interval left to measure; else 0."""
+    """Return the last logged step preceded by one of more than twice the usual time, with an interval left to measure; else 0."""
     pairs = list(zip(steps[:-1], steps[1:], strict=True))
     paces = [(after["seconds"] - before["seconds"]) / (after["step"] - before["step"]) for before, after in pairs]
     slow = [after["step"] for (_, after), pace in zip(pairs[:-1], paces, strict=False) if pace > 2 * median(paces)]
@@ -95,7 +95,7 @@ def _last_slow_step(steps: Sequence[Mapping[str, Any]]) -> int:
 
 
 def journalled_until(accuracy: float) -> Reader:
-    """As `journalled`, and the seconds of training before the first evaluation that reached `accuracy` (None: none did)."""
+    """Return `journalled` and the seconds of training before the first evaluation that reached `accuracy` (None: none did)."""
 
     def read(done: Finished, folder: Path) -> Figures:
         evaluations = [line for line in _journal(folder / "run") if line["kind"] == "evaluation"]

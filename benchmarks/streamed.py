@@ -1,4 +1,4 @@
-"""How reading a stream grows with its text: the same documents in ever more shards, read to the end by two processes."""
+"""How the cost of reading a stream grows with its text: the same documents in more and more shards, read by two processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMES, TIMES_SMALL = (1, 10, 100, 1_000), (1, 2)
 
 
 def measure(folder: Path, threads: int, small: bool) -> list[dict[str, Any]]:
-    """Documents per second and peak memory of reading 1 to 1,000 times the text, by `threads` processes of one thread."""
+    """Return documents per second and peak memory of reading 1 to 1,000 times the text, with `threads` processes of one thread."""
     per_shard, window = (50, 20_000) if small else (DOCUMENTS, WINDOW)
     texts = documents(SHARDS * per_shard)
     points = []
@@ -39,7 +39,7 @@ def measure(folder: Path, threads: int, small: bool) -> list[dict[str, Any]]:
 
 
 def _write(folder: Path, texts: list[str], per_shard: int, times: int) -> int:
-    """The documents in shards, each of them so many times; returns how many characters they have together."""
+    """Write the documents to shards, repeated as often as given; return the total number of characters."""
     folder.mkdir()
     for shard in range(SHARDS):
         some = texts[shard * per_shard : (shard + 1) * per_shard]
@@ -52,7 +52,7 @@ def _write(folder: Path, texts: list[str], per_shard: int, times: int) -> int:
 
 
 def streamed_rows(result: Mapping[str, Any]) -> list[str]:
-    """The lines of the table."""
+    """Return the rows of the table."""
     rows = []
     for point in result["points"]:
         read = f"{point['documents']:,} in {point['shards']:,} shards"
@@ -60,5 +60,5 @@ def streamed_rows(result: Mapping[str, Any]) -> list[str]:
         each = f"{point['documents'] / point['processor_seconds']:,.0f}"
         size = f"{point['characters'] / 1e6:,.0f} MB"
         rows.append([read, size, str(point["windows"]), f"{point['seconds']:,.1f}", speed, each, mebibytes(point["peak_memory"])])
-    head = ["documents", "text", "windows", "seconds", "documents/s", "per second of a core", "peak memory of a process"]
+    head = ["documents", "text", "windows", "seconds", "documents/s", "per second and core", "peak memory of a process"]
     return grid(head, rows)

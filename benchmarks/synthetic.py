@@ -1,4 +1,4 @@
-"""Data that is made up: rows of exactly so many tokens, and documents and reviews of made-up words, as many as are asked for."""
+"""Generated data: rows of an exact number of tokens, and any number of documents and reviews of made-up words."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SYLLABLES = [first + vowel for first in "bcdfghklmnprstvwz" for vowel in "aeiou"
 
 
 def write_digits(path: Path, rows: int, length: int) -> None:
-    """A CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included, with one of two labels."""
+    """Write a CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included, with one of two labels."""
     digits = np.random.default_rng(0).integers(0, 10, (rows, length - 2)).tolist()
     lines = ["text,label", *(f"{''.join(map(str, row))},{('even', 'odd')[sum(row) % 2]}" for row in digits)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_documents(path: Path, words: int, distinct: int) -> None:
-    """A .txt file of documents: a paragraph per line, blank lines between documents.
+    """Write a .txt file of documents: a paragraph per line, blank lines between documents.
 
     `distinct` words are as frequent as those of a language (Zipf-Mandelbrot), so that a vocabulary can be trained on them.
     """
@@ -31,7 +31,7 @@ def write_documents(path: Path, words: int, distinct: int) -> None:
 
 
 def documents(count: int) -> list[str]:
-    """So many documents of one paragraph, about 500 characters each."""
+    """Return documents of one paragraph, about 500 characters each."""
     draw = np.random.default_rng(0)
     found = list(_paragraphs(_text(80 * count, 20_000, draw), draw))
     assert len(found) >= count, "a paragraph has 74 words on average"
@@ -44,7 +44,7 @@ def _text(words: int, distinct: int, draw: np.random.Generator) -> list[str]:
 
 
 def reviews(rows: int, seed: int) -> tuple[list[str], list[str]]:
-    """Texts as long as Amazon's reviews (10 to 200 words, 75 on average), and a label for each; another seed gives others."""
+    """Return texts as long as Amazon's reviews (10 to 200 words, 75 on average), each with a label; they depend on the seed."""
     spelt, draw = _vocabulary_of_reviews(), np.random.default_rng(seed)
     ends = np.cumsum(draw.lognormal(np.log(65), 0.6, rows).clip(10, 200).astype(int))
     words = [spelt[place] for place in draw.choice(len(spelt), ends[-1], p=_frequencies(len(spelt)))]
@@ -58,13 +58,13 @@ def _vocabulary_of_reviews() -> list[str]:
 
 
 def _frequencies(distinct: int) -> np.ndarray:
-    """The probability of each word, the commonest first (Zipf-Mandelbrot)."""
+    """Return the probability of each word, the most frequent first (Zipf-Mandelbrot)."""
     frequency = 1 / (np.arange(distinct) + 2.7)
     return frequency / frequency.sum()
 
 
 def _words(distinct: int, draw: np.random.Generator) -> list[str]:
-    """Different words of one to four syllables, the shorter ones first, as in a language."""
+    """Return distinct words of one to four syllables, the shorter ones first, as in a language."""
     found: dict[str, None] = {}
     while len(found) < distinct:
         found["".join(draw.choice(SYLLABLES, draw.integers(1, 5)))] = None
@@ -72,7 +72,7 @@ def _words(distinct: int, draw: np.random.Generator) -> list[str]:
 
 
 def _paragraphs(words: list[str], draw: np.random.Generator) -> Iterator[str]:
-    """Four sentences of 8 to 29 words each, until the words are used up."""
+    """Yield paragraphs of four sentences of 8 to 29 words each, until the words are used up."""
     start, sentences = 0, []
     while start < len(words):
         size = int(draw.integers(8, 30))

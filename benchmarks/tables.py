@@ -1,4 +1,4 @@
-"""A job's result as Markdown: ratios beside their targets, and a row of figures for each side."""
+"""A job's result as Markdown: ratios next to their targets, and a row of figures for each side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.ratios import Spread, over_rounds, ratio, reached
 COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "examples_per_second": ("examples/s", lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.1f}"),
     "tokens_per_second": ("real tokens/s", lambda value: f"{value:,.0f}"),
-    "seconds_to_target": ("seconds to the line", lambda value: f"{value:.2f}"),
+    "seconds_to_target": ("seconds to target", lambda value: f"{value:.2f}"),
     "seconds": ("seconds measured", lambda value: f"{value:.2f}"),
     "processor_seconds": ("processor time", lambda value: f"{value:.2f} s"),
     "padding": ("padding", lambda value: f"{value:.1%}"),
@@ -25,7 +25,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 def job_table(name: str, result: Mapping[str, Any]) -> str:
-    """All that was found in a job."""
+    """Return the whole result of a job."""
     job, rounds = JOBS[name], result["rounds"]
     lines = [f"{job.what[0].upper()}{job.what[1:]}.", ""]
     lines += [f"* {line}" for side in rounds[0] if _is_peer(job, side) for line in _compared(job, rounds, side)]
@@ -38,18 +38,18 @@ def job_table(name: str, result: Mapping[str, Any]) -> str:
 
 
 def _is_peer(job: Job, side: str) -> bool:
-    """Whether a side is compared with ours: another one of ours only has a target of its own."""
+    """Return whether a side is compared with ours; our own other sides only have targets of their own."""
     return side not in {OURS, *(target.side for target in job.targets)}
 
 
 def _compared(job: Job, rounds: Sequence[dict[str, Any]], peer: str) -> list[str]:
-    """The ratios to a peer beside their targets; without a target, that of the job's figure."""
+    """Return the ratios to a peer next to their targets; without a target, the ratio of the job's figure."""
     aimed = [_aimed(rounds, target) for target in job.targets if target.against == peer]
     return aimed or [f"{OURS} / {peer}: {_times(ratio(rounds, job.figure, peer))} ({_words(job.figure)})"]
 
 
 def _aimed(rounds: Sequence[dict[str, Any]], target: Target) -> str:
-    """A figure beside what it ought to be."""
+    """Return a figure next to its target."""
     spread, met = reached(rounds, target)
     verdict = "met" if met else "missed"
     if target.against is not None:
@@ -71,7 +71,7 @@ def _words(figure: str) -> str:
 
 
 def _figures(rounds: Sequence[dict[str, Any]]) -> list[str]:
-    """A row for each side, its medians, in the columns that any side fills."""
+    """Return a row of medians for each side, in the columns that any side fills."""
     sides = list(rounds[0])
     columns = [name for name in COLUMNS if any(over_rounds(rounds, side, name) for side in sides)]
     rows = [[side, *(_cell(rounds, side, name) for name in columns)] for side in sides]
@@ -79,7 +79,7 @@ def _figures(rounds: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _cell(rounds: Sequence[dict[str, Any]], side: str, figure: str) -> str:
-    """The median; of the first step also the first round's, when nothing had been prepared yet."""
+    """Return the median; for the first step also the first round's value, when nothing had been prepared."""
     spread, shown = over_rounds(rounds, side, figure), COLUMNS[figure][1]
     if spread is None:
         return ""

@@ -1,4 +1,4 @@
-"""Texts to predict for, a line each: SST-2's phrases, or Amazon's reviews, as often as it takes."""
+"""Texts to predict, one per line: SST-2's phrases or Amazon's reviews, repeated as necessary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCES = {  # arguments of load_dataset, the split and the column
 
 
 def first_lines(path: Path, limit: int | None, shortened: Path) -> tuple[Path, int]:
-    """The first `limit` lines of `path`, written to `shortened` (None: `path` itself), and how many lines that is."""
+    """Return the file with the first `limit` lines of `path` (`shortened`, or `path` if None) and its number of lines."""
     with path.open(encoding="utf-8", newline="\n") as file:
         if limit is None:
             return path, sum(1 for _ in file)
@@ -24,26 +24,26 @@ def first_lines(path: Path, limit: int | None, shortened: Path) -> tuple[Path, i
 
 
 def options_parser(description: str | None, *, output: str) -> argparse.ArgumentParser:
-    """A parser of what every side reads that predicts or embeds: the texts, the folder for its `output`, and how to measure."""
+    """Return a parser for the options of every side that predicts or embeds: texts, `output` folder, and how to measure."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--input", type=Path, required=True, help="a text in each line")
+    parser.add_argument("--input", type=Path, required=True, help="one text per line")
     parser.add_argument("--output", type=Path, required=True, help=f"folder for the {output}")
     parser.add_argument("--threads", type=int, help="CPU threads")
-    parser.add_argument("--repeats", type=int, default=1, help="how often it is measured")
-    parser.add_argument("--limit", type=int, help="this many texts only")
+    parser.add_argument("--repeats", type=int, default=1, help="how many times to measure")
+    parser.add_argument("--limit", type=int, help="at most this many texts")
     return parser
 
 
 def speed(seconds: float, count: int) -> dict[str, float]:
-    """What a side prints of its speed."""
+    """Return what a side prints of its speed."""
     return {"seconds": round(seconds, 3), "examples_per_second": round(count / seconds, 1), "texts": count}
 
 
 def main() -> None:
-    """Write the texts that are asked for."""
+    """Write the requested texts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", choices=SOURCES, required=True, help="where the texts come from")
-    parser.add_argument("--count", type=int, help="this many, repeated where there are fewer; all without it")
+    parser.add_argument("--data", choices=SOURCES, required=True, help="source of the texts")
+    parser.add_argument("--count", type=int, help="number of texts, repeated if there are fewer (default: all)")
     parser.add_argument("--output", type=Path, required=True, help="file to write")
     options = parser.parse_args()
     from datasets import load_dataset

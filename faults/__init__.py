@@ -1,1 +1,1 @@
-"""Breaks runs on purpose and counts what survives; `python -m faults --help`, and RELIABILITY.md for what was found."""
+"""Break runs on purpose and count what survives; see `python -m faults --help`, and RELIABILITY.md for the results."""

@@ -16,7 +16,7 @@ from faults.promises import ALL, GROUPS, PROMISES
 
 
 def main() -> None:
-    """Run the command that is typed, and exit with its code; a user's mistake is one line."""
+    """Run the typed command and exit with its code; a user's mistake is one line."""
     options = _parser().parse_args()
     try:
         options.command(options)
@@ -35,7 +35,7 @@ def list_promises(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Try promises, say what failed, and keep the figures. Raises SettingError, DataError, TrainingError."""
+    """Try promises, report failures, and save the figures. Raises SettingError, DataError, TrainingError."""
     outcomes = [_tried(promise, options) for promise in _chosen(options.promises)]
     if "failed" in outcomes:
         raise TrainingError("Not every promise is kept", remedy="See the lines above")
@@ -44,13 +44,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Write the table of RELIABILITY.md again. Raises DataError if it has no place there."""
+    """Rewrite the table of RELIABILITY.md. Raises DataError if it has no place there."""
     page.rewrite(ALL)
     print(f"Written: {page.PAGE.name}")
 
 
 def _tried(promise: Promise, options: argparse.Namespace) -> str:
-    """Try one promise: done, failed or skipped."""
+    """Try one promise and return done, failed or skipped."""
     if options.quick and not promise.quick:
         return "skipped"
     count = options.trials or (promise.quick if options.quick else promise.full)
@@ -70,7 +70,7 @@ def _tried(promise: Promise, options: argparse.Namespace) -> str:
 
 
 def _shown(promise: Promise, trials: Iterable[Trial]) -> Iterable[Trial]:
-    """The same trials; on a terminal with their count, and with a line for each that failed."""
+    """Yield the trials; on a terminal, show their count and a line for each failure."""
     for number, trial in enumerate(trials, start=1):
         if sys.stderr.isatty():
             print(f"\r{promise.name}: {number}", end="", file=sys.stderr)
@@ -87,7 +87,7 @@ def _command(promise: Promise, options: argparse.Namespace) -> str:
 
 
 def _chosen(typed: list[str]) -> list[Promise]:
-    """The promises of these names, or all; a group's name, such as machines, stands for all of its promises.
+    """Return the promises of these names, or all; a group's name, such as machines, stands for all of its promises.
 
     Raises SettingError for an unknown name.
     """
@@ -101,26 +101,26 @@ def _chosen(typed: list[str]) -> list[Promise]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m faults", description="What encoderlab promises of its runs, tried.")
+    parser = argparse.ArgumentParser("python -m faults", description="Try what encoderlab promises about its runs.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, does, command in (
-        ("list", "show every promise", list_promises),
-        ("run", "try promises and keep the figures", run),
-        ("table", "write the table of RELIABILITY.md again from results/*.json", table),
+        ("list", "list every promise", list_promises),
+        ("run", "try promises and save the figures", run),
+        ("table", "rewrite the table of RELIABILITY.md from results/*.json", table),
     ):
         one = commands.add_parser(name, help=does, description=does)
         one.set_defaults(command=command)
         if command is run:
             one.add_argument("promises", nargs="*", metavar="PROMISE", help="promises, or groups such as machines (default: all)")
-            one.add_argument("--trials", type=_at_least_one, help="how many trials of each (default: as the promise says)")
-            one.add_argument("--seed", type=int, default=0, help="draws the trials (default: 0)")
-            one.add_argument("--quick", action="store_true", help="only as many trials as in the test suite; nothing is kept")
+            one.add_argument("--trials", type=_at_least_one, help="number of trials of each (default: as the promise says)")
+            one.add_argument("--seed", type=int, default=0, help="seed for drawing the trials (default: 0)")
+            one.add_argument("--quick", action="store_true", help="only as many trials as in the test suite; nothing is saved")
     return parser
 
 
 def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Promises whose trials are tests of the suite: run by pytest and counted, a property by the examples it was tried with."""
+"""Promises whose trials are tests of the suite, run by pytest; a property counts by the examples it was tried with."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from benchmarks.processes import ROOT
 from faults.promise import Conditions, Trial, UnavailableError
 
-PROPERTY, PASSING = re.compile(r"\S+::(\S+):"), re.compile(r"\s+- (\d+) passing\b")  # how hypothesis tells of a property
+PROPERTY, PASSING = re.compile(r"\S+::(\S+):"), re.compile(r"\s+- (\d+) passing\b")  # how hypothesis reports a property
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--hypothesis-show-statistics")
 
 
 def by_tests(*paths: str) -> Callable[[Conditions], Iterator[Trial]]:
-    """What counts the tests in these files, or in one of their classes or functions, by pytest's names for them."""
+    """Return what runs and counts the tests of these files, classes or functions, given by pytest's names."""
 
     def tried(conditions: Conditions) -> Iterator[Trial]:
         missing = [path for path in paths if not (ROOT / path.partition("::")[0]).exists()]
@@ -43,7 +43,7 @@ def by_tests(*paths: str) -> Callable[[Conditions], Iterator[Trial]]:
 
 
 def examples_in(said: str) -> dict[str, int]:
-    """The examples that each property was tried with, over all phases, by the test's name."""
+    """Return the number of examples of each property over all phases, by the test's name."""
     found: dict[str, int] = {}
     name = ""
     for line in said.splitlines():
@@ -55,7 +55,7 @@ def examples_in(said: str) -> dict[str, int]:
 
 
 def _trials(suites: ElementTree.Element, examples: dict[str, int]) -> Iterator[Trial]:
-    """A trial for each test that ran, and for each example of a property."""
+    """Yield a trial for each test that ran, and for each example of a property."""
     for case in suites.iter("testcase"):
         if case.find("skipped") is not None:
             continue

@@ -1,4 +1,4 @@
-"""Promises of checkpoints that were whole and are damaged later: noticed, set aside, and an older one used."""
+"""Promises of checkpoints damaged after saving: the damage is noticed, they are set aside, and an older one is used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OLDER, NEWER = saving.BEFORE
 
 
 def noticed(conditions: Conditions) -> Iterator[Trial]:
-    """Flipped bits, files cut off, ends of zeros, and files or whole checkpoints exchanged; the older checkpoint is then used."""
+    """Try flipped bits, truncated and zeroed files, and swapped files or checkpoints; the older checkpoint must be used."""
     draw, kinds = Draw(conditions.seed), list(KINDS.items())
     good = saving.prepared(conditions.scratch / "good")
     for number in range(conditions.trials or 0):
@@ -32,7 +32,7 @@ def noticed(conditions: Conditions) -> Iterator[Trial]:
 
 
 def nothing_left(conditions: Conditions) -> Iterator[Trial]:
-    """All checkpoints damaged: none is used, each gets its line, and is kept aside for whoever wants to look."""
+    """Damage all checkpoints: none may be used, and each must be reported in a line and set aside."""
     draw, kinds = Draw(conditions.seed), [kind for kind in KINDS.items() if "exchanged" not in kind[0]]
     good = saving.prepared(conditions.scratch / "good")
     for number in range(conditions.trials or 0):
@@ -43,7 +43,7 @@ def nothing_left(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _unnoticed(run: Path, older_is_whole: bool) -> str:
-    """What was not noticed of a damaged newest checkpoint; "" if all was."""
+    """Return what went unnoticed of damage to the newest checkpoint; "" if nothing did."""
     folder = RunFolder(run).checkpoints
     with contextlib.suppress(UserError):
         read_weights(folder / f"step-{NEWER}")
@@ -60,7 +60,7 @@ def _unnoticed(run: Path, older_is_whole: bool) -> str:
 
 
 def _used(run: Path) -> str:
-    """What was made of checkpoints that are all damaged; "" if nothing was."""
+    """Return what is wrong with how checkpoints that are all damaged were treated; "" if nothing is."""
     folder = RunFolder(run).checkpoints
     with contextlib.redirect_stderr(io.StringIO()) as said:
         try:

@@ -1,4 +1,4 @@
-"""The other side of host.py: reads jobs, a line of JSON each, and forks a child for each one."""
+"""The other side of host.py: read jobs, a line of JSON each, and fork a child for each one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any
 
 from faults.shim import Action, Fault, arm
 
-POLL = 0.0005  # seconds between two looks at a child
+POLL = 0.0005  # seconds between two checks of a child
 
 
 def main() -> None:
-    """Load the modules that are typed, then work off standard input."""
+    """Load the modules given as arguments, then process jobs from standard input."""
     for name in sys.argv[1:]:
         import_module(name)
     gc.freeze()
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what is printed here does not come between the answers
+    os.dup2(2, 1)  # so that nothing printed here gets between the results
     for line in sys.stdin:
         job = json.loads(line)
         with tempfile.TemporaryFile("w+", errors="replace") as output:
@@ -34,7 +34,7 @@ def main() -> None:
             child = os.fork()
             if child == 0:
                 _work(job, output.fileno())
-            os.setpgid(child, child)  # whoever of the two comes first
+            os.setpgid(child, child)  # by whichever of the two comes first
             code = _waited(child, job, started)
             seconds = time.perf_counter() - started
             output.seek(0)
@@ -42,10 +42,10 @@ def main() -> None:
 
 
 def _work(job: dict[str, Any], output: int) -> None:
-    """The child: do the job and end as a program would, without any of the parent's clearing up."""
+    """In the child, do the job and end as a program would, without the parent's cleanup."""
     from encoderlab.errors import UserError
 
-    os.setpgid(0, 0)  # a group of its own, so that a signal to the group does not end this host
+    os.setpgid(0, 0)  # a separate group, so that a signal to the group does not end this host
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, source in ((0, nothing), (1, output), (2, output)):
         os.dup2(source, descriptor)
@@ -72,7 +72,7 @@ def _work(job: dict[str, Any], output: int) -> None:
 
 
 def _waited(child: int, job: dict[str, Any], started: float) -> int:
-    """Send the job's signals when they are due, and the exit code in the end; one that does not end is killed."""
+    """Send the job's signals when they are due; return the exit code. A child that does not end is killed."""
     due = sorted(job["signals"], key=lambda sent: sent["after"])
     due.append({"after": job["timeout"], "signal": signal.SIGKILL, "group": True})
     while True:
@@ -89,7 +89,7 @@ def _waited(child: int, job: dict[str, Any], started: float) -> int:
 
 
 def _send(child: int, sent: dict[str, Any]) -> None:
-    with suppress(ProcessLookupError):  # it ended between our look and now
+    with suppress(ProcessLookupError):  # it ended after our last check
         (os.killpg if sent["group"] else os.kill)(child, sent["signal"])
 
 

@@ -1,4 +1,4 @@
-"""A process that has loaded everything once and forks a child for each trial: a start of Python for each would take seconds."""
+"""A process that has loaded everything once and forks a child for each trial; starting Python for each would take seconds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 from benchmarks.processes import ROOT
 from faults.shim import Fault, library
 
-TIMEOUT = 120.0  # seconds of one child; many times what one needs
+TIMEOUT = 120.0  # seconds for one child; many times what one needs
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A signal that is sent `after` so many seconds, to the child or to its whole group."""
+    """A signal sent `after` this many seconds, to the child or to its whole group."""
 
     after: float
     signal: int
@@ -28,9 +28,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a child does: `work` is module:function, called with `arguments`.
+    """The job of a child: `work` is module:function, called with `arguments`.
 
-    A `fault` strikes in calls below the folder `below`, and all those calls are told to `journal`.
+    A `fault` strikes in calls below the folder `below`, and all those calls are recorded in `journal`.
     """
 
     work: str
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child ended: its exit code (a signal's number, negative, where one killed it), its output and its seconds."""
+    """How a child ended: its exit code (negative: the signal that killed it), its output and its seconds."""
 
     code: int
     said: str
@@ -52,7 +52,7 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """What it said, without empty lines."""
+        """Return its output lines, without empty ones."""
         return [line for line in self.said.splitlines() if line.strip()]
 
     @property
@@ -61,7 +61,7 @@ class Ended:
 
 
 class Host:
-    """Starts the process, with `modules` imported; use it as a context manager. Raises UnavailableError without a compiler."""
+    """The process, with `modules` imported; use it as a context manager. Raises UnavailableError without a compiler."""
 
     def __init__(self, modules: Sequence[str], *, environment: dict[str, str] | None = None) -> None:
         self._command = [sys.executable, "-m", "faults.forked", *modules]

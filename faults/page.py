@@ -1,4 +1,4 @@
-"""What is kept: a JSON file of each promise's trials, and the table of RELIABILITY.md that is made of them."""
+"""Saved results: a JSON file of each promise's trials, and the table of RELIABILITY.md made from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = dict[str, Any]
 
 
 def result(promise: Promise, trials: Sequence[Trial], seed: int, seconds: float, command: str) -> Result:
-    """All that is to be known of a promise's trials."""
+    """Return the result of a promise's trials."""
     failed = [{"case": trial.case, "failure": trial.failure} for trial in trials if trial.failure]
     counts = {"trials": len(trials), "failures": len(failed), "upper_bound": upper_bound(len(failed), len(trials))}
     how = {"seed": seed, "seconds": round(seconds, 1), "command": command, "time": time.strftime("%H:%M:%S")}
@@ -30,9 +30,9 @@ def result(promise: Promise, trials: Sequence[Trial], seed: int, seconds: float,
 
 
 def upper_bound(failures: int, trials: int) -> float:
-    """The share of failures that is exceeded with a probability of at most 5%, by Clopper and Pearson (1934, one-sided).
+    """Return the upper 95% bound on the failure rate by Clopper and Pearson (1934, one-sided).
 
-    Trials that are all the cases there are, such as every call, are no sample: for them it is what as many drawn ones would show.
+    If the trials cover every case, such as every call, nothing was sampled: the bound is what as many random trials would show.
     """
     from scipy.stats import binomtest
 
@@ -47,7 +47,7 @@ def keep(name: str, found: Result) -> None:
 
 
 def kept() -> dict[str, Result]:
-    """Every result there is, by name."""
+    """Return every saved result by name."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 
 
@@ -57,7 +57,7 @@ def rewrite(promises: Sequence[Promise]) -> None:
 
 
 def table(promises: Sequence[Promise], results: dict[str, Result]) -> str:
-    """A row for each promise, what failed below it, and where the figures come from."""
+    """Return a row for each promise, the failures below, and where the figures come from."""
     lines = [_row(HEAD), _row(["---", "---", "---:", "---:", "---:", "---"])]
     lines += [_row(_cells(promise, results.get(promise.name))) for promise in promises]
     measured = [promise.name for promise in promises if promise.name in results]
@@ -79,7 +79,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _sources(results: dict[str, Result]) -> list[str]:
-    """A line for each machine and state of the code that figures were made on."""
+    """Return a line for each machine and state of the code that figures come from."""
     made: dict[str, list[str]] = {}
     for name, found in results.items():
         made.setdefault(f"{said(found)}; {found['instruction_set']}", []).append(name)

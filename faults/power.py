@@ -1,7 +1,7 @@
-"""What a disk may have lost when the power goes: whatever was not synced, for files and for the folders that name them.
+"""What a disk may lose when the power fails: whatever was not synced, of files and of the folders that name them.
 
-A file's content is safe once the file was synced after its last write; a name (a file made, a folder made, a rename) once the
-folder that holds it was synced afterwards. How much of the rest survives is up to the file system: several losses are tried.
+A file's content is safe once the file was synced after its last write; a name (a new file or folder, a rename) once the
+folder that contains it was synced afterwards. How much of the rest survives is up to the file system, so several losses are tried.
 Source: Pillai et al. 2014, "All file systems are not created equal" (OSDI), whose persistence properties these are.
 """
 
@@ -19,7 +19,7 @@ LOSSES = ("content", "halves", "names", "renames")
 
 @dataclass(slots=True)
 class Unsynced:
-    """What would not survive: files with content, files and folders by name, and renames, oldest first."""
+    """What would not survive: contents of files, names of files and folders, and renames, oldest first."""
 
     content: set[Path] = field(default_factory=set)
     names: set[Path] = field(default_factory=set)
@@ -49,9 +49,9 @@ class Unsynced:
 
 
 def lose(loss: str, done: Sequence[Call], folder: Path) -> None:
-    """Take from `folder` what the calls that were `done` had not synced.
+    """Remove from `folder` what the calls that were `done` had not synced.
 
-    `content`: such files are empty; `halves`: they end in the middle; `names`: they are not there at all; `renames`: they are
+    `content`: such files are empty; `halves`: they end in the middle; `names`: they are missing; `renames`: they are
     empty, and renames have not happened.
     """
     unsynced = Unsynced()

@@ -1,4 +1,4 @@
-"""A promise: a sentence, and the trials that would show it to be untrue."""
+"""A promise: a sentence, and the trials that could refute it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Case = TypeVar("Case")
 
 
 class UnavailableError(Exception):
-    """What a promise is tried with is not there, such as a compiler; says what."""
+    """Something that the trials of a promise require is missing, such as a compiler; the message says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +24,24 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How many trials (None: all there are), the seed that draws them, and a folder of their own to work in."""
+    """How many trials (None: all possible ones), the seed that draws them, and a folder to work in."""
 
     trials: int | None
     seed: int
     scratch: Path
 
     def of(self, cases: Sequence[Case]) -> list[Case]:
-        """As many of the cases as are asked for, spread evenly over them."""
+        """Return as many of the cases as requested, evenly spaced."""
         count = len(cases) if self.trials is None else min(self.trials, len(cases))
         return [cases[place * len(cases) // count] for place in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is promised, in a sentence, and how it is tried; `tests` where not test_promises.py but others try it in the suite.
+    """What is promised, in a sentence, and how it is tried; `tests` if other tests than test_promises.py try it in the suite.
 
-    `tried` yields the trials; `quick` of them are part of the suite, `full` make the figures of RELIABILITY.md (None: all). Raises
-    UnavailableError where they cannot be had here.
+    `tried` yields the trials; `quick` of them are part of the suite, `full` give the figures of RELIABILITY.md (None: all). Raises
+    UnavailableError if they are impossible here.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Promise:
 
     @property
     def test(self) -> str:
-        """The test of the suite that tries it."""
+        """Return the test of the suite that tries it."""
         return " ".join(self.tests) or f"tests/faults/test_promises.py -k {self.name}"
 
     @property
     def command(self) -> str:
-        """What repeats the figures."""
+        """Return the command that repeats the trials."""
         return f"scripts/faults run {self.name}"

@@ -133,7 +133,7 @@ ALL = (
         quick=0,
         tests=(
             f"{ACROSS}a_signal_to_any_process_stops_all_after_the_same_step",
-            f"{ACROSS}two_processes_go_on_bit_for_bit_with_the_dropout_of_each",
+            f"{ACROSS}two_processes_resume_bit_for_bit_each_with_its_own_dropout",
         ),
     ),
     Promise(
@@ -142,7 +142,7 @@ ALL = (
         ranks.one_lost,
         quick=0,
         full=12,
-        tests=(f"{ACROSS}a_run_that_loses_a_process_ends_with_one_line_and_goes_on",),
+        tests=(f"{ACROSS}a_run_that_loses_a_process_ends_with_one_line_and_can_be_resumed",),
     ),
     Promise(
         "other_worlds",
@@ -151,7 +151,7 @@ ALL = (
         ranks.worlds,
         quick=0,
         full=12,
-        tests=(f"{ACROSS}two_processes_train_as_one_does_and_the_run_goes_on_in_one",),
+        tests=(f"{ACROSS}two_processes_train_like_one_and_the_run_resumes_in_one",),
     ),
     *STREAMS,
     *MACHINES,

@@ -12,12 +12,12 @@ from typing import IO
 
 
 def race(commands: list[list[str]], folder: str) -> None:
-    """What a child does: fork once for each command, let all go at once, and print how each ended as a line of JSON."""
+    """In a child: fork once for each command, let all go at once, and print how each ended as a line of JSON."""
     gate, opened = os.pipe()
     with contextlib.ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in commands]
         children = [_waiting(gate, opened, *each, folder) for each in zip(commands, outputs, strict=True)]
-        os.close(opened)  # whoever waits at the other end goes on
+        os.close(opened)  # those waiting at the other end continue
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
         for code, output in zip(codes, outputs, strict=True):
             output.seek(0)

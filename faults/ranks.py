@@ -1,4 +1,4 @@
-"""Promises of a run across processes: signals, a rank that is killed or stopped, and going on with another number of ranks."""
+"""Promises of a run across processes: signals, a rank that is killed or stopped, and resuming with another number of ranks."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from faults.while_saving import HOW_TO_GO_ON
 
 SETTINGS = ("train", "task=reverse", *SMALL, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
 UNEQUAL = ("training.learning_rate=0.01", "seed=1")
-WAIT = "20"  # seconds that a rank waits for the others, where it is one of those that are stopped
+WAIT = "20"  # seconds that a rank waits for the others when one is stopped
 ENOUGH = 180.0  # seconds for any of these runs
 POLL = 0.02
-LAUNCHERS_OWN = "torch.distributed.elastic."  # how the exceptions are called of which it prints a traceback
+LAUNCHERS_OWN = "torch.distributed.elastic."  # names of the exceptions of which it prints a traceback
 Disturb = Callable[[subprocess.Popen], None]
-SAME = 2e-3  # of the final loss: sums over two processes are rounded otherwise than over one
+SAME = 2e-3  # of the final loss: sums over two processes round differently from sums over one
 
 
 def one_lost(conditions: Conditions) -> Iterator[Trial]:
-    """One of two ranks killed (kill -9) or stopped for good (SIGSTOP), while they train; the run ends and goes on."""
+    """Kill (kill -9) or stop for good (SIGSTOP) one of two ranks in training; the run must end and resume."""
     draw = random.Random(conditions.seed)
     for number, rank in islice(
         cycle((one, rank) for one in (signal.SIGKILL, signal.SIGSTOP) for rank in (0, 1)), conditions.trials or 0
@@ -48,13 +48,13 @@ def one_lost(conditions: Conditions) -> Iterator[Trial]:
             disturb = partial(_behind_a_step, run, after_step, number, rank)
             ended = _launched(run, 2, *SETTINGS, *UNEQUAL, f"run_dir={run}", disturb=disturb)
             failure = _badly_lost(run, ended) or _goes_on(run, 2)
-            yield Trial(f"{number.name} to rank {rank} behind step {after_step}", failure)
+            yield Trial(f"{number.name} to rank {rank} after step {after_step}", failure)
 
 
 def signalled(conditions: Conditions) -> Iterator[Trial]:
-    """SIGTERM or SIGINT to torchrun or one of its two ranks: under each setting of the grid, behind a step and at any time.
+    """Send SIGTERM or SIGINT to torchrun or one of its two ranks: under each setting of the grid, after a step and at any time.
 
-    The ranks hold a model each, or a piece of one.
+    Each rank holds a whole model or a shard.
     """
     draw, whom = random.Random(conditions.seed), cycle(product(NAMES, (None, 0, 1)))
     cases = list(product((True, False), ("none", "full"), GRID))
@@ -66,14 +66,14 @@ def signalled(conditions: Conditions) -> Iterator[Trial]:
             disturb = partial(_behind_a_step if behind_a_step else _at_a_time, run, moment, number, rank)
             ended = _launched(run, 2, *settings, f"run_dir={run}", disturb=disturb)
             failure = _badly_stopped(run, ended) or _goes_on(run, 2, *settings, f"run_dir={run}", "resume=auto")
-            when = f"behind step {moment}" if behind_a_step else f"after {moment:.2f} s"
+            when = f"after step {moment}" if behind_a_step else f"after {moment:.2f} s"
             case = f"{number.name} to {'torchrun' if rank is None else f'rank {rank}'} {when}, {name}, sharding={sharding}"
             yield Trial(case, failure or difference(outcome(run), wanted))
 
 
 @cache
 def _left_alone(settings: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
-    """What a run of two ranks ends as, and its seconds from when both answer signals."""
+    """Return the results of an undisturbed run of two ranks, and its seconds from when both handle signals."""
     began: list[float] = []
     with _folder() as run:
         ended = _launched(run, 2, *settings, f"run_dir={run}", disturb=lambda child: began.append(_all_answer(child)))
@@ -82,7 +82,7 @@ def _left_alone(settings: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
 
 
 def worlds(conditions: Conditions) -> Iterator[Trial]:
-    """A run begun alone, gone on with on two processes and again alone: the steps, rows and scores of one left alone."""
+    """Start a run in one process, resume it in two and again in one: steps, rows and scores must be those of an undisturbed one."""
     draw = random.Random(conditions.seed)
     with _folder() as reference:
         ended = _launched(reference, 1, *SETTINGS, *UNEQUAL, f"run_dir={reference}", "model.dropout=0")
@@ -97,7 +97,7 @@ def worlds(conditions: Conditions) -> Iterator[Trial]:
                 disturb = None if stop is None else partial(_behind_a_step, run, stop, signal.SIGTERM, None)
                 ended = _launched(run, size, *typed, disturb=disturb)
             failure = "" if ended.code == 0 else f"exit code {ended.code}: {ended.last_line}"
-            yield Trial(f"{sizes} processes, changed behind steps {stops}", failure or _unlike(_facts(run), wanted))
+            yield Trial(f"{sizes} processes, changed after steps {stops}", failure or _unlike(_facts(run), wanted))
 
 
 @contextlib.contextmanager
@@ -110,7 +110,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _launched(run: Path, size: int, *typed: str, disturb: Disturb | None = None) -> Ended:
-    """Run the command on `size` processes; `disturb` gets the launcher once it has been started."""
+    """Run the command in `size` processes; `disturb` gets the launcher once it has started."""
     program = ["-m", "encoderlab", *typed, f"cache_dir={shared_folder() / 'cache'}"]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"] if size > 1 else []
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ENCODERLAB_WAIT_SECONDS": WAIT}
@@ -147,7 +147,7 @@ def _behind_a_step(run: Path, after_step: int, number: signal.Signals, rank: int
 
 
 def _at_a_time(_: Path, after: float, number: signal.Signals, rank: int | None, child: subprocess.Popen) -> None:
-    """Wait so many seconds from when all answer signals, or for the end, and send the signal."""
+    """Wait this many seconds from when all handle signals, or for the end, and send the signal."""
     _all_answer(child)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(after)
@@ -155,7 +155,7 @@ def _at_a_time(_: Path, after: float, number: signal.Signals, rank: int | None, 
 
 
 def _all_answer(child: subprocess.Popen) -> float:
-    """Wait until both ranks have handlers for signals; the time then."""
+    """Wait until both ranks have handlers for signals; return the time."""
     while child.poll() is None:
         ranks = _ranks(child.pid)
         with contextlib.suppress(OSError):  # one has just ended
@@ -166,7 +166,7 @@ def _all_answer(child: subprocess.Popen) -> float:
 
 
 def _send(child: subprocess.Popen, number: signal.Signals, rank: int | None) -> None:
-    """The signal to a rank, or to the launcher (None); no longer to one that has ended."""
+    """Send the signal to a rank, or to the launcher (None), unless it has ended."""
     whom = child.pid if rank is None else _ranks(child.pid).get(rank)
     if whom is not None and child.poll() is None:
         with contextlib.suppress(ProcessLookupError):
@@ -174,7 +174,7 @@ def _send(child: subprocess.Popen, number: signal.Signals, rank: int | None) -> 
 
 
 def _ranks(launcher: int) -> dict[int, int]:
-    """The process of each rank, by what the launcher has put into its environment."""
+    """Return the process of each rank, found by what the launcher put into its environment."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children")
     found = {}
     for process in map(int, children.read_text(encoding="utf-8").split() if children.exists() else []):
@@ -185,7 +185,7 @@ def _ranks(launcher: int) -> dict[int, int]:
 
 
 def _badly_lost(run: Path, ended: Ended) -> str:
-    """What is wrong with how a run ended that lost a rank; "" if nothing is. The launcher adds an account of its own."""
+    """Return what is wrong with how a run that lost a rank ended; "" if nothing is. The launcher adds its own report."""
     if RunFolder(run).finished:
         return ""
     if ended.code == 0:
@@ -199,38 +199,38 @@ def _badly_lost(run: Path, ended: Ended) -> str:
 
 
 def _badly_stopped(run: Path, ended: Ended) -> str:
-    """What is wrong with how a run ended that was asked to; "" if nothing is. The launcher adds an account of its own."""
+    """Return what is wrong with how a run ended on a signal; "" if nothing is. The launcher adds its own report."""
     if ended.code == 0:
         return "" if RunFolder(run).finished else "exit code 0 without a report"
     traces = [line for line in ended.said.split("Traceback (most recent call last):\n")[1:] if not _by_launcher(line)]
     if traces:
         return f"a traceback: {traces[0][-300:]!r}"
-    if RunFolder(run).finished:  # all was done, and the processes were leaving
+    if RunFolder(run).finished:  # everything was done, and the processes were exiting
         return ""
     stopped = [line for line in ended.lines if line.startswith("encoderlab: stopped by")]
     if len(stopped) != 1:
         return f"it said {len(stopped)} times why it ended: {ended.said[-500:]!r}"
     said = any(line.startswith(HOW_TO_GO_ON) for line in ended.lines)
-    return "it did not say how to go on" if RunFolder(run).worth_continuing and not said else ""
+    return "it did not say how to resume" if RunFolder(run).worth_continuing and not said else ""
 
 
 def _by_launcher(trace: str) -> bool:
-    """Whether a traceback, given without its first line, ends in an exception of the launcher."""
+    """Return whether a traceback, given without its first line, ends in an exception of the launcher."""
     return next((line for line in trace.splitlines() if line and not line[0].isspace()), "").startswith(LAUNCHERS_OWN)
 
 
 def _goes_on(run: Path, size: int, command: str = "train", *new: str) -> str:
-    """What is wrong with going on as the last line says; "" if nothing is. What was not begun is begun, as `new` says."""
+    """Return what is wrong with resuming as the last line says; "" if nothing is. A run that had not begun is started as `new`."""
     if RunFolder(run).finished:
         return ""
     ended = _launched(run, size, command, *((f"resume={run}",) if RunFolder(run).config.exists() else new))
     if ended.code or not RunFolder(run).finished:
-        return f"going on ended with exit code {ended.code}: {ended.last_line}"
+        return f"resuming ended with exit code {ended.code}: {ended.last_line}"
     return ""
 
 
 def _facts(run: Path) -> dict[str, float]:
-    """What a run did and how good it became."""
+    """Return what a run did and how good it became."""
     lines = [json.loads(line) for line in RunFolder(run).metrics.read_text(encoding="utf-8").splitlines()]
     report = json.loads(RunFolder(run).report.read_text(encoding="utf-8"))
     last = next(line for line in reversed(lines) if line["kind"] == "step")
@@ -239,7 +239,7 @@ def _facts(run: Path) -> dict[str, float]:
 
 
 def _unlike(found: dict[str, float], wanted: dict[str, float]) -> str:
-    """In what a run differs from the one that was left alone; "" if only in how sums are rounded."""
+    """Return how a run differs from the undisturbed one; "" if only in the rounding of sums."""
     counts = [name for name in wanted if name != "loss" and found[name] != wanted[name]]
     loss = abs(found["loss"] - wanted["loss"]) > SAME * wanted["loss"]
     return ", ".join(f"{name} {found[name]} instead of {wanted[name]}" for name in [*counts, *(["loss"] if loss else [])])

@@ -1,4 +1,4 @@
-"""Promises of going on: the same weights, bit for bit, under every setting; and a state of which every piece is needed for that."""
+"""Promises of resuming: the same weights, bit for bit, under every setting; and every piece of the state is needed for that."""
 
 from __future__ import annotations
 
@@ -44,34 +44,34 @@ GRID: dict[str, tuple[str, ...]] = {
     "segments": (*PRETRAIN, "dataset.pack=segments"),
     "modern": (*REVERSE, "model=modern", *SMALL),
 }
-# What no step of these runs depends on: settings that the config and the schedule give anew; and what is kept for memory that runs
-# out, skipped steps, another accumulate, tokenizer or processor, which tests of their own are about.
+# What no step of these runs depends on: settings that the config and the schedule provide again; and what is kept for running
+# out of memory, skipped steps, another accumulate, tokenizer or processor, which have their own tests.
 NOT_ASKED = {("optimizer", "param_groups"), ("micro_batches",), ("skipped",), ("accumulate",), ("tokenizer",), ("computed_on",)}
-NOTICING = ("dropout", EARLY, "patience")  # the cases that are asked whether they miss a piece
+NOTICING = ("dropout", EARLY, "patience")  # the cases that must notice a missing piece
 CLOCK = ("progress", "counted", "seconds")
-WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/fitting/test_loss_watch.py) takes it apart
+WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/fitting/test_loss_watch.py) covers its parts
 BUDGET = ("budget_spent",)
-ANY = "*"  # in place of the number of a weight: pieces of an optimizer are left out for all weights together
+ANY = "*"  # in place of the number of a weight: pieces of an optimizer are reset for all weights together
 Keys = tuple[str, ...]
 
 
 def equal(conditions: Conditions) -> Iterator[Trial]:
-    """Killed behind the checkpoint of a step, and gone on with: once for each setting and each stop."""
+    """Kill a run after the checkpoint of a step and resume it: once for each setting and each stop."""
     for stop, name in conditions.of([(stop, name) for stop in STOPS for name in GRID]):
         bed = Bed(GRID[name])
         failure = put_back(bed, stop)
         if not failure:
             ended = bed.resume()
             failure = bed.differs() if ended.code == 0 else f"exit code {ended.code}: {ended.last_line}"
-        yield Trial(f"{name}, stopped behind step {stop}", failure)
+        yield Trial(f"{name}, stopped after step {stop}", failure)
         bed.clear()
 
 
 def nothing_left_out(conditions: Conditions) -> Iterator[Trial]:
-    """Put a piece of a checkpoint back to what it was before the first step: some case of the grid has to notice."""
+    """Reset a piece of a checkpoint to its value before the first step: some case of the grid must notice."""
     bed = Bed(GRID["dropout"])
     if _notices(bed, STOPS[-1], ()):
-        yield Trial("nothing left out, but written again", "that alone is noticed")
+        yield Trial("nothing left out, but rewritten", "rewriting alone is noticed")
     for keys in conditions.of([("weights",), *_pieces(_read(bed, STOPS[-1])[1])]):
         trials = ((name, stop) for name in NOTICING for stop in (STOPS[-1], EVALUATE))
         noticed = _budget_is_kept() if keys == BUDGET else any(_notices(Bed(GRID[name]), stop, keys) for name, stop in trials)
@@ -80,7 +80,7 @@ def nothing_left_out(conditions: Conditions) -> Iterator[Trial]:
 
 @cache
 def _stopped(bed: Bed, stop: int) -> tuple[Path | None, str]:
-    """A run that was killed when its checkpoint of step `stop` (or its last) had its name; or what went wrong."""
+    """Return a run killed when its checkpoint of step `stop` (or its last) had its name; or what went wrong."""
     bed.clear()
     saved = [call for call in bed.calls if call.name == "rename" and "/step-" in call.other]
     call = next((call for call in saved if call.other.endswith(f"/step-{stop}")), saved[-1])
@@ -104,7 +104,7 @@ def put_back(bed: Bed, stop: int) -> str:
 
 
 def _read(bed: Bed, stop: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Weights and state of the checkpoint behind which the run was killed."""
+    """Return weights and state of the checkpoint after which the run was killed."""
     kept, failure = _stopped(bed, stop)
     assert not failure, failure
     newest = newest_verified(RunFolder(kept).checkpoints)
@@ -112,7 +112,7 @@ def _read(bed: Bed, stop: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]
 
 
 def _pieces(state: dict[str, Any], above: Keys = ()) -> list[Keys]:
-    """The keys of every piece of a state that steps depend on, each piece once."""
+    """Return the keys of every piece of a state that steps depend on, each piece once."""
     found: dict[Keys, None] = {}
     for key, value in state.items():
         keys = (*above, ANY if isinstance(key, int) else key)
@@ -122,7 +122,7 @@ def _pieces(state: dict[str, Any], above: Keys = ()) -> list[Keys]:
 
 
 def _notices(bed: Bed, stop: int, keys: Keys) -> bool:
-    """Whether a run that goes on without that piece (none: with all) is refused, or ends otherwise than it should."""
+    """Return whether a run resumed without that piece (None: with all) is refused, or ends differently."""
     (weights, state), (first_weights, first_state) = _read(bed, stop), _read(bed, 0)
     put_back(bed, stop)
     if keys == ("weights",):
@@ -138,7 +138,7 @@ def _notices(bed: Bed, stop: int, keys: Keys) -> bool:
 
 
 def _reset(state: dict[Any, Any], first: dict[Any, Any], keys: Keys, above: Keys = ()) -> None:
-    """Give the piece the value it has before the first step: zeros, where there is none yet; the clock one that shows."""
+    """Give the piece its value before the first step: zeros if there is none yet; for the clock, one that shows."""
     key, *rest = keys
     for name in list(state) if key == ANY else [key]:
         if rest:
@@ -150,7 +150,7 @@ def _reset(state: dict[Any, Any], first: dict[Any, Any], keys: Keys, above: Keys
 
 
 def _budget_is_kept() -> bool:
-    """Whether a run whose time is used up ends at once when it goes on."""
+    """Return whether a run whose time is used up ends at once when resumed."""
     bed = Bed((*REVERSE, "training.steps=null", "training.budget=4s"))
     weights, state = _read(bed, EVALUATE)
     put_back(bed, EVALUATE)

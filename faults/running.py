@@ -1,4 +1,4 @@
-"""Small runs, made by children with the command line as a user would, and whether they ended as one that nothing disturbed."""
+"""Small runs, made by child processes with a user's command lines, and whether they ended like an undisturbed one."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ SMALL = (
     *("dataset.train_rows=160", "dataset.validation_rows=32", "dataset.test_rows=32", "baselines=false", "training.threads=1"),
     *("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0.1", "training.batch_size=8"),
 )
-# Dropout, evaluations in mid-epoch, a best checkpoint and a last one: whatever of it is not restored shows in the weights.
+# Dropout, evaluations in mid-epoch, a best checkpoint and a last one: anything not restored shows in the weights.
 SETTINGS = (
     *("train", "task=reverse", *SMALL, "training.steps=60", "training.checkpoint_every=3", "training.evaluate_every=15"),
     *("training.log_every=5", "training.learning_rate=0.01", "seed=1"),
 )
 COMMANDS = ("encoderlab.cli.main", "encoderlab.commands.train", "encoderlab.commands.pretrain", "faults.running", "faults.racing")
 LATE = ("torch._dynamo", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin", "hydra.main", "antlr4")
-MODULES = (*COMMANDS, *LATE, "hydra.core.hydra_config", "pandas", "sklearn.metrics", "scipy.stats")  # all that a run loads
+MODULES = (*COMMANDS, *LATE, "hydra.core.hydra_config", "pandas", "sklearn.metrics", "scipy.stats")  # everything that a run loads
 OF_THE_CLOCK = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
-HOURS = 1000.0  # seconds that no run here takes
+HOURS = 1000.0  # more seconds than any run here takes
 
 
 def type_command(arguments: list[str], folder: str) -> None:
-    """What a child does: run `encoderlab` with these arguments from `folder`. Raises SystemExit as the program does."""
+    """In a child: run `encoderlab` with these arguments from `folder`. Raises SystemExit as the program does."""
     from encoderlab.cli.main import main
 
     os.chdir(folder)
@@ -45,13 +45,13 @@ def type_command(arguments: list[str], folder: str) -> None:
 
 @cache
 def shared_host() -> Host:
-    """One host for all runs of this process: it takes seconds to start. Raises UnavailableError."""
+    """Return the one host for all runs of this process, which takes seconds to start. Raises UnavailableError."""
     return _until_the_end(Host(MODULES))
 
 
 @cache
 def shared_folder() -> Path:
-    """A folder for all runs of this process, deleted at its end."""
+    """Return a folder for all runs of this process, deleted at its end."""
     return Path(_until_the_end(tempfile.TemporaryDirectory(prefix="faults-"))).resolve()
 
 
@@ -63,14 +63,14 @@ def _until_the_end(context: Any) -> Any:
 
 @cache
 class Bed:
-    """Where runs of the same `settings` are made, and what an undisturbed one ended as: its seconds and its calls, too."""
+    """Where runs of the same `settings` are made, and the results of an undisturbed one, with its seconds and calls."""
 
     def __init__(self, settings: tuple[str, ...] = SETTINGS) -> None:
         self.host, cache_folder = shared_host(), shared_folder() / "cache"
         self.folder = Path(tempfile.mkdtemp(dir=shared_folder()))
         self.settings, self.cache = settings, f"cache_dir={cache_folder}"
         self.journal, self.trial = self.folder / "journal", self.folder / "trial"
-        self._start()  # fills the cache, and says nothing of how long a run takes
+        self._start()  # fills the cache, so its time does not count
         ended = self._start()
         self.seconds, self.calls, self.reference = ended.seconds, calls_in(self.journal), outcome(self.trial)
         self.clear()
@@ -82,11 +82,11 @@ class Bed:
         return ended
 
     def start(self, *extra: str, fault: Fault | None = None, signals: tuple[Sent, ...] = ()) -> Ended:
-        """Make the run, or with `resume=auto` go on with it where there is one, while a fault or signals come."""
+        """Start the run, or with `resume=auto` resume it if there is one, under a fault or signals."""
         return self._typed([*self.settings, self.cache, f"run_dir={self.trial}", *extra], fault, signals)
 
     def resume(self, *, fault: Fault | None = None, signals: tuple[Sent, ...] = ()) -> Ended:
-        """Go on with the run as its last line says; where it was not begun, begin it."""
+        """Resume the run as its last line says, or start it if it had not begun."""
         if not RunFolder(self.trial).config.exists():
             return self.start("resume=auto", fault=fault, signals=signals)
         return self._typed([self.settings[0], self.cache, f"resume={self.trial}"], fault, signals)
@@ -101,7 +101,7 @@ class Bed:
         return RunFolder(self.trial).finished
 
     def differs(self) -> str:
-        """In what the run ended otherwise than the undisturbed one; "" if in nothing."""
+        """Return how the run's results differ from the undisturbed ones; "" if not at all."""
         if not self.finished:
             return "it did not finish"
         return difference(outcome(self.trial), self.reference)
@@ -112,7 +112,7 @@ class Bed:
 
 
 def outcome(run: Path) -> dict[str, Any]:
-    """What a run ended as, without its times: the weights' SHA-256, the report, the predictions, and the journal's lines."""
+    """Return the results of a run without times: the weights' SHA-256, the report, the predictions, and the journal's lines."""
     folder = RunFolder(run)
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     journal = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
@@ -127,5 +127,5 @@ def outcome(run: Path) -> dict[str, Any]:
 
 
 def difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """In which of its outcomes a run differs from another; "" if in none."""
+    """Return in which of its results a run differs from another; "" if in none."""
     return ", ".join(f"another {name}" for name in wanted if found[name] != wanted[name])

@@ -1,4 +1,4 @@
-"""A run's checkpoints without a run: made, saved once more by a child that is disturbed, and looked at afterwards."""
+"""A run's checkpoints without a run: created, saved again by a disturbed child, and inspected afterwards."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from encoderlab.training.checkpoint import (
 from faults.host import Host
 
 KEPT = 2
-BEFORE, DISTURBED, NEXT = (0, 10), 20, 30  # the steps there are, the one whose saving is disturbed, and one more
-SAVED = "saved"  # from here on it has to survive
+BEFORE, DISTURBED, NEXT = (0, 10), 20, 30  # the existing steps, the one whose saving is disturbed, and one more
+SAVED = "saved"  # from here on it must survive
 MODULES = ("encoderlab.training.checkpoint", "faults.saving")
 
 
 @cache
 def content(step: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Weights and state of a step, another for each step; of a size that takes several writes."""
+    """Return weights and state that differ for each step, of a size that takes several writes."""
     draw = torch.Generator().manual_seed(step)
     weights = {f"layer.{place}": torch.randn(64, 40, generator=draw) for place in range(4)}
     moments = {name: torch.randn(64, 40, generator=draw) for name in ("exp_avg", "exp_avg_sq")}
@@ -44,7 +44,7 @@ def content(step: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 
 def save(folder: str, step: int) -> None:
-    """Save a checkpoint, say so, and delete those that are no longer needed, as a run does. Raises UserError."""
+    """Save a checkpoint, say so, and delete those no longer needed, as a run does. Raises UserError."""
     run = RunFolder(Path(folder))
     with run.continued("train"):
         clear_unfinished(run.checkpoints)
@@ -54,20 +54,20 @@ def save(folder: str, step: int) -> None:
 
 
 def delete_then_save(folder: str, step: int) -> None:
-    """Not what a run does: with one place for all checkpoints. It is there to show that these trials notice what is lost."""
+    """Save, unlike a run, to one place for all checkpoints, to show that these trials notice losses."""
     for path in checkpoints(RunFolder(Path(folder)).checkpoints):
         shutil.rmtree(path)
     save(folder, step)
 
 
 def save_unsynced(folder: str, step: int) -> None:
-    """Not what a run does: without fsync. It is there to show that these trials notice what is lost."""
+    """Save, unlike a run, without fsync, to show that these trials notice losses."""
     os.fsync = lambda descriptor: None  # in a child that ends after this
     save(folder, step)
 
 
 def prepared(folder: Path) -> Path:
-    """The run folder, with the checkpoints there are before anything is disturbed; made if it is not there."""
+    """Return the run folder with the undisturbed checkpoints, creating it if necessary."""
     for step in () if folder.exists() else BEFORE:
         save_checkpoint(RunFolder(folder).checkpoints, step, *content(step))
     return folder
@@ -75,7 +75,7 @@ def prepared(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def copied(folder: Path, to: Path) -> Iterator[Path]:
-    """A copy to be disturbed, deleted afterwards."""
+    """Yield a copy to disturb, deleted afterwards."""
     shutil.copytree(folder, to)
     try:
         yield to
@@ -85,13 +85,13 @@ def copied(folder: Path, to: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def host() -> Iterator[Host]:
-    """A host whose children save."""
+    """Return a host whose children save."""
     with Host(MODULES) as started:
         yield started
 
 
 def lost(folder: Path, *, allowed: tuple[int, ...]) -> str:
-    """What is wrong with the newest verified checkpoint, which must be of one of the `allowed` steps; "" if nothing is."""
+    """Return what is wrong with the newest verified checkpoint, which must be of one of the `allowed` steps; "" if nothing is."""
     try:
         newest = newest_verified(RunFolder(folder).checkpoints)
     except UserError as error:
@@ -106,11 +106,11 @@ def lost(folder: Path, *, allowed: tuple[int, ...]) -> str:
         kept = same(read_weights(newest), weights) and same(read_state(newest), state)
     except UserError as error:
         return f"step {step} cannot be read: {error}"
-    return "" if kept else f"step {step} holds something else"
+    return "" if kept else f"step {step} contains something else"
 
 
 def stuck(folder: Path) -> str:
-    """What is wrong with the next save; "" if it works as if nothing had been."""
+    """Return what is wrong with the next save; "" if it works as if nothing had happened."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             save(str(folder), NEXT)
@@ -121,7 +121,7 @@ def stuck(folder: Path) -> str:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two nested values are equal, tensors by every bit."""
+    """Return whether two nested values are equal, tensors in every bit."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):

@@ -53,12 +53,12 @@ class Call:
 
 @cache
 def library() -> Path:
-    """The compiled library, made once in a process. Raises UnavailableError."""
+    """Return the compiled library, built once per process. Raises UnavailableError."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not sys.platform.startswith("linux"):
         raise UnavailableError("calls are counted on Linux only")
     if compiler is None:
-        raise UnavailableError("there is no C compiler to make the counting library with")
+        raise UnavailableError("there is no C compiler to build the counting library")
     made = Path(tempfile.mkdtemp(prefix="faults-")) / "shim.so"
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl"], check=True)
     return made
@@ -73,7 +73,7 @@ def arm(below: Path, fault: Fault, journal: Path | None = None) -> None:
 
 
 def calls_in(journal: Path) -> list[Call]:
-    """The calls that a journal tells of, in order."""
+    """Return the calls in a journal, in order."""
     if not journal.exists():
         return []
     fields = [line.split("\t") for line in journal.read_text(encoding="utf-8").splitlines()]

@@ -1,4 +1,4 @@
-"""The promise of a disk that is really full: file systems in memory, from one without room to one with enough."""
+"""The promise of a disk that is really full: file systems in memory, from no free space to enough."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from faults.host import Job
 from faults.promise import Conditions, Trial, UnavailableError
 from faults.while_saving import due, unclear
 
-PAGE = 4096  # bytes that a file system in memory takes at a time
+PAGE = 4096  # bytes that a file system in memory allocates at a time
 
 
 def small_disk(conditions: Conditions) -> Iterator[Trial]:
-    """Save where there is room for the checkpoints there are and, page by page, for one more."""
+    """Save with space for the existing checkpoints and, page by page, for one more."""
     good = saving.prepared(conditions.scratch / "good")
     pages = _pages(good)
     sizes = range(pages, pages + pages // len(saving.BEFORE) + 8)
@@ -32,13 +32,13 @@ def small_disk(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _leftovers(folder: Path) -> str:
-    """What a save that failed left on the full disk; "" if nothing."""
+    """Return what a failed save left on the full disk; "" if nothing."""
     left = [path.name for path in RunFolder(folder).checkpoints.iterdir() if not path.name.startswith("step-")]
     return f"{', '.join(left)} is left" if left else ""
 
 
 def _pages(folder: Path) -> int:
-    """The pages that a copy of the folder takes: those of its files, and one for each file and folder."""
+    """Return the pages that a copy of the folder takes: those of its files, and one for each file and folder."""
     paths = [folder, *folder.rglob("*")]
     return sum(1 + (-(-path.stat().st_size // PAGE) if path.is_file() else 0) for path in paths)
 

@@ -1,4 +1,4 @@
-"""Promises of corpora that are read while a run trains on them: resumed exactly, and shards that are damaged or have changed."""
+"""Promises of corpora read during training: exact resuming, and shards that are damaged or have changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL = (
 
 
 def write_shards(folder: Path) -> Path:
-    """Six shards of thirty documents each, no two of them alike."""
+    """Write six shards of thirty documents each, all different."""
     folder.mkdir(parents=True)
     for shard in range(SHARDS):
         lines = [json.dumps({"text": _document(shard * DOCUMENTS + number)}) for number in range(DOCUMENTS)]
@@ -38,7 +38,7 @@ def write_shards(folder: Path) -> Path:
 
 
 def _document(number: int) -> str:
-    """Two paragraphs of four sentences."""
+    """Return two paragraphs of four sentences."""
     words = [f"{syllable}{vowel}" for syllable in ("ba", "do", "ki", "lu", "me") for vowel in ("n", "r", "st", "la")]
     drawn = [words[(number * 7 + place * place * (number % 5 + 1)) % len(words)] for place in range(48)]
     sentences = [" ".join(drawn[start : start + 6]).capitalize() + "." for start in range(0, 48, 6)]
@@ -51,17 +51,17 @@ def _shards() -> Path:
 
 
 def _settings(path: str, *further: str) -> tuple[str, ...]:
-    """A run of 24 steps that reads a window of some documents every few of them."""
+    """Return the settings of a run of 24 steps that reads a window of documents every few steps."""
     data = ("dataset=files", f"dataset.path={path}", "dataset.streaming=true", "dataset.window=9000")
     return ("pretrain", *data, "dataset.validation_fraction=0.1", *SMALL, *further)
 
 
 def resumed(conditions: Conditions) -> Iterator[Trial]:
-    """Killed behind the checkpoint of a step, in mid-window or between windows, and resumed."""
+    """Kill a run after the checkpoint of a step, in mid-window or between windows, and resume it."""
     for stop, readers in conditions.of([(stop, readers) for stop in STOPS for readers in READERS]):
         bed = Bed(_settings(f"{_shards()}/*.zst", readers))
         failure = put_back(bed, stop) or _resumed(bed)
-        yield Trial(f"{readers}, stopped behind step {stop}", failure)
+        yield Trial(f"{readers}, stopped after step {stop}", failure)
         bed.clear()
 
 
@@ -76,7 +76,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 def damaged(conditions: Conditions) -> Iterator[Trial]:
-    """A shard is damaged in each way: an error that names it, or a run that leaves it out and counts it."""
+    """Damage a shard in each way: an error must name it, or the run must skip it and count it."""
     for kind, skips in conditions.of([(kind, skips) for kind in DAMAGES for skips in (False, True)]):
         shards = write_shards(conditions.scratch / f"{kind} {skips}".replace(" ", "-"))
         listed = ",".join(str(path) for path in sorted(shards.iterdir()))
@@ -113,7 +113,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 def changed(conditions: Conditions) -> Iterator[Trial]:
-    """The shards change between a checkpoint and the resumption: refused, and once they are back, resumed exactly."""
+    """Change the shards between a checkpoint and the resume: it must be refused and, once they are restored, exact."""
     for kind in conditions.of(list(CHANGES)):
         change, told = CHANGES[kind]
         shards, kept = write_shards(conditions.scratch / "changed"), conditions.scratch / "kept"

@@ -26,13 +26,13 @@ from faults.while_saving import ERROR_CODES, HOW_TO_GO_ON
 STARTS = 6  # of one run, the last ones undisturbed: more than enough to end
 MOST_KILLS = 3
 BEGINNING = 20  # calls: the folder, its records, and the first checkpoint
-LOADING = 3.0  # seconds that a program takes before it is where a forked child begins
+LOADING = 3.0  # seconds that a program takes to get to where a forked child begins
 NAMES = (signal.SIGTERM, signal.SIGINT)
 Moment = tuple[Fault | None, tuple[Sent, ...]]
 
 
 def killed(conditions: Conditions) -> Iterator[Trial]:
-    """kill -9 up to three times in a run's life, at a random time or at a random call, and going on each time."""
+    """Kill a run (kill -9) up to three times, at a random time or call, and resume it each time."""
     bed, draw = Bed(), random.Random(conditions.seed)
     for _ in range(conditions.trials or 0):
         moments: list[str] = []
@@ -49,7 +49,7 @@ def killed(conditions: Conditions) -> Iterator[Trial]:
 
 
 def signalled(conditions: Conditions) -> Iterator[Trial]:
-    """SIGTERM and SIGINT, to the process and to its group, at random times and calls; every fifth one comes twice."""
+    """Send SIGTERM and SIGINT, to the process and to its group, at random times and calls; every fifth one twice."""
     bed, draw = Bed(), random.Random(conditions.seed)
     for place, (number, group) in enumerate(islice(cycle(product(NAMES, (False, True))), conditions.trials or 0)):
         fault, signals = _moment(bed, draw, number, group=group)
@@ -63,7 +63,7 @@ def signalled(conditions: Conditions) -> Iterator[Trial]:
 
 
 def signalled_process(conditions: Conditions) -> Iterator[Trial]:
-    """Signals to a program of its own, Python's start and all, from when it has taken its signals in hand."""
+    """Send signals to a separate program, including Python's start, from when it handles them."""
     bed, draw = Bed(), random.Random(conditions.seed)
     for number in islice(cycle(NAMES), conditions.trials or 0):
         after = draw.uniform(0, bed.seconds + LOADING)
@@ -74,7 +74,7 @@ def signalled_process(conditions: Conditions) -> Iterator[Trial]:
 
 
 def refused(conditions: Conditions) -> Iterator[Trial]:
-    """A disk that is full, read-only or failing from a call of a run on."""
+    """Try a disk that is full, read-only or failing from a call of a run on."""
     bed, draw = Bed(), random.Random(conditions.seed)
     for number in islice(cycle((errno.ENOSPC, errno.EROFS, errno.EIO)), conditions.trials or 0):
         fault = Fault(Action.fail_from, draw.randrange(1, len(bed.calls) + 1), number)
@@ -85,7 +85,7 @@ def refused(conditions: Conditions) -> Iterator[Trial]:
 
 
 def one_folder(conditions: Conditions) -> Iterator[Trial]:
-    """Two runs started at once in one folder; in every other trial it holds a run that both want to go on with."""
+    """Start two runs at once in one folder; in every other trial it contains a run that both want to resume."""
     bed, draw = Bed(), random.Random(conditions.seed)
     command = [*bed.settings, bed.cache, f"run_dir={bed.trial}"]
     for place in range(conditions.trials or 0):
@@ -101,7 +101,7 @@ def one_folder(conditions: Conditions) -> Iterator[Trial]:
 
 
 def sweep(conditions: Conditions) -> Iterator[Trial]:
-    """Eight runs of one task started at once without names: each gets a folder of its own."""
+    """Start eight runs of one task at once without names: each must get its own folder."""
     settings = [one for one in SETTINGS if not one.startswith("seed=")]
     for _ in range(conditions.trials or 0):
         with tempfile.TemporaryDirectory(dir=shared_folder()) as folder:
@@ -113,14 +113,14 @@ def sweep(conditions: Conditions) -> Iterator[Trial]:
 
 
 def answers(process: int, number: int) -> bool:
-    """Whether a process has a handler of its own for the signal: Python has one for SIGINT from the start, and none for SIGTERM."""
+    """Return whether a process handles the signal by itself: from the start, Python does so for SIGINT but not for SIGTERM."""
     status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
     return all(caught >> one - 1 & 1 for one in (number, signal.SIGTERM))
 
 
 def _moment(bed: Bed, draw: random.Random, number: int, *, group: bool = False) -> Moment:
-    """A moment of a run: half of them of its time, a quarter of all its calls, and a quarter of those with which it begins."""
+    """Return a random moment of a run: half of them by the clock, a quarter at any call, a quarter at one of the first calls."""
     if draw.random() < 0.5:
         return None, (Sent(draw.uniform(0, bed.seconds), number, group),)
     action = draw.choice((Action.signal_before, Action.signal_after, Action.signal_halfway))
@@ -129,7 +129,7 @@ def _moment(bed: Bed, draw: random.Random, number: int, *, group: bool = False) 
 
 
 def _process(bed: Bed, number: int, after: float) -> Ended:
-    """The run as a process, which gets a signal `after` seconds from when it answers one (proc_pid_status(5): SigCgt)."""
+    """Run the command as a process that gets a signal `after` seconds from when it handles it (proc_pid_status(5): SigCgt)."""
     command = [sys.executable, "-m", "encoderlab", *bed.settings, bed.cache, f"run_dir={bed.trial}"]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryFile("w+", errors="replace") as output:
@@ -151,22 +151,22 @@ def _said(fault: Fault | None, signals: tuple[Sent, ...]) -> str:
 
 
 def _badly_stopped(bed: Bed, ended: Ended, number: int, *, twice: bool) -> str:
-    """What is wrong with how a run ended that was asked to; "" if nothing is."""
+    """Return what is wrong with how a run ended on a signal; "" if nothing is."""
     if ended.code == 0:
         return "" if bed.finished else "exit code 0 without a report"
-    if bed.finished and ended.code == -number:  # all was done, and the program was leaving; a shell is told the same number
+    if bed.finished and ended.code == -number:  # everything was done, and the program was exiting; a shell gets the same number
         return ""
     if ended.code != 128 + number:
         return f"exit code {ended.code}: {ended.last_line}"
     if "Traceback" in ended.said:
         return f"a traceback, ending in {ended.last_line}"
-    if twice:  # the second one ends the process in the middle of whatever it was at
+    if twice:  # the second signal ends the process in the middle of anything
         return ""
     if not ended.last_line.startswith("encoderlab: stopped by"):
         return f"it did not say why it ended: {ended.last_line}"
     said = any(line.startswith(HOW_TO_GO_ON) for line in ended.lines)
     continuable = RunFolder(bed.trial).worth_continuing and not bed.finished
-    return "" if said or not continuable else "it did not say how to go on"
+    return "" if said or not continuable else "it did not say how to resume"
 
 
 def _badly_refused(ended: Ended) -> str:
@@ -177,11 +177,11 @@ def _badly_refused(ended: Ended) -> str:
 
 
 def _goes_on(bed: Bed) -> str:
-    """What is wrong with the run when it has gone on; "" if it ends as if nothing had been."""
+    """Return what is wrong with the resumed run; "" if it ends as if nothing had happened."""
     if not bed.finished:
         ended = bed.resume()
         if ended.code:
-            return f"going on ended with exit code {ended.code}: {ended.last_line}"
+            return f"resuming ended with exit code {ended.code}: {ended.last_line}"
     return bed.differs()
 
 
@@ -191,7 +191,7 @@ def _race(commands: list[list[str]], folder: Path) -> list[Ended]:
 
 
 def _not_one_of(ended: list[Ended]) -> str:
-    """What is wrong where two wanted one folder: one has to end well, and the other to say that it is taken."""
+    """Return what is wrong if two wanted one folder: one must succeed, and the other say that it is in use."""
     codes = sorted(one.code for one in ended)
     if codes != [0, 2]:
         return f"exit codes {codes}: {'; '.join(one.last_line for one in ended)}"

@@ -1,4 +1,4 @@
-"""Promises of a save that is cut off at any of its calls: killed, without power, or refused by a disk that is full or failing."""
+"""Promises of a save that is cut off at any of its calls: killed, without power, or on a disk that is full or failing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFUSALS = [
     Fault(Action.fail_from, value=errno.EROFS),
     Fault(Action.fail_from, value=errno.EIO),
     Fault(Action.fail_once, value=errno.EIO),
-    Fault(Action.always_half),  # allowed by write(2): the rest has to be written by further calls
+    Fault(Action.always_half),  # allowed by write(2): the rest must be written by further calls
 ]
 ERROR_CODES = (3, 4)  # of DataError and TrainingError
 HOW_TO_GO_ON = "Progress saved. Resume with: "
@@ -30,14 +30,14 @@ WRITES_ONLY = (Action.signal_halfway, Action.half_then_fail)
 
 
 def killed(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
-    """kill -9 before and after every call, and between the halves of every write."""
+    """Kill (kill -9) before and after every call, and between the halves of every write."""
     for case, folder, ended, _ in _disturbed(conditions, KILLS, work):
         unharmed = "" if ended.code == -signal.SIGKILL else f"it was not killed: {ended.last_line}"
         yield Trial(case, unharmed or saving.lost(folder, allowed=due(ended)) or saving.stuck(folder))
 
 
 def without_power(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
-    """The machine stops before every call, and of what was not synced is lost as much as a disk may lose; see power.py."""
+    """Stop the machine before every call and lose whatever a disk may lose of what was not synced; see power.py."""
     share = None if conditions.trials is None else -(-conditions.trials // len(LOSSES))
     stop = Fault(Action.signal_before, value=signal.SIGKILL)
     for case, folder, ended, done in _disturbed(replace(conditions, trials=share), [stop], work):
@@ -45,24 +45,24 @@ def without_power(conditions: Conditions, work: str = "save") -> Iterator[Trial]
         for loss in LOSSES:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(stopped, folder)
-            lose(loss, done[:-1], folder)  # the last call was told, and not done
+            lose(loss, done[:-1], folder)  # the last call was recorded, but not done
             yield Trial(f"{loss} lost, {case}", saving.lost(folder, allowed=due(ended)) or saving.stuck(folder))
         shutil.rmtree(stopped)
 
 
 def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
-    """Full from one call on (also after half of a write), read-only from one on, an I/O error of one call or of all from it on."""
+    """Try a disk that is full from a call on (even mid-write), read-only from a call on, or failing at one call or from it on."""
     for case, folder, ended, _ in _disturbed(conditions, REFUSALS, work):
         yield Trial(case, unclear(ended) or saving.lost(folder, allowed=due(ended)) or saving.stuck(folder))
 
 
 def due(ended: Ended) -> tuple[int, ...]:
-    """The steps that may be the newest: the save is done or it is not, and once it said so it is."""
+    """Return the steps that may be the newest: the save may or may not be done, but once it said so it is."""
     return (saving.DISTURBED,) if saving.SAVED in ended.lines else (saving.BEFORE[-1], saving.DISTURBED)
 
 
 def unclear(ended: Ended) -> str:
-    """What is wrong with how a program that could not go on said so: it owes its user one line and an exit code."""
+    """Return what is wrong with how a program that could not continue said so: it owes its user one line and an exit code."""
     if ended.code == 0:
         return "" if ended.lines == [saving.SAVED] else f"it went on, and said: {ended.said!r}"
     if ended.code not in ERROR_CODES:
@@ -72,7 +72,7 @@ def unclear(ended: Ended) -> str:
 
 
 def _disturbed(conditions: Conditions, faults: Sequence[Fault], work: str) -> Iterator[tuple[str, Path, Ended, list[Call]]]:
-    """Each fault at each call of a save: what was done, the folder afterwards, how the child ended and the calls it made."""
+    """Yield, for each fault at each call of a save, the case, the folder afterwards, how the child ended and the calls it made."""
     good, trial, journal = (conditions.scratch / name for name in ("good", "trial", "journal"))
     saving.prepared(good)
     with saving.host() as host:
@@ -85,7 +85,7 @@ def _disturbed(conditions: Conditions, faults: Sequence[Fault], work: str) -> It
 
 
 def _cases(faults: Sequence[Fault], calls: Sequence[Call]) -> list[tuple[Fault, Call]]:
-    """Each fault at each call; what halves writes only at those, and what halves all of them once."""
+    """Return each fault at each call; faults that halve a write only at writes, and one that halves all of them once."""
     return [
         (fault, call)
         for fault in faults
@@ -102,7 +102,7 @@ def _run(host: Host, work: str, folder: Path, journal: Path, fault: Fault) -> tu
 
 
 def _said(fault: Fault, call: Call, of: int) -> str:
-    """The case in words, such as "fail_from ENOSPC, call 7 of 30: write state.pt"."""
+    """Return the case in words, such as "fail_from ENOSPC, call 7 of 30: write state.pt"."""
     signalled = fault.action.name.startswith("signal")
     value = signal.Signals(fault.value).name if signalled else errno.errorcode.get(fault.value, "")
     action = fault.action.name.replace("_", " ")

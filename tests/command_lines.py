@@ -1,8 +1,8 @@
-"""Runs command lines one after another in one process, in the folder it is started in: loading PyTorch takes longer than a tiny run.
+"""Run command lines one after another in one process, in the current folder: loading PyTorch takes longer than a tiny run.
 
     echo '["train", "task=brackets"]' | python tests/command_lines.py
 
-Standard input has a line for each, as JSON; standard output gets one for each, null or what went wrong, and then the next is run.
+Standard input has one JSON line per command; after each, standard output gets a line: null or what went wrong.
 """
 
 import json
@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 
 
 def outcome(arguments: list[str]) -> str | None:
-    """Run a command; what it fails with, None where it does not."""
+    """Run a command and return its error, or None if it succeeds."""
     from encoderlab.cli import main as cli
 
     try:

@@ -1,4 +1,4 @@
-"""What several test files share: the stand-in for the Hugging Face hub, and a process as a shell starts one."""
+"""Fixtures of several test files: the stand-in for the Hugging Face hub, and processes that start as from a shell."""
 
 import gc
 import os
@@ -43,7 +43,7 @@ LONGEST = (  # files that take minutes, of few tests each
 
 
 def pytest_configure(config):
-    """pytest-xdist hands out files by their number of tests, and a long one of few tests last: here they come as collected."""
+    """pytest-xdist schedules files with few tests last, however long they take; keep the order of collection instead."""
     if config.getoption("--hypothesis-seed") is not None:
         settings.load_profile("of a seed")
     if hasattr(config.option, "loadscopereorder"):
@@ -51,13 +51,13 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """The longest files first, so that no worker is left with one of them when the others are done."""
+    """Run the longest files first, so that no worker still has one of them when the others are done."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def signals_as_a_shell_gives_them():
-    """Behind `nohup`, or in the background of a script, a process is born ignoring signals, and so are its children."""
+    """Restore signal handling: under `nohup` or in the background of a script, a process starts out ignoring signals, and so do its children."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
@@ -65,7 +65,7 @@ def signals_as_a_shell_gives_them():
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files_end_with_the_tests(tmp_path_factory):
-    """torchrun and killed processes leave folders behind. Not below `tmp_path`, which is too deep for the path of a socket."""
+    """Remove the folders torchrun and killed processes leave. Not in `tmp_path`, whose path is too long for a socket."""
     tmp_path_factory.getbasetemp()  # where failed tests are kept: outside
     with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
@@ -75,9 +75,9 @@ def temporary_files_end_with_the_tests(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def cheap_garbage_collection():
-    """Collect garbage as rarely as `main` does, which most tests do not call, and not before each of hundreds of tiny fits.
+    """Collect garbage as rarely as `main` does (most tests do not call it), and not before each of hundreds of tiny fits.
 
-    With Python's own thresholds it took one second in fifteen, and a collection before each fit more than half of the fit's time.
+    Python's own thresholds cost one second in fifteen, and a collection before each fit took more than half of the fit's time.
     """
     from encoderlab.cli.main import GARBAGE_EVERY
 
@@ -90,14 +90,14 @@ def cheap_garbage_collection():
 
 @pytest.fixture(autouse=True)
 def denormal_numbers():
-    """A test begins with floats as the standard has them, whatever a run before it in this process chose (device.py)."""
+    """Start each test with IEEE floats, whatever an earlier run in this process chose (device.py)."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_flush_denormal(False)
 
 
 @pytest.fixture(scope="module")
 def same_threads():
-    """The number of threads belongs to the whole process: put it back behind a test file."""
+    """Restore the number of threads after each test file: it is global to the process."""
     import torch
 
     threads = torch.get_num_threads()
@@ -107,7 +107,7 @@ def same_threads():
 
 @pytest.fixture(scope="module")
 def one_thread(same_threads):
-    """Models as small as those of the tests lose more by waiting for a second thread than it gives them."""
+    """Use one thread: models as small as those of the tests lose more by waiting for a second than they gain."""
     import torch
 
     torch.set_num_threads(1)
@@ -115,7 +115,7 @@ def one_thread(same_threads):
 
 @pytest.fixture(scope="session")
 def start_hub():
-    """Starts a stand-in hub from its script, which serves the folders beside it, and returns its endpoint."""
+    """Return a function that starts a stand-in hub from its script, which serves the folders beside it, and returns its endpoint."""
     started = []
 
     def start(script, *options):
@@ -140,7 +140,7 @@ def start_hub():
 
 @pytest.fixture(scope="session")
 def hub_script():
-    """The stand-in hub's script."""
+    """Return the path of the stand-in hub's script."""
     script = SHARED / "hub" / "serve.py"
     if not script.is_file():
         pytest.skip("no stand-in hub: ../shared/hub/serve.py is not there")
@@ -149,13 +149,13 @@ def hub_script():
 
 @pytest.fixture(scope="session")
 def hub(start_hub, hub_script):
-    """The endpoint of the stand-in hub: SST-2, Amazon polarity, Wikipedia. Libraries read HF_ENDPOINT once, when imported."""
+    """Return the endpoint of the stand-in hub: SST-2, Amazon polarity, Wikipedia. Libraries read HF_ENDPOINT once, when imported."""
     return start_hub(hub_script)
 
 
 @pytest.fixture(scope="session")
 def glue_hub(start_hub, hub_script, tmp_path_factory):
-    """The endpoint of a stand-in hub with made-up rows of all of GLUE's tasks."""
+    """Return the endpoint of a stand-in hub with made-up rows of all GLUE tasks."""
     from tests.glue_rows import write_glue
 
     folder = tmp_path_factory.mktemp("glue_hub")
@@ -166,7 +166,7 @@ def glue_hub(start_hub, hub_script, tmp_path_factory):
 
 @contextmanager
 def _unreachable_network():
-    """Any attempt to reach another machine, or this one, fails in here."""
+    """Make any attempt to open a network connection fail, even to this machine."""
 
     def refuse(*_, **__):
         raise OSError(101, "Network is unreachable")
@@ -186,9 +186,9 @@ def no_network():
 
 @pytest.fixture(scope="session")
 def built_in_cache(tmp_path_factory):
-    """A cache that holds the built-in corpus, read once for all that need it, in all workers: it takes half a minute.
+    """Return a cache with the built-in corpus, built once for all tests and workers, because it takes half a minute.
 
-    It is read without any network, as is promised.
+    It is built without any network, as promised.
     """
     from filelock import FileLock
 
@@ -204,7 +204,7 @@ def built_in_cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def symbolic_sizes():
-    """Sizes may be symbols, as while a graph is drawn: the checks of shapes take them for no numbers."""
+    """Let sizes be symbolic, as during tracing: the shape checks do not accept symbols as numbers."""
     import jaxtyping
 
     jaxtyping.config.update("jaxtyping_disable", True)
@@ -214,7 +214,7 @@ def symbolic_sizes():
 
 @pytest.fixture(scope="session")
 def stand_in_encoders(tmp_path_factory):
-    """A folder of encoders with a tiny mini-en of drawn weights in it, written as the real one is."""
+    """Return a folder of encoders with a tiny mini-en of random weights, written like the real one."""
     import torch
 
     from encoderlab.batch import HeadSizes
@@ -249,7 +249,7 @@ def stand_in_encoders(tmp_path_factory):
 
 @pytest.fixture
 def shipped(stand_in_encoders, tmp_path_factory, monkeypatch):
-    """The stand-in's own folder, to be damaged at will; for this test it is what encoderlab ships."""
+    """Return a copy of the stand-in that a test can damage; encoderlab ships it for the length of the test."""
     copy = shutil.copytree(stand_in_encoders, tmp_path_factory.mktemp("shipped") / "encoders")
     monkeypatch.setattr("encoderlab.encoders.catalogue.FOLDER", copy)
     return copy / "mini-en"

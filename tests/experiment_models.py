@@ -1,4 +1,4 @@
-"""The models of shipped experiments as arguments: the smallest that tests train."""
+"""The models of shipped experiments as arguments, the smallest that tests train."""
 
 import json
 
@@ -8,7 +8,7 @@ from encoderlab.cli.main import config_folder
 
 
 def model_of(experiment):
-    """The model settings that an experiment states, as a command line has them."""
+    """Return the model settings of an experiment as command-line arguments."""
     stated = yaml.safe_load((config_folder() / "experiment" / f"{experiment}.yaml").read_text(encoding="utf-8"))["model"]
     return tuple(f"model.{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in stated.items())
 

@@ -1,4 +1,4 @@
-"""Made-up rows of GLUE's tasks, in the columns, types and splits in which the hub serves nyu-mll/glue."""
+"""Made-up rows of GLUE's tasks, with the columns, types and splits of nyu-mll/glue on the hub."""
 
 import random
 
@@ -21,7 +21,7 @@ WORDS = ["red", "green", "blue", "round", "square", "small"]
 
 
 def glue_rows(name):
-    """The splits of a configuration. A word of the first text tells the label; those of test are hidden, but for MRPC's."""
+    """Return the splits of a configuration. A word of the first text reveals the label; test labels are hidden, except MRPC's."""
     whole = {split: (rows, name != "mrpc" and split == "test") for split, rows in ROWS.items()}
     if name == "mnli":
         kinds = {kind: {f"{split}_{kind}": whole[split] for split in ("validation", "test")} for kind in ("matched", "mismatched")}

@@ -1,4 +1,4 @@
-"""What a run has written, read back for a test."""
+"""The files of a run, read back for a test."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,11 @@ TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second")  
 
 
 def report_of(folder):
-    """The run's report.json."""
+    """Return the run's report.json."""
     return json.loads(Path(folder, "report.json").read_text(encoding="utf-8"))
 
 
 def journal_of(folder, without=()):
-    """The lines of the run's metrics.jsonl; figures of time, and those named in `without`, are taken out."""
+    """Return the lines of the run's metrics.jsonl without timings and the figures named in `without`."""
     lines = map(json.loads, Path(folder, "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     return [{key: value for key, value in line.items() if key not in (*TIMES, *without)} for line in lines]

@@ -1,4 +1,4 @@
-"""Stand-ins that several test files share: a clock, and encoded rows."""
+"""Stand-ins shared by several test files: a clock, and encoded rows."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from encoderlab.batch import Encoded
 
 
 class Clock:
-    """A clock that only moves when it is told to."""
+    """A clock that moves only when told to."""
 
     def __init__(self, now=0.0):
         self.now = now
@@ -16,7 +16,7 @@ class Clock:
 
 
 def encoded(lengths, seed=0):
-    """Random rows of these lengths with labels 0, 1, 2 in turn; the last third of each row is its second text."""
+    """Return random rows of these lengths with labels 0, 1, 2 in turn; the last third of each row is its second text."""
     draw = np.random.default_rng(seed)
     return [
         Encoded(draw.integers(1, 50, n).tolist(), [0] * (n - n // 3) + [1] * (n // 3), label=i % 3, truncated=n > 8)

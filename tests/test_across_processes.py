@@ -34,7 +34,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def alone(cache, tmp_path, monkeypatch):
-    """Run a command in this process, and no other."""
+    """Run a command in this process only."""
     monkeypatch.setenv("ENCODERLAB_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["encoderlab"])
@@ -43,7 +43,7 @@ def alone(cache, tmp_path, monkeypatch):
 
 @pytest.fixture
 def processes(cache, tmp_path):
-    """Run a command in several processes: exit code, standard output, and our own lines on standard error."""
+    """Run a command in several processes; return exit code, standard output, and our own lines on standard error."""
 
     def run(size, *arguments, **variables):
         return torchrun(size, "-m", "encoderlab", *arguments, folder=tmp_path, ENCODERLAB_CACHE=str(cache), **variables)
@@ -61,7 +61,7 @@ def one(cache, tmp_path_factory):
 
 
 def assert_alike(folder, other):
-    """The same steps of the same rows, and losses, gradients and scores that differ by rounding alone."""
+    """Check for the same steps of the same rows, and for losses, gradients and scores that differ only by rounding."""
     lines, others = journal_of(folder, without=PADDED), journal_of(other, without=PADDED)
     assert [(line["kind"], line["step"]) for line in lines] == [(line["kind"], line["step"]) for line in others]
     for line, like in zip(lines, others, strict=True):
@@ -77,7 +77,7 @@ def assert_alike(folder, other):
 
 
 def cut_back(folder, step):
-    """Leave of a finished run what a kill after `step` would have left."""
+    """Reduce a finished run to what a kill after `step` would have left."""
     for path in checkpoints(folder / "checkpoints"):
         if int(path.name.removeprefix("step-")) > step:
             shutil.rmtree(path)
@@ -92,7 +92,7 @@ def files(folder):
     return {str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def test_two_processes_train_as_one_does_and_the_run_goes_on_in_one(one, processes, alone, tmp_path):
+def test_two_processes_train_like_one_and_the_run_resumes_in_one(one, processes, alone, tmp_path):
     code, out, errors = processes(2, "train", *BRACKETS, "training.accumulate=2", "run_dir=two")
     assert code == 0, "\n".join(errors)
     assert_alike(tmp_path / "two", one)
@@ -107,7 +107,7 @@ def test_two_processes_train_as_one_does_and_the_run_goes_on_in_one(one, process
     assert_alike(tmp_path / "two", one)
 
 
-def test_two_processes_weigh_classes_and_smooth_labels_as_one_does(processes, alone, tmp_path):
+def test_two_processes_weigh_classes_and_smooth_labels_like_one(processes, alone, tmp_path):
     weighed = (*BRACKETS, "training.steps=5", "task.class_weights={balanced: 3}", "task.label_smoothing=0.1")
     alone("train", *weighed, "run_dir=one")
     code, _, errors = processes(2, "train", *weighed, "run_dir=two")
@@ -116,8 +116,25 @@ def test_two_processes_weigh_classes_and_smooth_labels_as_one_does(processes, al
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
+def test_two_processes_share_every_fold_and_resume_a_cross_validation(processes, alone, tmp_path):
+    folds = (*BRACKETS, "training.steps=5", "folds=2")
+    alone("train", *folds, "run_dir=one")
+    code, _, errors = processes(2, "train", *folds, "run_dir=two")
+    assert code == 0, "\n".join(errors)
+    assert any("2 processes" in line for line in errors) and sum("fold 2 of 2" in line for line in errors) == 1
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    scores, others = (report_of(tmp_path / run)["splits"]["out_of_fold"] for run in ("one", "two"))
+    assert (scores["n"], scores["loss"]) == (others["n"], pytest.approx(others["loss"], abs=1e-5))
+    cut_back(tmp_path / "two" / "fold-2", 0)
+    (tmp_path / "two" / "report.json").unlink()
+    code, _, errors = processes(2, "train", "resume=two")
+    assert code == 0, "\n".join(errors)
+    assert any("fold 1 of 2 is finished" in line for line in errors)
+    assert report_of(tmp_path / "two")["splits"]["out_of_fold"]["loss"] == pytest.approx(others["loss"], abs=1e-6)
+
+
 def resumed_and_whole(processes, size, settings, folder, step):
-    """Train, and train again from what a kill after `step` would have left; the journals and weights of both."""
+    """Train, then train again from what a kill after `step` would have left; return the journals and weights of both."""
     for arguments in ((*settings, "run_dir=whole"), ("resume=again",)):
         if arguments == ("resume=again",):
             shutil.copytree(folder / "whole", folder / "again")
@@ -128,14 +145,14 @@ def resumed_and_whole(processes, size, settings, folder, step):
         yield journal_of(folder / run, without=PADDED), load_file(folder / run / "model" / "model.safetensors")
 
 
-def test_two_processes_go_on_bit_for_bit_with_the_dropout_of_each(processes, tmp_path):
+def test_two_processes_resume_bit_for_bit_each_with_its_own_dropout(processes, tmp_path):
     settings = (*BRACKETS, "model.dropout=0.3", "model.attention_dropout=0.1")
     (journal, weights), (others, wanted) = resumed_and_whole(processes, 2, settings, tmp_path, 10)  # behind two evaluations
     assert journal == others
     assert all(torch.equal(weight, wanted[name]) for name, weight in weights.items())
 
 
-def test_three_processes_go_on_bit_for_bit_whatever_order_gradients_are_added_in(processes, tmp_path):
+def test_three_processes_resume_bit_for_bit_whatever_the_order_of_gradient_sums(processes, tmp_path):
     rows = (
         "task=reverse",
         "dataset.train_rows=120",
@@ -149,7 +166,7 @@ def test_three_processes_go_on_bit_for_bit_whatever_order_gradients_are_added_in
     assert all(torch.equal(weight, wanted[name]) for name, weight in weights.items())
 
 
-def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, processes, tmp_path):
+def test_three_processes_finish_with_sharded_weights_what_one_began(one, processes, tmp_path):
     shutil.copytree(one, tmp_path / "run")
     cut_back(tmp_path / "run", 10)
     code, _, errors = processes(3, "train", "resume=run", "training.sharding=full")
@@ -158,7 +175,7 @@ def test_what_one_process_began_three_end_with_a_piece_of_the_weights_each(one, 
     assert_alike(tmp_path / "run", one)
 
 
-def test_a_run_in_pieces_starts_from_the_pretrained_weights_that_one_process_holds(one, processes, alone, tmp_path):
+def test_a_sharded_run_starts_from_pretrained_weights_that_one_process_has_read(one, processes, alone, tmp_path):
     same_size = (setting for setting in BRACKETS if not setting.startswith(("model.n_", "model.d_")))
     settings = ("finetune", *same_size, f"init_from={one}", "seed=3", "training.steps=5")
     code, _, errors = processes(2, *settings, "training.sharding=full", "run_dir=two")
@@ -169,7 +186,7 @@ def test_a_run_in_pieces_starts_from_the_pretrained_weights_that_one_process_hol
     assert_alike(tmp_path / "two", tmp_path / "alone")
 
 
-def test_pretraining_in_pieces_asks_what_one_process_asks_and_goes_on_in_one(processes, alone, tmp_path):
+def test_sharded_pretraining_has_the_same_targets_as_one_process_and_resumes_in_one(processes, alone, tmp_path):
     sentences = [
         f"The {a} {b} looks at the {c} {b}." for a in ("old", "red") for b in ("cat", "dog", "king") for c in ("new", "big")
     ]
@@ -192,7 +209,7 @@ def test_pretraining_in_pieces_asks_what_one_process_asks_and_goes_on_in_one(pro
     assert_alike(tmp_path / "two", tmp_path / "one")
 
 
-def test_two_processes_share_the_reading_of_a_stream_and_train_as_one_does(processes, alone, tmp_path):
+def test_two_processes_share_the_reading_of_a_stream_and_train_like_one(processes, alone, tmp_path):
     shards = write_shards(tmp_path / "shards")
     data = ("dataset=files", f"dataset.path={shards}/*.zst", "dataset.streaming=true", "dataset.window=2500")
     settings = (
@@ -214,7 +231,7 @@ def test_two_processes_share_the_reading_of_a_stream_and_train_as_one_does(proce
     assert_alike(tmp_path / "two", tmp_path / "one")
 
 
-def test_scores_are_those_of_one_process_bit_for_bit_though_some_have_no_rows(one, processes, alone, tmp_path):
+def test_scores_equal_those_of_one_process_bit_for_bit_even_if_some_have_no_rows(one, processes, alone, tmp_path):
     rows = (tmp_path / "rows.csv").resolve()
     rows.write_text("text,label\n()(),balanced\n((),unbalanced\n", encoding="utf-8")
     few = ("eval", f"run={one}", "dataset=files", f"dataset.path={rows}", "threads=1")
@@ -236,7 +253,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("arguments", MISTAKES, ids=["a setting", "the folder", "the command"])
-def test_a_mistake_is_said_once(processes, tmp_path, arguments):
+def test_a_mistake_is_reported_once(processes, tmp_path, arguments):
     (tmp_path / "precious").write_text("")
     code, out, errors = processes(2, *arguments)
     assert code != 0
@@ -275,7 +292,7 @@ LONG = (*BRACKETS[:-4], "dataset.limit=61", "training.batch_size=6", "training.s
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in Linux's /proc")
 @pytest.mark.parametrize("killed", [0, 1])
-def test_a_run_that_loses_a_process_ends_with_one_line_and_goes_on(alone, cache, tmp_path, killed):
+def test_a_run_that_loses_a_process_ends_with_one_line_and_can_be_resumed(alone, cache, tmp_path, killed):
     started = start(2, "train", "task=brackets", *LONG, folder=tmp_path, cache=cache)
     os.kill(children(started)[killed], signal.SIGKILL)
     assert started.wait(timeout=60) != 0

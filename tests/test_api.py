@@ -29,14 +29,14 @@ def brackets(tmp_path_factory):
         yield run
 
 
-def test_nothing_heavy_is_loaded_before_it_is_asked_for():
+def test_nothing_heavy_is_loaded_before_it_is_needed():
     code = "import sys, encoderlab; assert 'torch' not in sys.modules; encoderlab.compose; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = encoderlab.trian
 
 
-def test_composed_settings_are_those_of_the_command_line_and_may_be_changed():
+def test_composed_settings_equal_those_of_the_command_line_and_can_be_changed():
     config = encoderlab.compose("task=reverse", "training.learning_rate=0.01")
     assert (config.task.name, type(config.dataset), config.training.learning_rate) == ("reverse", ReverseDataset, 0.01)
     assert replace(config, seed=3).seed == 3
@@ -44,7 +44,7 @@ def test_composed_settings_are_those_of_the_command_line_and_may_be_changed():
 
 
 @pytest.mark.slow
-def test_the_run_is_the_one_the_command_line_makes(brackets, tmp_path, monkeypatch):
+def test_the_run_equals_that_of_the_command_line(brackets, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cli.run(["train", "task=brackets", "dataset.limit=100", *SMALL, "run_dir=run"])
     other = encoderlab.Run("run")
@@ -52,7 +52,7 @@ def test_the_run_is_the_one_the_command_line_makes(brackets, tmp_path, monkeypat
     assert other.predict(TEXTS) == brackets.predict(TEXTS)
 
 
-def test_answers_and_vectors_are_those_of_the_commands(brackets, tmp_path, capsys):
+def test_predictions_and_vectors_equal_those_of_the_commands(brackets, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     run = f"run={brackets.folder}"
     cli.run(["predict", run, f"input={tmp_path}/texts.txt"])
@@ -66,7 +66,7 @@ def test_answers_and_vectors_are_those_of_the_commands(brackets, tmp_path, capsy
     assert set(answers[0]["probabilities"]) == set(brackets.labels)
 
 
-def test_a_model_folder_alone_answers_too_and_has_no_report(brackets):
+def test_a_model_folder_also_predicts_but_has_no_report(brackets):
     model = encoderlab.load(brackets.folder / "model")
     assert model.predict(TEXTS) == brackets.predict(TEXTS)
     assert model.predict([]) == []
@@ -75,7 +75,7 @@ def test_a_model_folder_alone_answers_too_and_has_no_report(brackets):
 
 
 @pytest.mark.parametrize("texts", ["one text", None, (text for text in TEXTS), [("a",)], [("a", "b", "c")], [1], [("a", None)]])
-def test_what_is_no_list_of_texts_is_refused(brackets, texts):
+def test_anything_but_a_list_of_texts_is_refused(brackets, texts):
     with pytest.raises(SettingError, match="is not a list of texts"):
         brackets.predict(texts)
 
@@ -91,21 +91,21 @@ def test_what_is_no_list_of_texts_is_refused(brackets, texts):
         lambda: encoderlab.train(replace(encoderlab.compose("task=brackets"), seed="x")),
     ],
 )
-def test_settings_that_are_none_of_the_command_are_refused(tmp_path, monkeypatch, mistaken):
+def test_settings_of_other_commands_are_refused(tmp_path, monkeypatch, mistaken):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingError):
         mistaken()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_makes_no_run(tmp_path, monkeypatch, capsys):
+def test_a_dry_run_creates_no_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert encoderlab.train(encoderlab.compose("task=brackets", "dataset.limit=100", *SMALL, "dry_run=true")) is None
     assert "dry run: only the cache is written" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_task_on_words_answers_for_each(tmp_path, monkeypatch):
+def test_a_tagging_model_predicts_a_label_for_each_word(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = encoderlab.train(encoderlab.compose("task=reverse", "dataset.limit=60", *SMALL))
     [answer] = run.predict(["1 2 3"])
@@ -114,7 +114,7 @@ def test_a_task_on_words_answers_for_each(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_pretrained_run_is_finetuned_and_embeds_one_text_though_it_read_pairs(tmp_path, monkeypatch):
+def test_a_run_pretrained_on_pairs_can_be_finetuned_and_embeds_single_texts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "documents.txt").write_text(
         "\n\n".join(
@@ -139,7 +139,7 @@ def test_a_pretrained_run_is_finetuned_and_embeds_one_text_though_it_read_pairs(
     assert json.loads((finetuned.folder / "report.json").read_text())["init_from"] == str(pretrained.folder)
 
 
-def test_mistakes_are_told_as_on_the_command_line(brackets):
+def test_mistakes_are_reported_as_on_the_command_line(brackets):
     with pytest.raises(SettingError, match="Did you mean task=sst2"):
         encoderlab.compose("task=sst3")
     with pytest.raises(SettingError, match="Did you mean model.n_layers"):

@@ -1,4 +1,4 @@
-"""The plan of the source holds: imports point downward only and never in a circle; folders, files, functions and nesting stay small."""
+"""The source keeps to its plan: imports only point downward and never form a circle; folders, files, functions and nesting stay small."""
 
 import ast
 import re
@@ -61,7 +61,7 @@ def parsed(path):
 
 
 def names_imported(path):
-    """Every dotted name that an import of the file names: at the top, inside functions, for types only, or as a string."""
+    """Return every dotted name that the file imports: at the top, inside functions, for types only, or as a string."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -73,7 +73,7 @@ def names_imported(path):
 
 
 def modules_imported(path):
-    """The modules of ours that the file imports."""
+    """Return our own modules that the file imports."""
     for name in names_imported(path):
         if name == "encoderlab" or name.startswith("encoderlab."):
             below = name.removeprefix("encoderlab").removeprefix(".")
@@ -86,7 +86,7 @@ def layer_of(part, layers):
 
 
 def points_downward(importing, imported):
-    """Whether one module may import another, both as dotted names below encoderlab: from its own folder, or from a lower one."""
+    """Return whether one module may import another (dotted names below encoderlab): from its own folder or a lower one."""
     mine, other = (name.partition(".") for name in (importing, imported))
     if mine[0] != other[0]:
         return layer_of(other[0], LAYERS) < layer_of(mine[0], LAYERS)
@@ -99,25 +99,25 @@ def folder_of(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_point_downward_only(module):
+def test_imports_only_point_downward(module):
     upward = [name for name in modules_imported(MODULES[module]) if not points_downward(module, name)]
     assert upward == [], f"{module or 'encoderlab'} may not import {', '.join(upward)}"
 
 
-def test_no_module_imports_itself_in_a_circle():
+def test_imports_form_no_circle():
     try:
         TopologicalSorter({name: set(modules_imported(path)) for name, path in MODULES.items()}).prepare()
     except CycleError as error:
         pytest.fail(" <- ".join(error.args[1]))
 
 
-def test_the_page_shows_the_layers():
+def test_the_architecture_page_shows_the_layers():
     tables = re.findall(r"^\| \| \|\n\|---\|---\|\n(.*?)^$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE | re.DOTALL)
     shown = [[set(re.findall(r"`(\w+)/?`", row.split("|")[1])) for row in table.splitlines()] for table in tables]
     assert shown == [LAYERS[-2::-1], WITHIN["runs"][::-1]]
 
 
-def test_every_folder_has_its_layer():
+def test_every_folder_belongs_to_a_layer():
     parts = {name for layer in LAYERS for name in layer}
     assert {name.split(".")[0] for name in MODULES} == parts
     for package, layers in WITHIN.items():
@@ -172,7 +172,7 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_is():
 
 
 @pytest.mark.parametrize("package", [name for name in FOLDERS if name])
-def test_a_package_is_one_sentence(package):
+def test_a_package_docstring_is_one_sentence(package):
     sentence = ast.get_docstring(parsed(MODULES[package]))
     assert sentence.endswith(".") and "\n" not in sentence and not re.search(r"\.\s", sentence), sentence
 
@@ -188,7 +188,7 @@ def test_the_tests_mirror_the_tree():
     assert {name for name in folders - FOLDERS.keys() if name.split(".")[0] not in ("benchmarks", "faults")} == set()
 
 
-def test_no_attic_names_and_no_catch_all():
+def test_no_catch_all_module_names_and_no_bare_except():
     assert [path for path in MODULES.values() if path.stem in {"utils", "util", "helpers", "common", "misc"}] == []
     for path in MODULES.values():
         for node in ast.walk(parsed(path)):
@@ -196,7 +196,7 @@ def test_no_attic_names_and_no_catch_all():
 
 
 def test_help_and_completion_load_nothing_heavy():
-    """What the command line loads before a command runs holds no torch, so that --help answers at once."""
+    """Before a command runs, the command line loads no torch, so that --help answers at once."""
     import subprocess
     import sys
 

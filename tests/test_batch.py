@@ -1,4 +1,4 @@
-"""Batches keep all their fields on the way to any device."""
+"""Batches keep all their fields when moved to any device."""
 
 import torch
 
@@ -23,11 +23,11 @@ def batch(**changes):
     return Batch(**(given | changes))
 
 
-def test_a_batch_is_as_long_as_it_has_examples():
+def test_the_length_of_a_batch_is_its_number_of_examples():
     assert len(batch()) == 2
 
 
-def test_a_batch_moves_whole_and_leaves_the_original_where_it_was():
+def test_all_fields_of_a_batch_move_and_the_original_stays():
     here = batch()
     there = here.to(torch.device("meta"))
     assert [getattr(there, name).device.type for name in TENSORS] == ["meta"] * len(TENSORS)
@@ -36,7 +36,7 @@ def test_a_batch_moves_whole_and_leaves_the_original_where_it_was():
     assert len(there) == 2
 
 
-def test_to_a_card_everything_is_copied_from_pinned_memory_and_nobody_waits(monkeypatch):
+def test_copies_to_a_gpu_use_pinned_memory_and_do_not_block(monkeypatch):
     pinned, copied = [], []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, device, **how: copied.append((device.type, how)) or tensor)
@@ -46,19 +46,19 @@ def test_to_a_card_everything_is_copied_from_pinned_memory_and_nobody_waits(monk
     assert copied == [("cuda", {"non_blocking": True})] * len(pinned)
 
 
-def test_what_a_batch_does_not_have_it_does_not_get_by_moving():
+def test_missing_fields_stay_missing_after_moving():
     there = batch(attention_mask=None, labels=None, token_labels=None).to(torch.device("cpu"))
     assert (there.attention_mask, there.labels, there.token_labels) == (None, None, None)
     assert all(torch.equal(getattr(there, name), getattr(batch(), name)) for name in ("input_ids", "rows", "target_positions"))
 
 
-def test_nothing_is_asked_or_answered_unless_it_is_said():
+def test_labels_and_logits_are_missing_unless_given():
     example = Encoded([1], [0])
     assert (example.label, example.token_labels, example.truncated) == (None, None, False)
     assert (Prediction().sequence_logits, Prediction().token_logits) == (None, None)
 
 
-def test_the_halves_of_a_batch_hold_each_row_with_what_is_asked_of_it():
+def test_the_halves_of_a_batch_keep_each_row_with_its_targets():
     mask = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]], dtype=torch.bool)
     ids = torch.arange(9).reshape(3, 3)
     asked, answers, rows = torch.tensor([1, 3, 6, 8]), torch.tensor([11, 13, 16, 18]), torch.tensor([4, 2, 9])
@@ -74,12 +74,12 @@ def test_the_halves_of_a_batch_hold_each_row_with_what_is_asked_of_it():
     assert torch.equal(last.attention_mask, mask[1:])
 
 
-def test_halves_without_padding_and_answers_have_none():
+def test_halves_of_a_batch_without_padding_and_labels_have_none():
     first, last = batch(attention_mask=None, labels=None, token_labels=None, n_tokens=6).halves()
     assert (first.attention_mask, first.labels, first.token_labels, first.n_tokens, last.n_tokens) == (None, None, None, 3, 3)
 
 
-def test_a_widened_batch_is_padded_and_masked_and_asks_the_same_tokens():
+def test_a_widened_batch_is_padded_and_masked_and_keeps_its_targets():
     before = batch(attention_mask=None)
     wide = before.widened(7, pad_id=9)
     n, length = before.input_ids.shape

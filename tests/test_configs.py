@@ -1,4 +1,4 @@
-"""The shipped configs are tests: each composes, each experiment fits together, and no setting goes unread."""
+"""The shipped configs are tests: each composes, every experiment runs, and no setting goes unread."""
 
 import ast
 import json
@@ -51,7 +51,7 @@ ASKED = {  # what a command cannot do without
 
 
 def composed(*overrides, command="train"):
-    """The settings that a command line means."""
+    """Return the settings of a command line."""
     register_schemas(command, overrides)
     with initialize_config_dir(str(config_folder()), version_base="1.3"), checked_configs(lambda _: None):
         return typed(compose(command, list(overrides)), COMMAND_CONFIGS[command])
@@ -79,7 +79,7 @@ def test_every_other_command_composes(command):
     assert isinstance(composed(*ASKED.get(command, ["run=somewhere"]), command=command), COMMAND_CONFIGS[command])
 
 
-def test_a_task_brings_its_dataset_and_its_tokenizer_and_both_can_be_chosen_otherwise():
+def test_a_task_brings_its_dataset_and_tokenizer_and_both_can_be_overridden():
     assert type(composed("task=sst2").dataset).__name__ == "HubDataset"
     assert type(composed("task=brackets").tokenizer).__name__ == "SymbolsConfig"
     assert type(composed("task=brackets", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
@@ -87,7 +87,7 @@ def test_a_task_brings_its_dataset_and_its_tokenizer_and_both_can_be_chosen_othe
     assert type(composed("experiment=notebook_reverse").tokenizer).__name__ == "SymbolsConfig"
 
 
-def test_what_is_typed_wins_over_an_experiment():
+def test_the_command_line_overrides_an_experiment():
     assert composed("experiment=notebook_reverse").training.epochs != 7
     assert composed("experiment=notebook_reverse", "training.epochs=7").training.epochs == 7
     assert composed("experiment=notebook_reverse", "model.n_layers=3").model.n_layers == 3
@@ -107,7 +107,7 @@ def head_of(name):
 
 
 def command_of(name):
-    """The command that an experiment is for: the one in its head."""
+    """Return the command of an experiment, which its head names."""
     return re.search(rf"encoderlab (\w+) experiment={name}\b", head_of(name))[1]
 
 
@@ -140,13 +140,13 @@ SMALL = [
 
 
 def first_of(name):
-    """The experiment that this one's pretraining begins with, as the heads say; None where it starts from nothing."""
+    """Return the experiment whose run this one starts from, as its head says; None if it starts from scratch."""
     found = re.search(r"init_from=<the run of (\w+)>", head_of(name))
     return None if found is None else first_of(found[1]) or found[1]
 
 
 def command_line(name):
-    """An experiment's command line for a few steps, in a folder of its own name, from the folder of what it begins with."""
+    """Return an experiment's command line for a few steps, in a folder named after it, starting from the run it builds on."""
     first = [] if first_of(name) is None else [f"init_from={first_of(name)}"]
     shallow = ["training.accumulate=1", "model.n_layers=1"] if command_of(name) in ("pretrain", "distill") and not first else []
     if command_of(name) == "distill":
@@ -155,7 +155,7 @@ def command_line(name):
 
 
 def taken(names, folder, **environment):
-    """What became of each experiment, by name: None, or what went wrong. They run in one process, with the cache of the one before."""
+    """Run all experiments in one process with one cache; return by name what went wrong, or None."""
     names = sorted(names, key=lambda name: (command_of(name) == "distill", first_of(name) is not None))
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("command_lines.py"))],
@@ -172,7 +172,7 @@ def taken(names, folder, **environment):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the experiments' runs are, and the texts of those that read files."""
+    """Return the folder of the experiments' runs, with the texts of those that read files."""
     made = tmp_path_factory.mktemp("experiments")
     texts = [{"text": f"Document {n} is about one thing. It says so twice. It ends here, in number {n}."} for n in range(64)]
     (made / TEXTS).write_text("".join(f"{json.dumps(one)}\n" for one in texts), encoding="utf-8")
@@ -187,7 +187,7 @@ def without_hub(folder, built_in_cache):
 
 @pytest.fixture(scope="module")
 def from_hub(folder, hub):
-    """Those that need the hub; HF_ENDPOINT is read once, when it is imported."""
+    """Run the experiments that need the hub; HF_ENDPOINT is read once, at import."""
     return taken({*EXPERIMENTS} - WITHOUT_HUB, folder, ENCODERLAB_CACHE=str(folder / "cache"), HF_ENDPOINT=hub)
 
 
@@ -200,7 +200,7 @@ def test_every_experiment_assembles_and_takes_a_few_steps(name, folder, request)
 
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
-def test_settings_survive_being_written_and_read_again(group, name):
+def test_settings_survive_being_written_and_read_back(group, name):
     settings = composed(f"{group}={name}", *NEEDED.get((group, name), []))
     assert settings_from_dict(settings_to_dict(settings), RunConfig) == settings
 
@@ -241,7 +241,7 @@ def test_no_setting_goes_unread():
     }
 
 
-def test_the_launchers_of_sweeps_compose_where_their_plugin_is_installed():
+def test_sweep_launchers_compose_if_their_plugin_is_installed():
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install 'encoderlab[slurm]'")
     for path in sorted((config_folder() / "hydra" / "launcher").glob("*.yaml")):
         if path.stem == "parallel":  # of another plugin: see the next test
@@ -252,7 +252,7 @@ def test_the_launchers_of_sweeps_compose_where_their_plugin_is_installed():
         assert launcher.timeout_min == 240
 
 
-def test_the_launcher_of_parallel_jobs_composes_where_its_plugin_is_installed():
+def test_the_launcher_of_parallel_jobs_composes_if_its_plugin_is_installed():
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         launcher = compose("train", overrides=["hydra/launcher=parallel"], return_hydra_config=True).hydra.launcher
@@ -261,7 +261,7 @@ def test_the_launcher_of_parallel_jobs_composes_where_its_plugin_is_installed():
 
 
 @pytest.mark.parametrize("name", [name for group, name in OPTIONS if group == "sweep"])
-def test_a_sweep_by_its_name_holds_several_values_of_a_setting_that_there_is(name):
+def test_a_named_sweep_has_several_values_of_an_existing_setting(name):
     register_schemas("train", [])
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         swept = compose("train", overrides=[f"sweep={name}"], return_hydra_config=True).hydra.sweeper.params

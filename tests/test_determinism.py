@@ -20,7 +20,7 @@ def started(*arguments):
 
 @pytest.fixture(scope="module")
 def found():
-    """The hashes of four processes, two at a time."""
+    """Return the hashes of four processes, run two at a time."""
     pairs = {
         "1 thread": [("--threads", "1")] * 2,
         "2 threads": [("--threads", "2"), ("--threads", "2", "training.deterministic=true")],
@@ -41,19 +41,19 @@ def test_two_processes_train_the_same_weights(found, case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [" ".join(case) for case in CASES])
-def test_so_they_do_with_two_threads_where_the_deterministic_kernels_are_the_usual_ones(found, case):
+def test_two_threads_train_the_same_weights_where_the_usual_kernels_are_deterministic(found, case):
     first, second = found["2 threads"]
     assert first["hashes"][case] == second["hashes"][case]
 
 
 @pytest.mark.slow
-def test_each_case_has_weights_of_its_own(found):
+def test_each_case_has_different_weights(found):
     assert len(set(found["1 thread"][0]["hashes"].values())) == len(CASES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_weights_are_those_recorded_for_this_build_instruction_set_and_number_of_threads(found, threads):
+def test_the_weights_match_the_record_for_this_build_instruction_set_and_threads(found, threads):
     first = found[f"{threads} thread{'s' * (threads > 1)}"][0]
     recorded = known().get(first["depends_on"])
     if recorded is None:
@@ -80,7 +80,7 @@ def process_settings():
     torch.backends.cudnn.deterministic = False
 
 
-def test_the_setting_reaches_pytorch_and_is_said(process_settings, monkeypatch):
+def test_the_setting_reaches_pytorch_and_is_reported(process_settings, monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     compute = choose_compute("cpu", "fp32", 1, deterministic=True)
     assert torch.are_deterministic_algorithms_enabled()
@@ -92,7 +92,7 @@ def test_the_setting_reaches_pytorch_and_is_said(process_settings, monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card here: what is promised on one is tried where there is one")
-def test_two_processes_train_the_same_weights_on_a_card():
+def test_two_processes_train_the_same_weights_on_a_gpu():
     runs = [started("training.deterministic=true", "training.device=cuda") for _ in range(2)]
     first, second = (json.loads(process.communicate()[0]) for process in runs)
     assert first["hashes"] == second["hashes"]

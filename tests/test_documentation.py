@@ -1,4 +1,4 @@
-"""Every command line of README.md and docs/ runs, and what is generated there is up to date."""
+"""Every command line in README.md and docs/ runs, and the generated pages are up to date."""
 
 import json
 import os
@@ -26,7 +26,7 @@ OF_HUB = {page for page in WITH_LINES if any(FROM_HUB.search(line) for line in t
 
 
 def typed(pages, folder, **environment):
-    """What became of each page's lines: None, or what went wrong."""
+    """Run each page's lines and return by page what went wrong, or None."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "typed_lines.py"), *map(str, pages)],
         cwd=folder,
@@ -72,7 +72,7 @@ def test_every_command_line_of_a_page_runs(page, request):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_line_begins_with_a_command_that_is_known(page):
+def test_every_line_begins_with_a_known_command(page):
     for line in typed_lines(page):
         arguments_of(line)
 
@@ -89,7 +89,7 @@ def test_every_page_is_reached_from_the_readme():
 
 
 def links_of(page):
-    """The files of the project that a page links to."""
+    """Return the project's files that a page links to."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     targets = {
         target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith(("https://", "#"))
@@ -98,11 +98,11 @@ def links_of(page):
 
 
 @pytest.mark.parametrize("code", ["model/attention.py", "model/encoder.py", "training/loop.py"])
-def test_the_readme_leads_to_the_code_one_wants_to_read(code):
+def test_the_readme_leads_to_the_code_readers_look_for(code):
     assert ROOT / "src" / "encoderlab" / code in links_of(ROOT / "README.md")
 
 
-def test_the_page_of_settings_is_as_the_settings_are():
+def test_the_settings_page_is_up_to_date():
     done = subprocess.run([sys.executable, str(ROOT / "scripts" / "settings_page")], capture_output=True, text=True, check=True)
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == done.stdout, (
         "run scripts/settings_page > docs/settings.md"
@@ -123,7 +123,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path, built_in_cache):
 
 
 @pytest.mark.slow
-def test_the_python_of_its_page_runs_from_top_to_bottom(tmp_path):
+def test_the_python_page_runs_from_top_to_bottom(tmp_path):
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     short = "import encoderlab.api as api; whole, shorter = api.compose, ('training.steps=2', 'training.batch_size=8')\n"
     short += "api.compose = lambda *settings, **command: whole(*settings, *shorter, **command)\n"
@@ -153,7 +153,7 @@ def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, built_in_cac
 
 
 def apply(change, project):
-    """Put each hunk in the one place where its old lines stand."""
+    """Apply each hunk at the one place where its old lines occur."""
     for target, hunks in re.findall(r"^\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)", change, re.MULTILINE | re.DOTALL):
         text = (project / target).read_text(encoding="utf-8")
         for hunk in re.split(r"^@@.*@@\n", hunks, flags=re.MULTILINE)[1:]:

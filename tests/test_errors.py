@@ -1,4 +1,4 @@
-"""Errors a user reads: one line that says what is wrong, what is allowed and what to type."""
+"""Errors a user reads: one line that says what is wrong, what is allowed and what to do."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ def test_an_error_says_what_is_wrong_what_is_allowed_and_what_to_do_in_one_line(
     assert str(error) == "model.n_layers is 0. Allowed: at least 1. Set model.n_layers=2."
 
 
-def test_what_is_not_known_is_left_out():
+def test_unknown_parts_are_left_out():
     assert str(DataError("reviews.csv is empty")) == "reviews.csv is empty."
     assert str(DataError("reviews.csv is empty", remedy="Use another file")) == "reviews.csv is empty. Use another file."
     assert str(DataError("label is 'x'", allowed="a, b")) == "label is 'x'. Allowed: a, b."
@@ -44,16 +44,16 @@ def test_every_part_ends_like_a_sentence_and_none_is_changed(kind, wrong, allowe
     assert (error.wrong, error.allowed, error.remedy) == (wrong, allowed, remedy)
 
 
-def test_scripts_can_tell_the_kinds_of_mistakes_apart():
+def test_scripts_can_distinguish_the_kinds_of_mistakes():
     assert [kind.exit_code for kind in KINDS] == [1, 2, 3, 4]
     assert all(issubclass(kind, UserError) for kind in KINDS)
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("n_layer", "n_layers"), ("dropuot", "dropout"), ("n_layers", "n_layers")])
-def test_a_slip_of_the_finger_is_recognised(typed, meant):
+def test_a_typo_is_recognised(typed, meant):
     assert closest(typed, ["n_layers", "dropout", "norm"]) == meant
 
 
-def test_nothing_is_guessed_where_nothing_comes_near():
+def test_nothing_is_suggested_if_nothing_is_close():
     assert closest("zzz", ["n_layers", "dropout"]) == ""
     assert closest("zzz", []) == ""

@@ -1,4 +1,4 @@
-"""What is done for speed changes no training: in fp32 each fast path has the loss curve of the plain one, within rounding."""
+"""Optimizations do not change training: in fp32 each fast path has the loss curve of the plain one, within rounding."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ SHAPES = [
 
 
 def batches():
-    """The same few batches each time: rows of other lengths, some tokens asked, every row labelled."""
+    """Return the same few batches each time: rows of different lengths, some target tokens, every row labelled."""
     draw = torch.Generator().manual_seed(0)
     for step in range(STEPS):
         lengths = torch.randint(3, LENGTH + 1, (ROWS,), generator=draw)
@@ -47,7 +47,7 @@ def batches():
 
 
 def in_micro_batches(batch, size):
-    """The batch as parts of `size` rows each."""
+    """Split the batch into micro-batches of `size` rows."""
     for start in range(0, ROWS, size):
         here = (batch.target_positions >= start * LENGTH) & (batch.target_positions < (start + size) * LENGTH)
         rows = slice(start, start + size)
@@ -70,7 +70,7 @@ def built(shape):
 
 
 def curve(model, micro_batches_of=lambda batch: [batch], *, fused=True):
-    """The losses of each step of a training."""
+    """Train and return the loss of each step."""
     training = TrainingConfig(steps=STEPS, learning_rate=1e-2)
     optimizer = build_optimizer(model, training)
     for group in optimizer.param_groups:
@@ -81,7 +81,7 @@ def curve(model, micro_batches_of=lambda batch: [batch], *, fused=True):
 
 
 def plain(shape):
-    """Nothing packed, every vector of the last layer computed, an optimizer of plain PyTorch."""
+    """Train without packing, with every vector of the last layer and PyTorch's plain optimizer."""
     model = built(shape)
     model.packs, model.reads_first = False, False
     return curve(model, fused=False)
@@ -89,26 +89,26 @@ def plain(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("packs", [False, True])
-def test_the_last_layer_at_asked_places_alone_packed_or_padded_trains_as_the_whole_one(shape, packs):
+def test_a_last_layer_restricted_to_targets_packed_or_padded_trains_like_the_whole_one(shape, packs):
     model = built(shape)
     model.packs = packs
     torch.testing.assert_close(curve(model), plain(shape), rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_batch_computed_in_parts_trains_as_the_whole_one(shape):
+def test_a_batch_computed_in_micro_batches_trains_like_the_whole_one(shape):
     torch.testing.assert_close(curve(built(shape), lambda batch: in_micro_batches(batch, 2)), plain(shape), rtol=2e-4, atol=2e-5)
 
 
 def compiled_as_plain():
-    """Whether the curve with a compiled encoder is the plain one, or why it could not be compiled."""
+    """Return whether the curve with a compiled encoder equals the plain one, or why it could not be compiled."""
     model = built(SHAPES[0])
     said = compile_encoder(model.encoder, Compile.always, CPU)
     return torch.allclose(curve(model), plain(SHAPES[0]), rtol=2e-4, atol=2e-5) if said == "compiled" else said
 
 
 @pytest.mark.slow
-def test_a_compiled_encoder_trains_as_the_plain_one():
+def test_a_compiled_encoder_trains_like_the_plain_one():
     # in a process of its own: the compiler cannot look through the checks of shapes that tests put around every function
     command = [sys.executable, "-c", "import test_fast_paths; print(test_fast_paths.compiled_as_plain())"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
@@ -118,7 +118,7 @@ def test_a_compiled_encoder_trains_as_the_plain_one():
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_curve_tells_another_training_apart(shape):
+def test_the_curve_distinguishes_a_different_training(shape):
     without_mask = [replace(batch, attention_mask=None) for batch in batches()]
     model = built(shape)
     training = TrainingConfig(steps=STEPS, learning_rate=1e-2)

@@ -1,4 +1,4 @@
-"""The parts together learn: digits are reversed without a mistake, and how examples are batched changes no score."""
+"""All parts together learn: digits are reversed without a mistake, and batching does not change scores."""
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ def cache(tmp_path_factory):
 
 
 def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
-    """A model of the notebook's size after `steps` steps, and its corpus."""
+    """Return a model of the notebook's size after `steps` steps, and its corpus."""
     config = RunConfig(
         cache_dir=str(cache),
         task=task,
@@ -79,7 +79,7 @@ def digits(cache):
 
 @pytest.fixture(scope="module")
 def digits_again(cache, digits):
-    """The same with another seed."""
+    """Return the same with another seed."""
     return learnt(cache, DIGITS_TASK, REVERSE, seed=1, steps=250, corpus=digits[1], positions=Positions.sinusoidal)
 
 
@@ -93,7 +93,7 @@ def test_a_small_encoder_learns_to_reverse_digits_without_a_mistake(run, request
 
 
 @pytest.mark.parametrize("steps", [0, 3])
-def test_the_seed_alone_decides_the_first_weights_and_what_is_learnt(cache, digits, steps):
+def test_only_the_seed_decides_the_initial_weights_and_what_is_learned(cache, digits, steps):
     def weights(seed):
         assembly, _ = learnt(cache, DIGITS_TASK, REVERSE, seed=seed, steps=steps, corpus=digits[1], positions=Positions.rotary)
         return torch.cat([weight.flatten() for weight in assembly.model.state_dict().values()])
@@ -103,9 +103,9 @@ def test_the_seed_alone_decides_the_first_weights_and_what_is_learnt(cache, digi
 
 
 def cut_to_any_length(split):
-    """The rows of a split, each cut at a place of its own; texts that become the same are one row.
+    """Return the rows of a split, each cut at a different length; texts that become equal are one row.
 
-    (A text that stands there twice, with both labels, is a tie of the area under the curve, which rounding would decide: see
+    (A text that occurs twice, with both labels, is a tie in the area under the curve, which rounding would decide: see
     `area_from`.)
     """
     draw = np.random.default_rng(0)
@@ -118,7 +118,7 @@ def cut_to_any_length(split):
 
 
 def scores_by_grouping(assembly, rows):
-    """Scores of the same rows side by side in many ways, from each alone to all at once."""
+    """Score the same rows in batches of many compositions, from each alone to all at once."""
     n = len(rows)
     shuffled = np.random.default_rng(1).permutation(n)
     groupings = {"alone": np.arange(n)[:, None], "all": [np.arange(n)], "some": np.array_split(shuffled, 9)}
@@ -135,19 +135,19 @@ def scores_by_grouping(assembly, rows):
 
 
 def pair_gaps(scores):
-    """By how much each row of the second class is scored above each row of the first: [second, first]."""
+    """Return by how much each row of the second class scores above each of the first: [second, first]."""
     of_second = scores.probabilities[:, 1]
     return of_second[scores.labels == 1][:, None] - of_second[scores.labels == 0][None, :]
 
 
 def area_from(alone, other):
-    """What the area under the curve of `other` has to be, `alone` being the same rows in other batches.
+    """Return the area under the curve that `other` must have, where `alone` has the same rows in other batches.
 
-    It is the share of pairs of a positive and a negative row that are in order, a tie being half of one (Hanley and McNeil 1982), and
-    so no continuous function of the scores: where a matrix product has another number of rows it adds up in another order, and two
-    scores that differ in their last digits alone change places. But where no score moves by more than d, a pair that lies further
-    apart than 2 d keeps its order; so the area may differ by the share of the pairs that lie nearer, and by no more. There are none
-    of them but where a model cannot tell texts apart, such as "(" and "((" without positions.
+    The area is the fraction of pairs of a positive and a negative row that are in order, with ties counting one half (Hanley and
+    McNeil 1982), so it is not a continuous function of the scores: a matrix product with another number of rows sums in another
+    order, and two scores that differ only in their last digits change places. But if no score moves by more than d, a pair further
+    apart than 2 d keeps its order, so the area differs at most by the fraction of closer pairs. Such pairs occur only where a model
+    cannot distinguish texts, such as "(" and "((" without positions.
     """
     for scores in (alone, other):
         gaps = pair_gaps(scores)

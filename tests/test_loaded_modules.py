@@ -1,4 +1,4 @@
-"""What each command loads: nothing heavy that it does not use, so that it starts at once."""
+"""Each command loads nothing heavy that it does not use, so that it starts at once."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ print("loaded", *sorted({heavy!r} & set(sys.modules)))
 
 
 def loaded_by(*arguments, heavy=HEAVY):
-    """The heavy modules that a command loads, and whatever that loads, in a process of its own."""
+    """Return the heavy modules that a command loads, directly or not, in a new process."""
     code = LINE.format(arguments=list(arguments), heavy=heavy)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -30,7 +30,7 @@ def loaded_by(*arguments, heavy=HEAVY):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run, and what training it loaded."""
+    """Return a run and the modules that training it loaded."""
     run = tmp_path_factory.mktemp("loaded") / "run"
     rows = [f"dataset.{split}_rows=16" for split in ("train", "validation", "test")]
     sizes = ["model.n_layers=1", "model.d_model=16", "training.steps=2", "training.precision=fp32", "training.threads=1"]
@@ -59,7 +59,7 @@ def test_predict_and_embed_load_pytorch_and_little_else(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_loads_no_compiler_where_nothing_is_compiled(trained):
+def test_training_loads_no_compiler_if_nothing_is_compiled(trained):
     _, loaded = trained
     assert loaded & (COMPILER | WINDOWS) == set()
     assert loaded & {"transformers", "datasets", "nltk"} == set()

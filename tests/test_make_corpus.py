@@ -38,7 +38,7 @@ def run(script, path, monkeypatch):
         return [json.loads(line) for line in file]
 
 
-def test_sources_that_may_not_be_used_are_left_out_and_counted(script, corpus, tmp_path, monkeypatch, capsys):
+def test_sources_that_may_not_be_used_are_skipped_and_counted(script, corpus, tmp_path, monkeypatch, capsys):
     found = run(script, tmp_path / "out.jsonl.gz", monkeypatch)
     assert sorted(document["text"] for document in found) == ["An article.", "a novel", "a speech"]
     printed = capsys.readouterr().out
@@ -57,12 +57,12 @@ def test_long_documents_are_split_between_paragraphs(script):
     assert list(script.collect(iter([{"text": "", "source": "novels"}]), Counter())) == []
 
 
-def test_every_licence_that_is_named_is_a_free_one(script):
+def test_every_named_licence_is_free(script):
     free = ("public domain", "CC0", "CC BY 4.0", "CC BY-SA 3.0", "CC BY-SA 4.0")
     assert all(part in free for licence in script.LICENCES.values() for part in licence.split(", "))
 
 
-def test_no_corpus_is_one_line(script, tmp_path, monkeypatch):
+def test_a_missing_corpus_is_reported_in_one_line(script, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["make_corpus", str(tmp_path / "out")])
     monkeypatch.delenv("CORPUS", raising=False)
     with pytest.raises(SystemExit, match="set CORPUS to the folder"):

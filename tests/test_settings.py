@@ -47,26 +47,26 @@ def test_exactly_the_values_in_their_ranges_pass(eggs, heat, salt):
         assert good
 
 
-def test_a_refusal_names_setting_value_range_and_default():
+def test_an_error_names_setting_value_range_and_default():
     assert refusal(eggs=13) == "recipe.eggs is 13. Allowed: at least 1, at most 12. The default is recipe.eggs=2."
     assert refusal(heat=1.0) == "recipe.heat is 1.0. Allowed: more than 0, less than 1. The default is recipe.heat=0.5."
 
 
-def test_a_setting_that_may_be_left_out_is_said_to_be():
+def test_the_remedy_for_an_optional_setting_is_to_remove_it():
     assert refusal(salt=-1.0) == "recipe.salt is -1.0. Allowed: at least 0. Remove recipe.salt to use its default."
 
 
-def test_at_the_top_a_setting_is_called_as_it_is_typed():
+def test_a_top_level_setting_is_named_as_typed():
     assert refusal(group="", eggs=0).startswith("eggs is 0. Allowed:")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_numbers_that_are_none_are_refused_with_and_without_a_range(value):
+def test_nan_and_infinity_are_refused_with_and_without_a_range(value):
     assert refusal(offset=value).startswith(f"recipe.offset is {value}. Allowed: a finite number.")
     assert refusal(heat=value).startswith(f"recipe.heat is {value}. Allowed: more than 0, less than 1.")
 
 
-def test_what_is_no_number_has_no_range():
+def test_only_numbers_have_a_range():
     check_settings(Recipe(sweet=False, name="", notes=[]), "recipe")
 
 
@@ -76,7 +76,7 @@ def test_a_list_is_never_shared_between_two_settings():
     assert other.notes == Recipe().notes == [1, 2]
 
 
-def test_every_setting_carries_its_line_of_help():
+def test_every_setting_has_its_line_of_help():
     assert [declared.metadata["help"] for declared in fields(Recipe)][:2] == ["Eggs.", "Share of full heat."]
 
 
@@ -84,12 +84,12 @@ bounds = st.one_of(st.integers(0, 2**32), st.integers(1, 9999).map(lambda number
 
 
 @given(bound=bounds, key=st.sampled_from(["least", "above", "most", "below"]))
-def test_the_range_in_words_is_the_range_that_is_kept(bound, key):
+def test_the_range_in_words_is_the_range_enforced(bound, key):
     words = allowed_range({"least": None, key: bound})
     assert words.startswith({"least": "at least", "above": "more than", "most": "at most", "below": "less than"}[key])
     assert float(re.search(r"[-+.,e\d]+$", words).group().replace(",", "")) == bound
 
 
-def test_a_setting_without_a_range_says_nothing():
+def test_a_setting_without_a_range_describes_none():
     assert allowed_range({}) == ""
     assert allowed_range({"least": None, "above": None, "most": None, "below": None}) == ""

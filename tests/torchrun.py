@@ -1,4 +1,4 @@
-"""Starts several processes as a user does, with torchrun, and gives back what they printed."""
+"""Start several processes as a user does, with torchrun, and return what they printed."""
 
 import os
 import re
@@ -13,18 +13,18 @@ BESIDE_OURS = re.compile(
 
 
 def command_of(size):
-    """The start of a command line that runs `size` processes on this machine."""
+    """Return the start of a command line that runs `size` processes on this machine."""
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
 
 
 def environment(**variables):
-    """The environment of a new process: it finds this source, and nothing of a torchrun that may run the tests."""
+    """Return the environment of a new process: it finds this source, and no trace of a torchrun that may run the tests."""
     kept = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     return kept | {"PYTHONPATH": os.pathsep.join([str(SOURCE), *sys.path]), "OMP_NUM_THREADS": "1"} | variables
 
 
 def torchrun(size, *arguments, folder, **variables):
-    """Run `size` processes to their end: exit code, standard output, and the lines on standard error that are ours."""
+    """Run `size` processes to their end; return exit code, standard output, and our own lines on standard error."""
     started = subprocess.Popen(
         [*command_of(size), *map(str, arguments)],
         cwd=folder,
@@ -42,6 +42,6 @@ def torchrun(size, *arguments, folder, **variables):
 
 
 def ours(stderr):
-    """The lines that are not torchrun's own, which ends a failed run with an account of its own."""
+    """Return the lines that are not torchrun's own report of a failed run."""
     lines = stderr.partition("Traceback (most recent call last):\n  File")[0].splitlines()
     return [line for line in lines if line.strip() and not BESIDE_OURS.match(line)]

@@ -1,10 +1,11 @@
-"""Runs the command lines of pages of documentation, one after another, as a reader would, in a new folder for each page.
+"""Run the command lines of documentation pages one after another, as a reader would, in a new folder for each page.
 
     python tests/typed_lines.py docs/own_data.md docs/first_run.md
 
-Each line is run as it stands, but for fewer rows, fewer steps and a smaller model, which are added behind it. The files that pages speak
-of (reviews.csv, ...) are made first, and so are those that a page shows under their names. A line that fails ends its page. Standard output gets a line for each page, as JSON: null or what
-went wrong. One process serves many pages: loading PyTorch takes longer than most of them.
+Each line runs as it stands, except that fewer rows, fewer steps and a smaller model are appended. The files that pages mention
+(reviews.csv, ...) are written first, and so are those that a page shows under their names. A line that fails ends its page. Standard
+output gets a JSON line for each page: null, or what went wrong. One process serves many pages, because loading PyTorch takes longer
+than most of them.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def typed_lines(page: Path) -> list[str]:
-    """The lines in the page's fenced blocks of no language, continued ones joined, without comments and without what is none of ours."""
+    """Return the lines of the page's fenced blocks without a language: continued ones joined, comments and other programs removed."""
     blocks = FENCED.findall(page.read_text(encoding="utf-8"))
     lines = [line.strip() for language, block in blocks if not language for line in block.replace("\\\n", " ").splitlines()]
     return [line for line in lines if line and not line.startswith(("#", *NOT_OURS))]
 
 
 def arguments_of(line: str) -> tuple[list[str], str | None]:
-    """What follows `encoderlab` (or torchrun's `-m encoderlab`) in a line, and the file it reads as standard input."""
+    """Return what follows `encoderlab` (or torchrun's `-m encoderlab`) in a line, and the file it reads as standard input."""
     words = shlex.split(line, comments=True)
     if words[0] == "torchrun":
         words = words[words.index("-m") + 1 :]
@@ -59,7 +60,7 @@ def arguments_of(line: str) -> tuple[list[str], str | None]:
 
 
 def shortened(arguments: list[str]) -> list[str]:
-    """The same for a run of seconds: what is added stands behind what is typed, and so wins over it."""
+    """Return the arguments for a run of seconds: added ones come last, and so override the typed ones."""
     starts = [command for command in ("train", "pretrain", "finetune", "distill") if command in arguments[:2]]
     flags = {"--help", "--cfg"} & set(arguments)
     if not starts or flags or any(argument.startswith("resume=outputs") for argument in arguments):
@@ -75,7 +76,7 @@ def shortened(arguments: list[str]) -> list[str]:
 
 
 def make_files() -> None:
-    """The files that pages speak of."""
+    """Write the files that pages mention."""
     good, bad = ("a gorgeous witty film", "warm and wise"), ("a dull empty mess", "cold and long")
     rows = [(f"{(good, bad)[n % 2][n // 2 % 2]}, number {n}", ("five", "one")[n % 2], f"about film {n}") for n in range(120)]
     for name, some in {"reviews.csv": rows, "train.csv": rows[:80], "test.csv": rows[80:], "more_reviews.csv": rows[40:]}.items():
@@ -109,7 +110,7 @@ def make_files() -> None:
 
 
 def outcome(page: Path) -> str | None:
-    """Run the lines of a page; what a line fails with, None where none does."""
+    """Run the lines of a page and return the error of the first that fails, or None."""
     from encoderlab.cli import main as cli
 
     make_files()
@@ -131,7 +132,7 @@ def outcome(page: Path) -> str | None:
 
 
 def main(pages: list[Path]) -> None:
-    """Run the lines of each page in a folder of its name below this one; its `my_cache`, which pages name, has the built-in corpus."""
+    """Run the lines of each page in a subfolder named after it; its `my_cache`, which pages mention, has the built-in corpus."""
     for page in pages:
         Path(page.stem).mkdir()
         with chdir(page.stem):

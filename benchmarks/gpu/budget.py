@@ -15,7 +15,7 @@ Clock = Callable[[], float]
 
 
 class Budget:
-    """The seconds that all rows together may take."""
+    """The seconds that all rows may take together."""
 
     def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
         self.clock, self.ends = clock, clock() + seconds

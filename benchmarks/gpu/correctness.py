@@ -1,4 +1,4 @@
-"""Whether a GPU computes what the CPU computes, and resumes a run exactly: short runs in fp32 and bf16, compiled and not."""
+"""Check that a GPU computes what the CPU computes, and resumes a run exactly: short runs in fp32 and bf16, compiled and not."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from benchmarks.gpu.budget import Row
 from benchmarks.gpu.runs import Runs
 
 STEPS, HALF = 12, 6
-# All start from the encoder in the box: with trained weights, a wrong mask or position moves the loss itself, and not only its last
-# digits. Without dropout, because every kind of device draws other numbers.
+# All start from the shipped encoder: with trained weights, a wrong mask or position changes the loss itself, and not only its last
+# digits. There is no dropout, because every kind of device draws different numbers.
 SAME_RUN = (
-    "dataset.pack=sentences",  # there is padding for a mask to hide
+    "dataset.pack=sentences",  # so that there is padding to mask
     *("init_from=mini-en", "tokenizer=as_pretrained", "model=as_pretrained", "model.dropout=0", "model.attention_dropout=0"),
     *("training.batch_size=32", f"training.steps={STEPS}", "training.log_every=1", "training.learning_rate=1e-4"),
 )
@@ -105,7 +105,7 @@ def _agreement(runs: Runs, length: int, each: Agreement, seconds: float) -> dict
 
 
 def _resumed(runs: Runs, length: int, compiling: str, seconds: float) -> dict[str, Any]:
-    """Train a run whole, and its second half once more from the checkpoint in the middle, in a new process; compare both."""
+    """Train a run, then its second half again from the checkpoint in the middle, in a new process; compare both."""
     ends = time.monotonic() + seconds
     settings = (*_same_run(length), *DETERMINISTIC, f"training.device={runs.device}", compiling)
     runs.pretrain("whole", *settings, seconds=seconds)

@@ -30,8 +30,8 @@ def gpu_name() -> str | None:
 def measure(names: Sequence[str], device: str, minutes: float, *, small: bool) -> dict[str, Any]:
     """Return the figures of all rows that `minutes` are enough for, with the names of the others; those named in `names` for speed.
 
-    A `small` measurement only tries that everything works, on any device: nothing is compiled. Raises TrainingError if there is no
-    run on the CPU to compare with.
+    A `small` measurement only checks that everything works, on any device, and compiles nothing. Raises TrainingError if there is
+    no run on the CPU to compare with.
     """
     budget, reference = Budget(60 * minutes), Rows()
     parts = {part: Rows() for part in PARTS}
@@ -49,7 +49,7 @@ def measure(names: Sequence[str], device: str, minutes: float, *, small: bool) -
         parts["speeds"].measure(speeds, budget)
     return {
         **provenance(),
-        "device": gpu_name() if device == "cuda" else device,
+        "device": device,
         "minutes": minutes,
         **{part: rows.figures for part, rows in parts.items()},
         "failed": [failed for rows in parts.values() for failed in rows.failed],

@@ -1,4 +1,4 @@
-"""Short pretraining runs on documents of made-up words, each in a process of its own."""
+"""Short pretraining runs on documents of made-up words, each in its own process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SHORT = (
     *("baselines=false", "training.evaluate_every=1000000", "training.keep=last"),
 )
 PADDED = "benchmarks.ours.padded"  # encoderlab with padding left in
-# As `encoderlab.cli.main` sets them before PyTorch is loaded, which is too late in PADDED.
+# `encoderlab.cli.main` sets them before PyTorch is loaded, which would be too late in PADDED.
 ALLOCATORS = {"THP_MEM_ALLOC_ENABLE": "1", "PYTORCH_ALLOC_CONF": "expandable_segments:True"} if sys.platform == "linux" else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Where runs are written, the made-up corpus that they read, and the device that is tested."""
+    """Where runs are written, the generated corpus they read, and the device under test."""
 
     folder: Path
     device: str

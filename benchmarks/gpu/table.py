@@ -19,7 +19,7 @@ def gpu_table(result: Mapping[str, Any]) -> str:
         _speeds(result["speeds"]),
         [f"**{failed['name']} failed**: {failed['reason']}" for failed in result["failed"]],
         [_dropped(result)] if result["dropped"] else [],
-        [f"On {result['device']}. {said(result)}."],
+        [f"Device {result['device']}. {said(result)}."],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 

@@ -1,4 +1,4 @@
-"""The jobs: what is compared with what, on which data, and what is aimed at."""
+"""The jobs: what is compared with what, on which data, and the targets."""
 
 from __future__ import annotations
 

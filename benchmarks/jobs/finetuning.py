@@ -15,15 +15,15 @@ _fewer = ("dataset.limit=400",)
 
 
 def _trainer(name: str = "trainer", *arguments: str) -> Side:
-    """Trainer finetuning MiniLM: what most people would type."""
+    """Return the side of Trainer finetuning MiniLM, which most people would use."""
     data = ("--data", "sst2", "--limit", ROWS, "--batch", "32")
     program = ("-m", "benchmarks.peers.trainer", "--model", "{minilm}", *data, *arguments)
     return Side(name, (*program, *PEER), printed, steps=150, small=FEW, needs=("hub", "accelerate", "minilm"))
 
 
 _SAME = (
-    "The peer has the recipe of our training=finetuning (AdamW, the same peak learning rate, warmup, linear decay, weight decay, "
-    "clipping), and ours does without layer-wise decay, which Trainer does not have. The peer pads a batch to its longest row."
+    "The peer uses the recipe of our training=finetuning (AdamW, the same peak learning rate, warmup, linear decay, weight decay, "
+    "clipping); ours omits layer-wise decay, which Trainer lacks. The peer pads each batch to its longest row."
 )
 
 FINETUNING: Mapping[str, Job] = {
@@ -40,7 +40,7 @@ FINETUNING: Mapping[str, Job] = {
         note=_SAME,
     ),
     "finetune_box": Job(
-        "finetuning the encoder in the box on 5,000 rows of SST-2, batch 32, beside Trainer finetuning all-MiniLM-L6-v2",
+        "finetuning the shipped encoder on 5,000 rows of SST-2, batch 32, against Trainer finetuning all-MiniLM-L6-v2",
         (ours("finetune", *_rows, steps=900, small=_fewer, needs=("hub",)), _trainer()),
         (Target("examples_per_second", "trainer", 12),),
         shape=SHAPES["mini"],

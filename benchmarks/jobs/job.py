@@ -1,4 +1,4 @@
-"""What a job is: the sides that are compared and what is aimed at; and how the usual sides are started."""
+"""A job: the sides to compare and the targets; and how the usual sides are started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SST2_LENGTH = 13  # tokens of a row on average, for the size of the products tha
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """At least, or at most, so much of a figure of ours; `against` a peer, it is the ratio to that peer's."""
+    """The least or greatest value for one of our figures; `against` a peer, for the ratio to that peer's."""
 
     figure: str
     against: str | None = None
@@ -25,9 +25,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One comparison: ours is the first of the `sides`. `tokens` are those of a step of ours, for the roof.
+    """One comparison: ours is the first of the `sides`. `tokens` is the number in one of our steps, for the roof.
 
-    `setup` is run once before the rounds and not measured. `environment` is added to that of every side.
+    `setup` runs once before the rounds and is not measured. `environment` is added to that of every side.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Job:
 
 
 def ours(command: str, *overrides: str, **more: object) -> Side:
-    """A training command of ours, without what is not training; `more` are fields of the side."""
+    """Return the side of our own training command, with nothing but training; `more` are fields of the side."""
     quiet = ("baselines=false", "training.evaluate_every=1000000", "training.keep=last", "training.log_every=10")
     run = ("training.threads={threads}", "seed={seed}", "training.steps={steps}", "run_dir={folder}/run")
     return Side(OURS, ("-m", "encoderlab", command, *quiet, *run, *overrides), journalled, **more)
@@ -52,14 +52,14 @@ PEER = ("--steps", "{steps}", "--threads", "{threads}", "--seed", "{seed}")
 
 
 def shared(script: str, *arguments: str, watched: tuple[str, ...] = (), **more: object) -> Side:
-    """A script of ../shared/peers, as it is, with a meter that sees a little more."""
+    """Return the side of an unchanged script from ../shared/peers, with a meter that records more."""
     program = ("-m", "benchmarks.peers.watched", *watched, f"{{shared}}/peers/{script}.py")
     needs = ("shared", "accelerate") if script.startswith("trainer") else ("shared",)
     return Side(script, (*program, *arguments, *PEER), printed, needs=needs, **more)
 
 
 def own_peer(name: str, data: str, size: str, batch: int, steps: int) -> Side:
-    """A peer of the project's own. The built-in task needs nothing; SST-2 and its tokenizer come from the hub."""
+    """Return the side of one of our own peers. The built-in task needs nothing; SST-2 and its tokenizer come from the hub."""
     program = ("-m", f"benchmarks.peers.{name}", "--data", data, "--size", size, "--batch", str(batch))
     needs = (*(["hub"] if data == "sst2" else []), *(["accelerate"] if name == "trainer" else []))
     return Side(name, (*program, *PEER), printed, steps, small=("--limit", "400"), needs=needs)

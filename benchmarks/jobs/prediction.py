@@ -1,4 +1,4 @@
-"""Prediction beside transformers.pipeline, and vectors of sentences beside sentence-transformers."""
+"""Prediction compared with transformers.pipeline, and sentence vectors compared with sentence-transformers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FEW = ("--limit", "200")
 _SMOKE = ("training=smoke", "training.evaluate_every=1000000", "baselines=false", "run_dir={work}/run")
 _COMMON = ("--input", "{work}/texts.txt", "--output", "{folder}", "--threads", "{threads}")
 _TINY = ("train", "task=sst2", *_SMOKE)
-_POOLER = ("model.pooling=pooler", "model.max_length=128")  # as BERT's own classifier pools, and as long as the texts
+_POOLER = ("model.pooling=pooler", "model.max_length=128")  # pooling of BERT's own classifier, and the length of the texts
 _MINILM = ("finetune", "task=sst2", "dataset.limit=400", "init_from={minilm}", *_POOLER, *_SMOKE)
 
 
@@ -38,19 +38,19 @@ def _predict(
         Side("pipeline", (*peer, "--repeats", str(repeats)), printed, small=_FEW, needs=needs),
     )
     note = (
-        "The same weights on both sides, exported with `encoderlab export`. Timed is from the model loaded to the last answer "
-        "written: of ours, the whole of `predict` less what opening the model takes in the same process. The pipeline has the best "
-        f"of five batch sizes on 2,000 texts, and is then timed on the first {sampled:,} at most."
+        "The same weights on both sides, exported with `encoderlab export`. The time is from the loaded model to the last "
+        "prediction written; for ours, the whole of `predict` minus opening the model in the same process. The pipeline uses the "
+        f"best of five batch sizes on 2,000 texts, and is then timed on at most the first {sampled:,}."
     )
     return Job(what, sides, (Target("examples_per_second", "pipeline", at_least),), setup=setup, note=note)
 
 
 def _int8() -> Job:
-    """A graph in 8 bits beside the run that it was exported from."""
+    """Return the job of an 8-bit graph and the run it was exported from."""
     ours = ("-m", "benchmarks.ours.predict", *_COMMON, "--repeats", "3")
     needs = ("hub", "minilm", "onnxruntime")
     return Job(
-        "prediction, the same model exported with format=int8, 10,000 short texts, beside the run in fp32",
+        "prediction, the same model exported with format=int8, 10,000 short texts, against the run in fp32",
         (
             Side(OURS, (*ours, "--run", "{work}/int8"), printed, small=_FEW, needs=needs),
             Side("fp32", (*ours, "--run", "{work}/run", "--precision", "fp32"), printed, small=_FEW, needs=needs),
@@ -76,8 +76,8 @@ def _embed() -> Job:
         ),
         (Target("examples_per_second", "sentence_transformers", 1.5),),
         setup=(("-m", "benchmarks.texts", *_TEN_THOUSAND, "--output", "{work}/texts.txt"),),
-        note="Sentences of SST-2. Timed is from the model loaded to the vectors written, as for prediction. The peer's `encode` "
-        "has the best of five batch sizes on 2,000 sentences.",
+        note="Sentences of SST-2. The time is from the loaded model to the vectors written, as for prediction. The peer's `encode` "
+        "uses the best of five batch sizes on 2,000 sentences.",
     )
 
 

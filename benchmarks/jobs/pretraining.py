@@ -57,8 +57,8 @@ PRETRAINING: Mapping[str, Job] = {
         figure="tokens_per_second",
         shape=_mini,
         tokens=64 * MINI_LENGTH,
-        note="Examples are pairs of sentences. Our vocabulary has 8,000 pieces, the peer's 30,522, so that the same text is "
-        "more tokens for us: the ratio in pairs is the smaller one.",
+        note="Examples are pairs of sentences. Our vocabulary has 8,000 pieces and the peer's 30,522, so the same text is "
+        "more tokens for us, and the ratio in pairs is smaller.",
     ),
     "prepare_articles": Job(
         "tokenising and preparing 13,354 articles for pretraining, BERT's vocabulary, both cold",
@@ -76,9 +76,9 @@ PRETRAINING: Mapping[str, Job] = {
         (Target("seconds", "map_articles", 3), Target("seconds", at_most=2, side="second start")),
         figure="seconds",
         setup=(("-c", "import datasets; datasets.load_dataset('wikimedia/wikipedia', '20231101.en')"),),
-        note="Examples are articles. Ours splits them into sentences, to make pairs of them; the peer cuts its tokens every 128. "
-        "The second start is ours again in a new process, which finds its store. Seconds leave out what importing takes. "
-        "Ours uses a second process where there is a second core, the peer its tokenizer's threads. "
+        note="Examples are articles. Ours splits them into sentences to form pairs; the peer cuts its tokens every 128. "
+        "The second start is ours again in a new process, which finds its store. Times exclude imports. "
+        "Ours uses a second process on a second core, the peer its tokenizer's threads. "
         "Peak memory is that of the largest process.",
     ),
 }

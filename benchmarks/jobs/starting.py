@@ -1,4 +1,4 @@
-"""How long it takes to start: a first answer, a small run, and what only reads settings."""
+"""Starting: the cost of a first prediction, of a small run, and of commands that only read settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READING = {
 def _start(what: str, ours: tuple[str, ...], at_most: float) -> Job:
     sides = (Side(OURS, ours, processor_time), Side("import_torch", ("-c", "import torch"), processor_time))
     note = (
-        "Processor time of the whole process, user and system, once Python has kept the bytecode of all modules. It is a cost: the "
+        "Processor time of the whole process, user and system, with Python's bytecode of all modules cached. It is a cost: the "
         "ratio says how many times as much ours takes."
     )
     target = Target("processor_seconds", "import_torch", at_most=at_most)
@@ -41,6 +41,6 @@ STARTING: Mapping[str, Job] = {
         tuple(Side(name, ("-m", "encoderlab", *typed), processor_time) for name, typed in _READING.items()),
         tuple(Target("processor_seconds", at_most=0.2, side=name) for name in _READING),
         figure="processor_seconds",
-        note="The first row is `encoderlab --help`. Processor time of the whole process, that of starting Python included.",
+        note="The first row is `encoderlab --help`. Processor time of the whole process, including the start of Python.",
     ),
 }

@@ -57,14 +57,14 @@ TRAINING: Mapping[str, Job] = {
         shape=SHAPES["notebook"],
         tokens=32 * SST2_LENGTH,
     ),
-    "sst2_tiny": _tiny("SST-2 training, BERT-tiny: our defaults at batch 128 beside Trainer's (batch 8, fp32)"),
+    "sst2_tiny": _tiny("SST-2 training, BERT-tiny: our defaults at batch 128 against Trainer's (batch 8, fp32)"),
     "sst2_tiny_avx2": replace(
         _tiny(
-            "SST-2 training, BERT-tiny, fp32, as on a processor with AVX2 only: batch 128 beside Trainer's defaults (batch 8)",
+            "SST-2 training, BERT-tiny, fp32, as on a processor with AVX2 only: batch 128 against Trainer's defaults (batch 8)",
             "training.precision=fp32",
         ),
         environment=AVX2,
-        note="The libraries are told to use no instructions beyond AVX2, on both sides.",
+        note="On both sides, the libraries are restricted to AVX2 instructions.",
     ),
     "sst2_to_787": Job(
         f"seconds of SST-2 training until validation accuracy first reaches {LINE_OF_NOTEBOOK}, a new seed in each round",
@@ -92,7 +92,7 @@ TRAINING: Mapping[str, Job] = {
         figure="seconds_to_target",
         shape=SHAPES["tiny"],
         tokens=32 * SST2_LENGTH,
-        note="Both sides are scored every 100 steps of 32 rows, off the clock; counted are the seconds before the first evaluation "
-        "that reaches the line.",
+        note="Both sides are scored every 100 steps of 32 rows, off the clock; the time ends before the first evaluation "
+        "that reaches the target.",
     ),
 }

@@ -1,1 +1,1 @@
-"""Our side, where it is a part of a command and not a whole one."""
+"""Our side where it is a part of a command rather than a whole one."""

@@ -1,4 +1,4 @@
-"""Our side of embedding: what `encoderlab embed` takes once its encoder is open."""
+"""Our side of embedding: the time of `encoderlab embed` once its encoder is open."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from encoderlab.config.inference_settings import EmbedConfig
 
 
 def main() -> None:
-    """Write the vectors of every line of the input, as often as asked, and print the median speed."""
+    """Write the vectors of every input line, as many times as requested, and print the median speed."""
     parser = options_parser(__doc__, output="vectors")
-    parser.add_argument("--encoder", required=True, help="run folder, or folder of Hugging Face's")
+    parser.add_argument("--encoder", required=True, help="run folder or Hugging Face folder")
     options = parser.parse_args()
     texts, count = first_lines(options.input, options.limit, options.output / "texts.txt")
     warming_up, _ = first_lines(options.input, 1, options.output / "one.txt")

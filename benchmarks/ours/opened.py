@@ -1,4 +1,4 @@
-"""What a command takes once its model is open."""
+"""The time of a command once its model is open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from encoderlab.runs.models.assembly import reopen
 
 
 def seconds_once_open(command: Callable[[Any], object], config: Any) -> float:
-    """Seconds of the whole command, less those of opening its model once more."""
+    """Return the seconds of the whole command, minus those of opening its model again."""
     started = time.perf_counter()
     command(config)
     opened = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Our command line with padding left in: what removing it is worth is measured against this."""
+"""Our command line with padding left in, to measure what removing it is worth."""
 
 import sys
 

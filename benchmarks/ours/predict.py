@@ -1,4 +1,4 @@
-"""Our side of prediction: what `encoderlab predict` takes once its model is open."""
+"""Our side of prediction: the time of `encoderlab predict` once its model is open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from encoderlab.training.config import Precision
 
 
 def main() -> None:
-    """Answer for every line of the input, as often as asked, and print the median speed."""
+    """Predict every input line, as many times as requested, and print the median speed."""
     parser = options_parser(__doc__, output="answers")
     parser.add_argument("--run", required=True, help="folder of the finished run")
     parser.add_argument("--precision", type=Precision, default=Precision.auto, help="auto, fp32 or bf16")

@@ -1,4 +1,4 @@
-"""Our side of preparing articles: from the hub's articles to rows that batches can be drawn from."""
+"""Our side of preparing articles: from the hub's articles to rows ready for batching."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, required=True, help="folder of the token store")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--limit", type=int, help="this many articles only")
+    parser.add_argument("--limit", type=int, help="at most this many articles")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     tokenizer = PretrainedConfig(name="google-bert/bert-base-uncased").build(lambda: [], options.cache)

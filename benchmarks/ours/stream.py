@@ -1,4 +1,4 @@
-"""Our side of reading a stream: every window of some shards once, by one process or by several under torchrun."""
+"""Our side of reading a stream: every window of some shards once, in one process or in several under torchrun."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining.stream import StreamedRows
 
 LENGTH, BATCH, SEED = 128, 64, 0
-VOCABULARY_TEXTS = 1000  # paragraphs that the tokenizer is trained on: that is not what is measured
+VOCABULARY_TEXTS = 1000  # paragraphs to train the tokenizer on, which is not measured
 
 
 def main() -> None:
-    """Read as many documents as there are, and print speed and memory: of all processes, on the first."""
+    """Read all documents; the first process prints the speed and memory of all processes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--path", required=True, help="pattern of the shards")
     parser.add_argument("--documents", type=int, required=True, help="how many they hold")

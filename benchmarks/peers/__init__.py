@@ -1,1 +1,1 @@
-"""What a user would run instead: scripts that import nothing of encoderlab but the data of its built-in task."""
+"""What a user would run instead: scripts that import nothing of encoderlab except the data of its built-in task."""

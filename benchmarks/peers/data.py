@@ -1,4 +1,4 @@
-"""The data of the project's own peers: texts, labels and a tokenizer of transformers, the same that ours has."""
+"""The data of the project's own peers: texts, labels and a tokenizer of Transformers, the same as for ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = {"notebook": (2, 64, 4, 256), "tiny": (2, 128, 2, 512)}  # n_layers, d_m
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """What a classifier learns from: a label's number for each text."""
+    """What a classifier learns from: texts, and the number of each text's label."""
 
     texts: list[str]
     labels: list[int]
@@ -28,13 +28,13 @@ class TrainingData:
 
 
 def arguments(description: str, more: Mapping[str, dict[str, Any]] | None = None) -> argparse.Namespace:
-    """The options that the peers share, and `more`; seed and threads have been set."""
+    """Parse the options that the peers share, and `more`; set seed and threads."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", choices=SOURCES, default="docs", help="docs (encoderlab's built-in task) or sst2 (from the hub)")
     parser.add_argument("--size", choices=SIZES, default="tiny", help="the model's size")
     parser.add_argument("--batch", type=int, default=32, help="rows of a step")
     parser.add_argument("--steps", type=int, default=100, help="stop after this many steps")
-    parser.add_argument("--limit", type=int, help="this many rows only")
+    parser.add_argument("--limit", type=int, help="at most this many rows")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: all")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
     for name, settings in (more or {}).items():
@@ -47,12 +47,12 @@ def arguments(description: str, more: Mapping[str, dict[str, Any]] | None = None
 
 
 def training_data(options: argparse.Namespace) -> TrainingData:
-    """The rows that the options ask for."""
+    """Return the rows that the options select."""
     return SOURCES[options.data](options.limit)
 
 
 def _docs(limit: int | None) -> TrainingData:
-    """The built-in task, with the tokenizer that ours trains on it."""
+    """Return the built-in task, with the tokenizer that ours trains on it."""
     from encoderlab.data.sources.docstrings import DocsDataset
     from encoderlab.data.tokenizers.config import WordPieceConfig
 
@@ -66,7 +66,7 @@ def _docs(limit: int | None) -> TrainingData:
 
 
 def _sst2(limit: int | None) -> TrainingData:
-    """SST-2 from the hub, with the tokenizer of bert-base-uncased."""
+    """Return SST-2 from the hub, with the tokenizer of bert-base-uncased."""
     from datasets import load_dataset
 
     rows = load_dataset("nyu-mll/glue", "sst2", split="train" if limit is None else f"train[:{limit}]")

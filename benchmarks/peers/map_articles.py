@@ -1,7 +1,7 @@
-"""Preparing articles for pretraining as the usual example script does it: datasets.map, twice.
+"""Prepare articles for pretraining as the usual example script does: datasets.map, twice.
 
-First the tokenizer with its mask of special tokens, a thousand articles at a time; then all tokens of a thousand are strung
-together and cut every 128. So does transformers' examples/pytorch/language-modeling/run_mlm.py, with its defaults.
+First the tokenizer with its mask of special tokens, a thousand articles at a time; then all tokens of a thousand articles are
+concatenated and cut every 128, as examples/pytorch/language-modeling/run_mlm.py of Transformers does by default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LENGTH = 128
 
 
 def grouped(some: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
-    """The rows strung together and cut into rows of 128; what is left over is dropped."""
+    """Return the rows concatenated and cut into rows of 128; the remainder is dropped."""
     strung = {name: list(chain.from_iterable(rows)) for name, rows in some.items()}
     total = len(next(iter(strung.values()))) // LENGTH * LENGTH
     return {name: [ids[start : start + LENGTH] for start in range(0, total, LENGTH)] for name, ids in strung.items()}
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True, help="folder for the rows")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--limit", type=int, help="this many articles only")
+    parser.add_argument("--limit", type=int, help="at most this many articles")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     logging.set_verbosity_error()

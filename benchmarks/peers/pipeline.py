@@ -22,10 +22,10 @@ LENGTH = 128  # the model's own
 
 
 def main() -> None:
-    """Answer for every line of the input, as often as asked, and print the median speed."""
+    """Predict every input line, as many times as requested, and print the median speed."""
     parser = options_parser(__doc__, output="answers")
-    parser.add_argument("--model", required=True, help="folder that transformers opens")
-    parser.add_argument("--sampled", type=int, required=True, help="this many texts at most")
+    parser.add_argument("--model", required=True, help="folder that Transformers opens")
+    parser.add_argument("--sampled", type=int, required=True, help="at most this many texts")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _seconds(classify: Any, path: Path, output: Path, batch_size: int) -> float:
-    """Seconds from reading the file to the last answer written."""
+    """Return the seconds from reading the file to writing the last prediction."""
     started = time.perf_counter()
     texts = path.read_text(encoding="utf-8").split("\n")[:-1]
     answers = classify(texts, batch_size=batch_size, truncation=True, max_length=LENGTH)

@@ -1,4 +1,4 @@
-"""A classifier of torch's own layers in the plain loop of a tutorial: nn.TransformerEncoder, a DataLoader, Adam."""
+"""A classifier of PyTorch's own layers in the plain loop of a tutorial: nn.TransformerEncoder, a DataLoader, Adam."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of sentences by sentence-transformers, at the batch size that suits it best."""
+"""Sentence vectors by sentence-transformers, at the batch size that suits it best."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIED = 2_000  # texts, to find the best batch size
 
 
 def main() -> None:
-    """Write the vectors of every line of the input, as often as asked, and print the median speed."""
+    """Write the vectors of every input line, as many times as requested, and print the median speed."""
     parser = options_parser(__doc__, output="vectors")
     parser.add_argument("--model", required=True, help="folder that sentence-transformers opens")
     options = parser.parse_args()
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _seconds(encoder: SentenceTransformer, path: Path, output: Path, batch_size: int) -> float:
-    """Seconds from reading the file to the vectors written."""
+    """Return the seconds from reading the file to writing the vectors."""
     started = time.perf_counter()
     texts = path.read_text(encoding="utf-8").split("\n")[:-1]
     np.save(output, encoder.encode(texts, batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False))

@@ -1,4 +1,4 @@
-"""A classifier trained by transformers' Trainer, from scratch or from a pretrained encoder: random batches, padded each."""
+"""A classifier trained by Transformers' Trainer, from scratch or from a pretrained encoder: random batches, each padded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.peers.data import LENGTH, SIZES, TrainingData, arguments, traini
 from benchmarks.peers.watched import Meter
 
 MORE = {
-    "--model": {"help": "folder of a pretrained encoder to finetune; without it a model of --size is trained from scratch"},
+    "--model": {"help": "folder of a pretrained encoder to finetune (default: train a model of --size from scratch)"},
     "--bf16": {"action": "store_true", "help": "matrix products in bf16"},
 }
 FROM_SCRATCH = {"learning_rate": 1e-3}
@@ -30,7 +30,7 @@ FINETUNING = {"learning_rate": 2.2e-4, "warmup_steps": 0.1, "weight_decay": 0.01
 
 
 class Count(TrainerCallback):
-    """Tells the meter of each step; the Trainer does not hand out its batches, so that their tokens are the mean's."""
+    """Report each step to the meter, with the mean number of tokens, because the Trainer does not expose its batches."""
 
     def __init__(self, batch: int, mean_length: float) -> None:
         self.meter, self.batch, self.mean_length = Meter(), batch, mean_length

@@ -1,4 +1,4 @@
-"""Runs a script of ../shared/peers as it is, but with a meter that also sees its first step, its padding and its accuracy.
+"""Run an unchanged script from ../shared/peers with a meter that also records its first step, padding and accuracy.
 
 python -m benchmarks.peers.watched [--evaluate-every N --until ACCURACY] SCRIPT [ARGUMENT ...]
 """
@@ -21,17 +21,17 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Evaluate every so many steps, off the clock, until the accuracy is reached."""
+    """Evaluate every few steps, off the clock, until the accuracy is reached."""
 
     every: int
     accuracy: float
 
 
 class Meter:
-    """Counts examples and real (unpadded) tokens per second, leaving out the first `warmup` steps, as the peers' own meter does.
+    """Count examples and real (unpadded) tokens per second after the first `warmup` steps, as the peers' own meter does.
 
-    Beside those it tells the seconds from the start of the process to the end of the first step and the share of padding. With a
-    `goal` it evaluates the script's `model` on its `valid` batches, which it finds in the frame that calls, and stops the script
+    It also records the seconds from the start of the process to the end of the first step, and the fraction of padding. With a
+    `goal` it evaluates the script's `model` on its `valid` batches, which it finds in the calling frame, and stops the script
     once the goal is reached.
     """
 
@@ -45,7 +45,7 @@ class Meter:
         self.made = self.started = self.ended = time.perf_counter()
 
     def step(self, examples: int, tokens: Tensor | float) -> None:
-        """Take in that a step has ended."""
+        """Record that a step has ended."""
         self.steps += 1
         self.ended = time.perf_counter()
         if self.steps == 1:
@@ -60,7 +60,7 @@ class Meter:
 
     def _evaluate(self, script: dict[str, Any]) -> None:
         padded = self.padded.count
-        with torch.random.fork_rng():  # so that the script draws what it would have drawn
+        with torch.random.fork_rng():  # so that the script draws the same random numbers
             accuracy = accuracy_of(script["model"], script["valid"])
         script["model"].train()
         if accuracy >= self.goal.accuracy:
@@ -75,7 +75,7 @@ class Meter:
         raise SystemExit
 
     def result(self, **more: Any) -> None:
-        """Print the figures as a line of JSON; what the script did after its last step is not counted."""
+        """Print the figures as a line of JSON; work after the last step is not counted."""
         seconds = self.ended - self.started
         said = {"steps": self.steps, "seconds": round(seconds, 2), "first_step_seconds": self.first_step}
         if self.goal is not None:
@@ -89,9 +89,9 @@ class Meter:
 
 
 class CountedTokens:
-    """How many tokens, padding too, models in training have looked up: what goes into embeddings as large as a vocabulary."""
+    """Count the tokens, padding included, that models in training look up in embeddings as large as a vocabulary."""
 
-    SMALLEST_VOCABULARY = 2_000  # positions have fewer
+    SMALLEST_VOCABULARY = 2_000  # tables of positions have fewer
 
     def __init__(self) -> None:
         self.count = 0
@@ -106,7 +106,7 @@ class CountedTokens:
 
 
 def accuracy_of(model: nn.Module, batches: Any) -> float:
-    """The share of right answers on `batches` of input_ids, attention_mask and labels."""
+    """Return the accuracy on `batches` of input_ids, attention_mask and labels."""
     model.eval()
     right = total = 0
     with torch.no_grad():
@@ -117,7 +117,7 @@ def accuracy_of(model: nn.Module, batches: Any) -> float:
 
 
 def since_started() -> float | None:
-    """Seconds since the process was started, which whoever started it says in BENCHMARK_STARTED."""
+    """Return the seconds since the process started, a time that its parent puts in BENCHMARK_STARTED."""
     started = os.environ.get("BENCHMARK_STARTED")
     return None if started is None else round(time.time() - float(started), 3)
 

@@ -1,4 +1,4 @@
-"""The chart of the suite: for each data set the scores, and beside them how far each kind of run is ahead of the linear model."""
+"""The chart of the suite: the scores on each data set, and how far each kind of run is ahead of the linear model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Result = dict[str, Any]
 LINEAR = "linear"
-# Okabe and Ito's colours and a shape each: told apart by the colour-blind, and in grey print too.
+# Okabe and Ito's colours with a shape each: distinguishable for the colour-blind and in grey print.
 STYLES: Mapping[str, tuple[str, str]] = {
     LINEAR: ("#666666", "D"),
     "scratch": ("#E69F00", "v"),
@@ -26,7 +26,7 @@ STYLES: Mapping[str, tuple[str, str]] = {
 TITLES = {LINEAR: "TF-IDF (tagging: each word's most frequent label)", **{name: kind.title for name, kind in KINDS.items()}}
 INK, FAINT, BAND = "#222222", "#BBBBBB", "#F4F5F7"
 ROW, HEADING = 0.58, 0.46  # inches
-OFFSET = 0.165  # between the marks of one set, as a share of its row
+OFFSET = 0.165  # between the marks of one set, as a fraction of its row
 
 
 def draw(results: Mapping[str, Result], path: Path) -> None:
@@ -51,7 +51,7 @@ def draw(results: Mapping[str, Result], path: Path) -> None:
 
 
 def _places(results: Mapping[str, Result]) -> tuple[dict[str, float], dict[str, float]]:
-    """How far down the middle of each set's row lies, and of each group's heading, in inches from the top."""
+    """Return the distance from the top, in inches, of the middle of each set's row and of each group's heading."""
     places, headings, top = {}, {}, 0.0
     for group, title in GROUPS.items():
         names = [name for name, one in SETS.items() if one.group == group and name in results]
@@ -65,7 +65,7 @@ def _places(results: Mapping[str, Result]) -> tuple[dict[str, float], dict[str, 
 
 
 def _shown(results: Sequence[Result]) -> list[str]:
-    """The kinds that have a finished run, in the order of the styles."""
+    """Return the kinds that have a finished run, in the order of the styles."""
     return [kind for kind in STYLES if any("score" in result["kinds"].get(kind, {}) for result in results)]
 
 
@@ -99,7 +99,7 @@ def _finish_scores(axes: Axes, places: Mapping[str, float], headings: Mapping[st
 
 
 def _named(result: Result) -> str:
-    """The data set, with its score where that is not accuracy."""
+    """Return the name of the data set, with its score if that is not accuracy."""
     return result["name"] if result["figure"] == "accuracy" else f"{result['name']}, {words_of(result['figure'])}"
 
 
@@ -111,7 +111,7 @@ def _finish_leads(axes: Axes) -> None:
 
 
 def _plain(axes: Axes, title: str) -> None:
-    """Put a title on top and the scale at both ends of the panel, and take away what is not data."""
+    """Put a title on top and the scale at both ends of the panel, and remove everything that is not data."""
     axes.set_title(title, loc="left", fontsize=11.5, color=INK, pad=8)
     axes.grid(axis="x", color=FAINT, linewidth=0.5, alpha=0.6, zorder=0)
     axes.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks suite`: runs what is chosen, set by set, and writes the page."""
+"""`python -m benchmarks suite`: run the chosen kinds, set by set, and write the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = "table"
 
 
 def suite(words: Sequence[str]) -> None:
-    """Run what the words choose, then write the page; with the word `table`, only write the page.
+    """Run what the arguments choose, then write the page; with the argument `table`, only write the page.
 
     Raises SettingError, DataError if nothing can be run, and TrainingError at the end where a run failed.
     """
@@ -42,7 +42,7 @@ def _run_all(settings: Settings) -> None:
 
 
 def _possible(what: str, names: Sequence[str], reasons: dict[str, str]) -> list[str]:
-    """The names without a reason against them; each reason is one line. Raises DataError if no name is left."""
+    """Return the names without a reason against them; each reason is printed as one line. Raises DataError if no name is left."""
     found = [name for name in names if not reasons[name]]
     for reason in dict.fromkeys(filter(None, reasons.values())):
         skipped = ", ".join(name for name in names if reasons[name] == reason)
@@ -53,13 +53,13 @@ def _possible(what: str, names: Sequence[str], reasons: dict[str, str]) -> list[
 
 
 def planned_runs(name: str, kinds: Sequence[str], settings: Settings) -> list[Run]:
-    """The runs on a set, teachers before their students."""
+    """Return the runs on a set, teachers before their students."""
     ordered = [kind for kind in KINDS if kind in kinds and (SETS[name].has_classes or not KINDS[kind].only_classes)]
     return [Run(name, kind, seed, settings) for kind in ordered for seed in settings.seeds_of(name, kind)]
 
 
 def _run_set(name: str, runs: Sequence[Run], settings: Settings) -> int:
-    """Do the runs and keep their figures. Returns how many failed."""
+    """Perform the runs and save their figures. Returns how many failed."""
     folder = ROOT / settings.output / name
     try:
         _fit_baselines(name, folder / "baselines", settings)
@@ -77,7 +77,7 @@ def _run_set(name: str, runs: Sequence[Run], settings: Settings) -> int:
 
 
 def _fit_baselines(name: str, folder: Path, settings: Settings) -> None:
-    """Fit the linear models of a set, once. Raises TrainingError if they cannot be."""
+    """Fit the linear models of a set, once. Raises TrainingError if that fails."""
     if (folder / "report.json").is_file():
         return
     of_data = [word for word in settings.overrides if word.startswith("dataset.")]

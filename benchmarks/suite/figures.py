@@ -24,7 +24,7 @@ Figures = dict[str, Any]
 
 
 def main() -> None:
-    """Read the runs under --runs, and write what is known of the data set to --output."""
+    """Read the runs under --runs, and write the figures of the data set to --output."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name", required=True, help="name of the data set")
     parser.add_argument("--runs", type=Path, required=True, help="folder of the runs of that data set")
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def figures_of(name: str, folder: Path) -> Figures:
-    """The figures of the set whose runs lie in `folder`: rows, baselines, and those of each kind that was run."""
+    """Return the figures of the set whose runs are in `folder`: rows, baselines, and those of each kind that was run."""
     linear = json.loads((folder / "baselines" / "report.json").read_text(encoding="utf-8"))
     main = linear["main_figure"]
     kinds = {path.name: path for path in sorted(folder.iterdir()) if path.is_dir() and any(path.glob("*.json"))}
@@ -65,7 +65,7 @@ def _baseline(one: Figures, main: str) -> Figures:
 
 
 def _of_kind(folder: Path, linear: Figures) -> Figures:
-    """The runs of one kind, what failed among them, and means over the others."""
+    """Return the runs of one kind, their failures, and means over the finished ones."""
     records = {int(path.stem): json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
     records = dict(sorted(records.items()))
     failed = [{"seed": seed, "error": record["error"]} for seed, record in records.items() if record["error"]]
@@ -81,7 +81,7 @@ def _of_kind(folder: Path, linear: Figures) -> Figures:
 
 
 def _finished(folder: Path, linear: Figures) -> FinishedRun | None:
-    """The run in a folder; None if it is not finished. Raises UserError if it was not scored on the baselines' rows."""
+    """Return the run in a folder; None if it is not finished. Raises UserError if it was not scored on the baselines' rows."""
     if not RunFolder(folder).finished:
         return None
     run = read_run(RunFolder(folder))
@@ -91,23 +91,24 @@ def _finished(folder: Path, linear: Figures) -> FinishedRun | None:
 
 
 def _of_run(run: FinishedRun, record: Figures, main: str) -> Figures:
+    timed = record.get("timed", True)
     files = [path for path in run.folder.model.rglob("*") if path.is_file()]
     return {
         "seed": run.seed,
         "score": run.scores[main],
         "interval": run.scores[f"{main}_ci95"],
         SECOND[main]: run.scores[SECOND[main]],
-        "train_seconds": run.seconds,
-        "wall_seconds": record["wall_seconds"],
+        "train_seconds": run.seconds if timed else None,
+        "wall_seconds": record["wall_seconds"] if timed else None,
         "megabytes": round(sum(path.stat().st_size for path in files) / 1e6, 2),
         "parameters": run.report["model"]["parameters"],
-        "peak_memory": record["peak_memory"],
+        "peak_memory": record["peak_memory"] if timed else None,
         "made": record["made"],
     }
 
 
 def _over_seeds(rows: Sequence[Figures], runs: Sequence[FinishedRun], folder: Path, linear: Figures) -> Figures:
-    """Means over the seeds. `interval` is that of one run's rows on average: it leaves out the seeds, which `deviation` shows."""
+    """Return means over the seeds. `interval` covers the rows of one run on average, and `deviation` the seeds."""
     mean = asdict(mean_over_runs([row["score"] for row in rows]))
     found = {"score": mean["value"], "deviation": mean["deviation"]}
     found["interval"] = np.mean([row["interval"] for row in rows], axis=0).tolist()
@@ -118,20 +119,20 @@ def _over_seeds(rows: Sequence[Figures], runs: Sequence[FinishedRun], folder: Pa
 
 
 def _ahead(runs: Sequence[FinishedRun], folder: Path, linear: Figures) -> Iterator[tuple[str, Figures]]:
-    """How far the runs are ahead of the best baseline on the same rows, in the main figure and in the second one."""
+    """Return how far the runs are ahead of the best baseline on the same rows, in the main figure and in the second one."""
     if linear["best"] is None:
         return
     baseline = FinishedRun(RunFolder(folder / "baselines"), _as_report(linear), {}, {})
     *answers, other = read_answers([*runs, baseline])
     main = linear["main_figure"]
     for figure, name in ((main, "ahead"), (SECOND[main], f"{SECOND[main]}_ahead")):
-        # The linear model answers alike under every seed, so it stands beside each of ours: only our seeds vary.
+        # The linear model predicts the same for every seed, so it is compared with each of our runs: only our seeds vary.
         ahead = paired_difference(answers, [other] * len(answers), figure, BOOTSTRAP_SEED)
         yield name, asdict(ahead)
 
 
 def _as_report(linear: Figures) -> Figures:
-    """As much of a run's report as reading its answers takes."""
+    """Return the part of a run's report that reading its predictions requires."""
     best = linear["baselines"][linear["best"]]
     split = {"n": linear["n"], **({"per_class": best["per_class"]} if "per_class" in best else {})}
     return {"main_figure": linear["main_figure"], "scored_split": linear["scored_split"], "splits": {linear["scored_split"]: split}}

@@ -1,4 +1,4 @@
-"""The kinds of runs that are compared: each is the line a user would type, with nothing tuned."""
+"""The kinds of runs to compare: each is the line a user would type, with nothing tuned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.minilm import NOT_INSTALLED, minilm_folder
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One way to get a model: an encoderlab command and the `words` that follow those of the data set.
+    """One way to get a model: an encoderlab command, and the `words` that follow those of the data set.
 
     {minilm} stands for the folder of all-MiniLM-L6-v2, {teacher} for the run that `teacher` names for the same set. A `slow` kind
     gets one seed where there are many rows. Students learn where a text, or a word, has one label (`only_classes`).
@@ -41,13 +41,13 @@ KINDS: Mapping[str, Kind] = {
 
 
 def missing(kind: str) -> str:
-    """Why runs of that kind cannot be started; nothing if they can."""
+    """Return why runs of that kind cannot be started; nothing if they can."""
     needs_minilm = "{minilm}" in " ".join(KINDS[kind].words)
     return NOT_INSTALLED if needs_minilm and minilm_folder() is None else ""
 
 
 def missing_data(needs: str, suite: Path) -> str:
-    """Why the sets with these needs cannot be read; nothing if they can."""
+    """Return why the sets with these needs cannot be read; nothing if they can."""
     if needs == "hub" and not os.environ.get("HF_ENDPOINT"):
         return "no hub is set: put HF_ENDPOINT=URL in front, such as the URL of the stand-in ../shared/hub/serve.py"
     if needs == "suite" and not suite.is_dir():

@@ -1,4 +1,4 @@
-"""The baselines of a data set, fitted once: their scores, and every answer of the best of them to compare with row by row."""
+"""The baselines of a data set, fitted once: their scores, and every prediction of the best one for row-by-row comparison."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from encoderlab.config.preparation_settings import BaselineConfig
 from encoderlab.data.examples import WordsExample
 from encoderlab.reports.outputs.predictions import write_predictions
 
-BEST = ("tfidf_logreg", "tfidf_ridge", "word_majority")  # of texts with labels, of texts with numbers, and of words
+BEST = ("tfidf_logreg", "tfidf_ridge", "word_majority")  # for texts with labels, texts with numbers, and words
 
 
 def main() -> None:
-    """Fit the baselines of the data set that the words choose, and write report.json and predictions.csv."""
+    """Fit the baselines of the data set that the arguments choose, and write report.json and predictions.csv."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="folder to write to")
-    parser.add_argument("--figure", help="the figure to put first; without it the task's own")
+    parser.add_argument("--figure", help="the figure to put first (default: the task's own)")
     parser.add_argument("words", nargs="+", help="the data set, as for encoderlab train")
     options = parser.parse_args()
     run = compose(*options.words)

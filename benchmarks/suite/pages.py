@@ -1,4 +1,4 @@
-"""SUITE.md, its chart, and the results it is made of: tables are rewritten, prose stays as it is."""
+"""SUITE.md, its chart, and the results it is made from: tables are rewritten, prose stays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Result = dict[str, Any]
 
 
 def results_folder(folder: Path) -> Path:
-    """Where the results of the page in `folder` lie, a JSON file for each data set."""
+    """Return the folder of the results for the page in `folder`: a JSON file for each data set."""
     return folder / "results" / "suite"
 
 
@@ -40,7 +40,7 @@ def write(folder: Path) -> int:
 
 
 def tables(results: Mapping[str, Result]) -> dict[str, str]:
-    """What stands between the markers of the page, by their names."""
+    """Return what goes between the markers of the page, by their names."""
     chart = f"![Scores on each data set, and how far each kind of run is ahead of the linear model]({CHART})"
     return {
         "summary": f"{summary(results)}\n\n{chart}",

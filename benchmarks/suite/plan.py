@@ -1,4 +1,4 @@
-"""What is to be run: the words typed behind `python -m benchmarks suite`, and the runs that follow from them."""
+"""The plan: the arguments of `python -m benchmarks suite`, and the runs they imply."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FOLDERS = {
     "output": ROOT / "outputs" / "suite",
     "page": ROOT / "benchmarks",
 }
-NAMES = ("sets", "kinds", "seeds", *FOLDERS)
+NAMES = ("sets", "kinds", "seeds", "timed", *FOLDERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is chosen. `suite` holds the data, `output` the runs, `page` SUITE.md with its chart and results.
+    """The choices. `suite` is the folder of the data, `output` of the runs, `page` of SUITE.md with its chart and results.
 
-    `seeds` are those of every run; empty: SEEDS, of which slow kinds get the first alone where there are many rows. `overrides`
-    are added to every command.
+    `seeds` are those of every run; if empty, SEEDS, of which slow kinds get only the first if there are many rows. `overrides`
+    are added to every command. `timed` is false if other work runs at the same time, which makes seconds and memory meaningless.
     """
 
     sets: tuple[str, ...] = tuple(SETS)
@@ -37,16 +37,17 @@ class Settings:
     output: Path = FOLDERS["output"]
     page: Path = FOLDERS["page"]
     overrides: tuple[str, ...] = ()
+    timed: bool = True
 
     def seeds_of(self, name: str, kind: str) -> tuple[int, ...]:
-        """The seeds of the runs of `kind` on the set `name`."""
+        """Return the seeds of the runs of `kind` on the set `name`."""
         if not self.seeds and KINDS[kind].slow and SETS[name].has_many_rows:
             return SEEDS[:1]
         return self.seeds or SEEDS
 
     @property
     def places(self) -> dict[str, str]:
-        """What stands for {suite}, {output} and {minilm} in a command on this machine."""
+        """Return the values of {suite}, {output} and {minilm} in a command on this machine."""
         folders = {"suite": self.suite, "output": self.output, "minilm": minilm_folder()}
         return {name: str(folder) for name, folder in folders.items() if folder is not None}
 
@@ -62,24 +63,24 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
+        """Return the run folder."""
         return self.settings.output / self.name / self.kind / str(self.seed)
 
     @property
     def record(self) -> Path:
-        """What the suite notes about the run, beside its folder, so that the run folder is encoderlab's alone."""
+        """Return the path of the suite's own record of the run, beside its folder, which belongs to encoderlab alone."""
         return self.folder.with_suffix(".json")
 
     @property
     def teacher(self) -> Path | None:
-        """The run that a student learns from: the first seed's, so that all students of a set have one teacher."""
+        """Return the run that a student learns from: the first seed's, so that all students of a set have one teacher."""
         kind = KINDS[self.kind].teacher
         first = (self.settings.seeds or SEEDS)[0]
         return self.settings.output / self.name / kind / str(first) if kind else None
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command and its overrides, with {suite}, {output} and {minilm} in place of this machine's folders."""
+        """Return the command and its overrides, with {suite}, {output} and {minilm} in place of this machine's folders."""
         kind = KINDS[self.kind]
         teacher = self.teacher and f"{{output}}/{self.teacher.relative_to(self.settings.output)}"
         own = (word.replace("{teacher}", str(teacher)) for word in kind.words)
@@ -88,7 +89,7 @@ class Run:
 
 
 def filled(words: Iterable[str], places: dict[str, str]) -> list[str]:
-    """The words with each {place} filled in; other braces stay as they are."""
+    """Return the words with each {place} filled in; other braces are kept."""
     found = []
     for word in words:
         for name, folder in places.items():
@@ -98,7 +99,7 @@ def filled(words: Iterable[str], places: dict[str, str]) -> list[str]:
 
 
 def parsed(words: Sequence[str]) -> Settings:
-    """The settings that the words NAME=VALUE choose. Raises SettingError for a name or value that is not valid."""
+    """Return the settings that the arguments NAME=VALUE choose. Raises SettingError for an invalid name or value."""
     given: dict[str, str] = {}
     overrides = []
     for word in words:
@@ -112,7 +113,8 @@ def parsed(words: Sequence[str]) -> Settings:
     folders = {name: _folder(given.get(name) or _from_environment(name) or default) for name, default in FOLDERS.items()}
     sets = _names("set", given.get("sets"), SETS)
     kinds = _names("kind", given.get("kinds"), KINDS)
-    return Settings(sets, kinds, _numbers(given.get("seeds")), overrides=tuple(overrides), **folders)
+    timed = _yes_or_no("timed", given.get("timed", "true"))
+    return Settings(sets, kinds, _numbers(given.get("seeds")), overrides=tuple(overrides), timed=timed, **folders)
 
 
 def _from_environment(name: str) -> str | None:
@@ -120,7 +122,7 @@ def _from_environment(name: str) -> str | None:
 
 
 def _folder(path: str | Path) -> Path:
-    """Absolute, or relative to the repository, from which the runs start, where it lies inside."""
+    """Return the folder as an absolute path, or relative to the repository, where the runs start, if it is inside."""
     found = Path(path).expanduser().resolve()
     return found.relative_to(ROOT) if found.is_relative_to(ROOT) else found
 
@@ -139,6 +141,12 @@ def _numbers(typed: str | None) -> tuple[int, ...]:
         if not one.isdecimal():
             raise SettingError(f"seeds={typed} is not a list of seeds", allowed="whole numbers with commas, such as 0,1,2")
     return tuple(dict.fromkeys(int(one) for one in numbers))
+
+
+def _yes_or_no(name: str, typed: str) -> bool:
+    if typed not in ("true", "false"):
+        raise SettingError(f"{name}={typed} is not a choice", allowed="true, false")
+    return typed == "true"
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> SettingError:

@@ -1,4 +1,4 @@
-"""Runs of the suite, one process each: a finished run is not repeated, an interrupted one is resumed, a crash is recorded."""
+"""Runs of the suite, one process each: finished runs are not repeated, interrupted ones are resumed, crashes are recorded."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Record = dict[str, Any]
 
 
 def check_unchanged(runs: Sequence[Run]) -> None:
-    """Raise SettingError if a folder holds a run of another command: its figures would pass for those of this one."""
+    """Raise SettingError if a folder contains a run of another command, whose figures would pass for those of this one."""
     for run in runs:
         record = read_record(run)
         if record and (ROOT / run.folder).exists() and record["command"] != list(run.words):
             differing = sorted(set(record["command"]) ^ set(run.words))
             raise SettingError(
-                f"{run.folder} holds a run of another command, which differs in {' '.join(differing)}",
+                f"{run.folder} contains a run of another command, which differs in {' '.join(differing)}",
                 remedy=f"Delete {run.folder} to repeat the run, or set output=FOLDER",
             )
 
@@ -35,7 +35,8 @@ def perform(run: Run) -> Record:
     folder, record = ROOT / run.folder, read_record(run)
     if record and (folder / "report.json").is_file():
         return record
-    record = {"command": list(run.words), "error": None, "wall_seconds": None, "peak_memory": None, "made": provenance()}
+    record = {"command": list(run.words), "error": None, "wall_seconds": None, "peak_memory": None, "timed": run.settings.timed}
+    record["made"] = provenance()
     if run.teacher and not (ROOT / run.teacher / "report.json").is_file():
         return _keep(run, record | {"error": portable(f"There is no finished teacher in {run.teacher}", run.settings)})
     is_resumed = (folder / "config.yaml").is_file()
@@ -50,13 +51,13 @@ def perform(run: Run) -> Record:
 
 
 def read_record(run: Run) -> Record | None:
-    """What was noted about the run; None if it never started."""
+    """Return the record of the run; None if it never started."""
     path = ROOT / run.record
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def outcome(run: Run, record: Record) -> str:
-    """The run in a line."""
+    """Return the outcome of the run in one line."""
     if record["error"]:
         return f"failed: {record['error']}"
     report = json.loads((ROOT / run.folder / "report.json").read_text(encoding="utf-8"))
@@ -66,19 +67,19 @@ def outcome(run: Run, record: Record) -> str:
 
 
 def call(module: str, *arguments: str) -> None:
-    """Run a module of ours in its own process: what loads PyTorch here would count as memory of the runs. Raises TrainingError."""
+    """Run one of our modules in its own process: loading PyTorch here would count as memory of the runs. Raises TrainingError."""
     print(finished(python("-m", module, *arguments)).output, end="", file=sys.stderr)
 
 
 def portable(text: str, settings: Settings) -> str:
-    """The text with names in place of this machine's folders."""
+    """Return the text with names in place of this machine's folders."""
     for name, folder in settings.places.items():
         text = text.replace(folder, name.upper())
     return text.replace(f"{ROOT}/", "")
 
 
 def _last_line(error: TrainingError) -> str:
-    """What a failed process said last, without its command, which the record has already."""
+    """Return the last line of a failed process, without its command, which the record already has."""
     said, _, of = error.wrong.rpartition(" (exit code ")
     return f"{said} (exit code {of.partition(' ')[0]})"
 

@@ -1,4 +1,4 @@
-"""The data sets of the suite, and the words that name each of them on the command line."""
+"""The data sets of the suite, and the arguments that select each of them on the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUPS: Mapping[str, str] = {  # in the order of the page
     LANGUAGES: "Other languages",
     WINDOWS: "Long documents in windows",
 }
-SECOND: Mapping[str, str] = {  # by the figure that is put first, the one that is shown beside it
+SECOND: Mapping[str, str] = {  # by the figure that comes first, the one shown beside it
     "accuracy": "f1_macro",
     "token_accuracy": "f1_macro",
     "f1_micro": "f1_macro",
@@ -22,7 +22,7 @@ SECOND: Mapping[str, str] = {  # by the figure that is put first, the one that i
     "pearson": "spearman",
     "entity_f1": "token_accuracy",
 }
-WORDS: Mapping[str, str] = {  # where a figure's name is not what people call it
+WORDS: Mapping[str, str] = {  # names of figures that people call differently
     **{"f1_macro": "macro F1", "f1_micro": "micro F1", "entity_f1": "entity F1"},
     **{"pearson": "Pearson", "spearman": "Spearman", "token_accuracy": "token accuracy"},
 }
@@ -30,10 +30,10 @@ WORDS: Mapping[str, str] = {  # where a figure's name is not what people call it
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A data set. `words` choose it, with {suite} to be filled in; `training_rows` is the size of its training split.
+    """A data set. `words` select it, with {suite} to be filled in; `training_rows` is the size of its training split.
 
     `needs` names what has to be there: suite (the folder of the data), hub (HF_ENDPOINT), or nothing. `figure` is the one to put
-    first where it is not the task's own.
+    first if it is not the task's own.
     """
 
     name: str
@@ -46,12 +46,12 @@ class DataSet:
 
     @property
     def has_many_rows(self) -> bool:
-        """Whether training is slow because there is much to train on."""
+        """Return whether training is slow because there are many rows."""
         return self.training_rows > MANY_ROWS
 
     @property
     def has_classes(self) -> bool:
-        """Whether each text, or each word, has one label: not several, and no number."""
+        """Return whether each text or word has exactly one label: not several, and not a number."""
         return not {"task=multilabel", "task=regression"} & {*self.words}
 
 
@@ -81,7 +81,7 @@ def _numbers(name: str, what: str, training_rows: int) -> DataSet:
 
 
 def _windows(of: DataSet) -> DataSet:
-    """The same rows, read whole: compare with the set that is cut."""
+    """Return the set with the same rows read whole in windows, to compare with truncation."""
     return replace(of, name=f"{of.name}_windows", group=WINDOWS, what=f"{of.what}, read in windows", words=(*of.words, READ_WHOLE))
 
 

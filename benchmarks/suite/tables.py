@@ -28,7 +28,7 @@ IN_COMMANDS = {"suite": "../shared/suite", "output": "outputs/suite", "minilm": 
 
 
 def standing(kind: Mapping[str, Any] | None) -> str | None:
-    """Whether a kind of runs is above, below or not distinguishable from the linear model; None if that is not known."""
+    """Return whether a kind of runs is above, below or not distinguishable from the linear model; None if unknown."""
     interval = ((kind or {}).get("ahead") or {}).get("interval")
     if interval is None:
         return None
@@ -36,14 +36,14 @@ def standing(kind: Mapping[str, Any] | None) -> str | None:
 
 
 def summary(results: Mapping[str, Result]) -> str:
-    """How many of the English sets each kind wins, then the scores of all sets in one table."""
+    """Return how many of the English sets each kind wins, then the scores of all sets in one table."""
     head = ["", "training rows", "score", "majority", "TF-IDF", *(kind.title for kind in KINDS.values())]
     rows = []
     for group, title in GROUPS.items():
         inside = [name for name, one in SETS.items() if one.group == group and name in results]
         rows += [[f"*{title}*", *[""] * (len(head) - 1)], *(_summary_row(results[name]) for name in inside)] if inside else []
     legend = (
-        "Scores on the test split (SST-2: validation), in the mean over the seeds. **Bold** ▲ is above the linear model with the "
+        "Scores on the test split (SST-2: validation), as means over the seeds. **Bold** ▲ is above the linear model with the "
         "whole 95% interval of the paired difference, ▼ below it, – was not run. Students learn only where a text or a word has "
         "one label. Where words are labelled, each word's most frequent label stands in for TF-IDF; where the score is a "
         "correlation, the mean of training stands in for the majority."
@@ -63,7 +63,7 @@ def _summary_row(result: Result) -> list[str]:
 
 
 def _counts(results: Mapping[str, Result]) -> list[str]:
-    """A row for each kind: on how many of the English sets of the suite it is above the linear model, and what it costs."""
+    """Return a row for each kind: on how many of the English sets of the suite it is above the linear model, and what it costs."""
     english = [results[name] for name, one in SETS.items() if one.group == ENGLISH and name in results]
     rows = []
     for kind, of in KINDS.items():
@@ -73,7 +73,8 @@ def _counts(results: Mapping[str, Result]) -> list[str]:
         where = [standing(one) for one in found]
         counts = [f"{where.count(ABOVE)} of {len(found)}", str(where.count(LEVEL)), str(where.count(BELOW))]
         ahead = f"{100 * mean(one['ahead']['value'] for one in found):+.1f}"
-        minutes = _minutes(median(one["train_seconds"] for one in found))
+        seconds = [one["train_seconds"] for one in found if one["train_seconds"] is not None]
+        minutes = _minutes(median(seconds) if seconds else None)
         rows.append([of.title, *counts, ahead, minutes, f"{median(one['megabytes'] for one in found):,.0f}"])
     n_sets = sum(one.group == ENGLISH for one in SETS.values())
     count = f"all {n_sets}" if len(english) == n_sets else f"{len(english)} of {n_sets}"
@@ -82,7 +83,7 @@ def _counts(results: Mapping[str, Result]) -> list[str]:
 
 
 def set_table(result: Result) -> str:
-    """Everything that was measured on one data set."""
+    """Return the table of everything measured on one data set."""
     name, rows = result["name"], result["rows"]
     what = SETS[name].what
     labels = f"{result['n_labels']} labels, " if result["n_labels"] else ""
@@ -99,7 +100,7 @@ def set_table(result: Result) -> str:
 
 
 def words_of(figure: str) -> str:
-    """A figure's name for people."""
+    """Return a figure's name for readers."""
     return WORDS.get(figure, figure)
 
 
@@ -111,7 +112,7 @@ def _baseline_row(title: str, one: Result, second: str, width: int) -> list[str]
 
 
 def _kind_rows(kind: str, found: Result | None, second: str, width: int) -> list[list[str]]:
-    """The row of the finished runs, if any, and one for each run that failed."""
+    """Return the row of the finished runs, if any, and one for each run that failed."""
     if found is None:
         return []
     title = KINDS[kind].title
@@ -140,7 +141,7 @@ def _finished_row(title: str, found: Result, second: str) -> list[str]:
 
 
 def origins(results: Mapping[str, Result]) -> str:
-    """What ran where: dates, machine, commit and versions, once for all sets that have them in common."""
+    """Return what ran where: dates, machine, commit and versions, once for all sets that share them."""
     found: dict[str, tuple[set[str], dict[str, None]]] = {}
     for name in (name for name in SETS if name in results):
         made = [run["made"] for kind in results[name]["kinds"].values() for run in kind["runs"]]
@@ -155,7 +156,7 @@ def origins(results: Mapping[str, Result]) -> str:
 
 
 def commands(results: Mapping[str, Result]) -> str:
-    """The command of each kind of run on each set, with its first seed and the default folders."""
+    """Return the command of each kind of run on each set, with its first seed and the default folders."""
     lines = []
     for name in (name for name in SETS if name in results):
         found = [results[name]["kinds"][kind] for kind in KINDS if kind in results[name]["kinds"]]

@@ -1,4 +1,4 @@
-"""What the suite aims at, beside what was measured."""
+"""The suite's targets, next to what was measured."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The least score of a kind of runs on a set, in the mean over seeds.
+    """The lowest acceptable score of a kind of runs on a set, as a mean over seeds.
 
-    `at_least` is a score, `ahead` what it exceeds the linear model by, `beside` a set whose score it reaches: one of the three.
+    Exactly one is given: `at_least`, a score; `ahead`, a lead over the linear model; `beside`, a set whose score to reach.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Target:
     beside: str | None = None
 
     def row(self, results: Mapping[str, Result]) -> list[str]:
-        """The target, what is asked, what was measured, and whether it is met."""
+        """Return the target, what it requires, what was measured, and whether it is met."""
         wanted, least, found = self._asked(results)
         verdict = NOT_MEASURED if least is None or found is None else "met" if found >= least else "missed"
         measured = "" if found is None else f"{found:+.3f}" if self.ahead is not None else f"{found:.3f}"
@@ -36,7 +36,7 @@ class Target:
         return [f"{self.name}, {KINDS[self.kind].title}", figure, wanted, measured, verdict]
 
     def _asked(self, results: Mapping[str, Result]) -> tuple[str, float | None, float | None]:
-        """In words what is asked, the least value that meets it, and the value that was measured."""
+        """Return the requirement in words, the lowest value that meets it, and the measured value."""
         found = _figures(results, self.name, self.kind)
         if self.beside is not None:
             other = _figures(results, self.beside, self.kind).get("score")
@@ -62,7 +62,7 @@ TARGETS = (
 
 
 def targets_table(results: Mapping[str, Result]) -> str:
-    """A row for each target."""
+    """Return a row for each target."""
     return "\n".join(grid(["", "score", "target", "measured", ""], [target.row(results) for target in TARGETS]))
 
 

@@ -1,1 +1,1 @@
-"""Several machines on one: Linux namespaces with a network between them, on which `torchrun` runs as the docs say."""
+"""Several machines on one: Linux namespaces connected by a network, on which `torchrun` runs as the docs say."""

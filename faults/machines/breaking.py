@@ -1,4 +1,4 @@
-"""The promises of a run on two machines when something breaks: it endures, or one line names the machine, and it resumes."""
+"""The promises of a run on two machines when something breaks: it endures, or a line names the machine and it can be resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faults.machines.network import Link
 from faults.promise import Conditions, Trial, UnavailableError
 from faults.running import difference, outcome
 
-WAIT_SECONDS = 15  # without an answer, before a machine is given up here; 60 where the user says nothing
+WAIT_SECONDS = 15  # of silence before a machine is given up here; 60 by default
 NOTICED_WITHIN = WAIT_SECONDS + 25  # seconds from the fault to the end of the first machine's torchrun
 CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 LONG = (
@@ -30,13 +30,13 @@ LONG = (
 )
 SHORT = ("train", *SETTINGS["train"], "run_dir=run")
 NOT_ERRORS = ("has waited",)
-REJOINED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # docs/clusters.md: so that torchrun takes in a machine that was booted
+REJOINED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # docs/clusters.md: so that torchrun accepts a rebooted machine
 Two = Sequence[Machine]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What breaks, and how it is mended; the line must name `at_fault`, and the machine `told_by` prints it."""
+    """What breaks, and how it is repaired; the line must name `at_fault`, and the machine `told_by` prints it."""
 
     name: str
     strike: Callable[[Two], None]
@@ -46,7 +46,7 @@ class Fault:
 
 
 def endured(conditions: Conditions) -> Iterator[Trial]:
-    """Links that are slow, lossy or cut for a while, and a wrong clock: the run ends as if nothing had been."""
+    """Try slow and lossy links, links cut for a while, and a wrong clock: the run must end as if nothing had happened."""
     with two(conditions) as up:
         wanted = {settings: _undisturbed(up, settings) for settings in (SHORT, LONG)}
         for name, link in SLOW.items():
@@ -66,15 +66,15 @@ def endured(conditions: Conditions) -> Iterator[Trial]:
 
 
 def fast_clock(seconds: int) -> dict[str, str]:
-    """The variables under which programs see another time of day, and durations as they are.
+    """Return environment variables under which programs see another time of day but true durations.
 
-    libfaketime can leave the clock that measures durations alone, but then Python 3.11 cannot sleep (`OSError: Invalid argument`).
+    libfaketime can leave the monotonic clock alone, but then Python 3.11 cannot sleep (`OSError: Invalid argument`).
     """
     return {"LD_PRELOAD": str(CLOCK), "FAKETIME": f"+{seconds}s"}
 
 
 def restarted(conditions: Conditions) -> Iterator[Trial]:
-    """torchrun --max-restarts resumes by itself: after a killed process, and once a machine without power is back."""
+    """Try torchrun --max-restarts: the run must resume by itself after a killed process, or once a lost machine is back."""
     again = ("--max-restarts=2",)
     with two(conditions) as up:
         wanted = _undisturbed(up, LONG)
@@ -90,7 +90,7 @@ def restarted(conditions: Conditions) -> Iterator[Trial]:
         time.sleep(WAIT_SECONDS + 10)
         up[1].boot()
         launch.start_again(1)
-        yield Trial("a machine that was booted and given the same line again", ended_otherwise(up, launch.wait(), wanted))
+        yield Trial("a machine that was rebooted and given the same line", ended_otherwise(up, launch.wait(), wanted))
 
 
 SLOW = {
@@ -103,7 +103,7 @@ SLOW = {
 
 
 def lost(conditions: Conditions) -> Iterator[Trial]:
-    """A machine or its network fails in mid-run: one line names it in time, nothing saved is lost, resume=auto ends the run."""
+    """Let a machine or its network fail in mid-run: a line must name it in time, nothing saved is lost, resume=auto works."""
     with two(conditions) as up:
         wanted = _undisturbed(up, LONG)
         for fault in conditions.of(LOST):
@@ -119,7 +119,7 @@ def _survived(up: Two, fault: Fault, wanted: dict[str, Any]) -> str:
     before = _steps(up[0])
     fault.strike(up)
     struck = time.monotonic()
-    # Where the first machine is gone, torchrun on the others tries to reach it for minutes after our line: see docs/clusters.md.
+    # If the first machine is gone, torchrun on the others tries to reach it for minutes after our line: see docs/clusters.md.
     teller = launch.wait_for(0, NOTICED_WITHIN) if fault.told_by == 0 else launch.wait_for_line(fault.told_by, NOTICED_WITHIN)
     failure = badly_told(teller, fault.at_fault, time.monotonic() - struck)
     fault.mend(up)
@@ -131,12 +131,12 @@ def _survived(up: Two, fault: Fault, wanted: dict[str, Any]) -> str:
 
 
 def two(conditions: Conditions) -> AbstractContextManager[list[Machine]]:
-    """Two machines that are up."""
+    """Yield two machines that are up."""
     return machines(2, conditions.scratch / "two")
 
 
 def _undisturbed(up: Two, settings: Sequence[str]) -> dict[str, Any]:
-    """What a run ends as that nothing disturbs."""
+    """Return the results of an undisturbed run."""
     ended = Launch(up, 1, *settings).wait()
     if any(one.code for one in ended):
         raise UnavailableError(f"an undisturbed run failed: {ended[0].lines[-3:]}")
@@ -148,7 +148,7 @@ def _undisturbed(up: Two, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def ended_otherwise(up: Two, ended: Sequence[Launched], wanted: dict[str, Any]) -> str:
-    """In what a run ended otherwise than `wanted`; "" if in nothing. It is deleted."""
+    """Return how the results of a run differ from `wanted`, "" if not at all, and delete the run."""
     bad = [f"{one.name} ended with {one.code}: {(one.errors or one.lines or [''])[-1]}" for one in ended if one.code != 0]
     run = up[0].inside(up[0].work / "run")
     failure = "; ".join(bad) or (difference(outcome(run), wanted) if RunFolder(run).finished else "it did not finish")
@@ -157,7 +157,7 @@ def ended_otherwise(up: Two, ended: Sequence[Launched], wanted: dict[str, Any]) 
 
 
 def badly_told(ended: Launched, name: str, seconds: float) -> str:
-    """What is wrong with how a machine told of a fault; "" if one line names the machine at fault."""
+    """Return what is wrong with how a machine reported a fault; "" if one line names the machine at fault."""
     if ended.code is None:
         return f"{ended.name} had not ended after {seconds:.0f} s"
     errors = [line for line in ended.errors if not any(note in line for note in NOT_ERRORS)]
@@ -187,11 +187,11 @@ def _cut(up: Two, *, cut: bool) -> None:
 
 
 def _nothing(_: Two) -> None:
-    """What needs no mending."""
+    """Repair nothing."""
 
 
 def _kill_process(up: Two) -> None:
-    """Kill a process of the run, and not its torchrun."""
+    """Kill a process of the run, but not its torchrun."""
     for process in up[1].processes():
         if b"\0RANK=" in Path(f"/proc/{process}/environ").read_bytes():
             os.kill(process, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What a step on several machines costs: bytes on the network, and the seconds that a narrow link adds, beside the formula."""
+"""The cost of a step on several machines, compared with the formula: bytes on the network, and seconds added by a narrow link."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from faults.machines.machine import Machine, machines
 from faults.machines.network import Link
 from faults.promise import Conditions, Trial, UnavailableError
 
-FEW, MANY = 4, 20  # steps: what both runs do once is no part of the difference
+FEW, MANY = 4, 20  # steps: what both runs do once cancels out in the difference
 WIDE = ("model.n_layers=2", "model.d_model=128", "model.n_heads=2", "model.d_ff=512", "model.dropout=0", "baselines=false")
 SHORT = (
     *("train", *ROWS, *WIDE, "training.threads=1", "training.precision=fp32", "training.batch_size=16", "training.log_every=1"),
     *("training.evaluate_every=1000", "run_dir=run"),
 )
-TOLERANCE = 0.15  # of the formula: headers, acknowledgements, the small message of each step, heartbeats
+TOLERANCE = 0.15  # of the formula: for headers, acknowledgements, the small message of each step, heartbeats
 NARROW = 100e6  # bits per second
 
 
 def cost(conditions: Conditions) -> Iterator[Trial]:
-    """Bytes per step and machine: 2 (n - 1) / n of the gradients, whatever the accumulation; seconds: bytes / bandwidth."""
+    """Compare bytes per step with 2 (n - 1) / n of the gradients for any accumulation, and seconds with bytes / bandwidth."""
     for number in (2, 3):
         with machines(number, conditions.scratch / f"cost-{number}") as up:
             found = {accumulate: _bytes_per_step(up, accumulate) for accumulate in (1, 4)}
@@ -38,7 +38,7 @@ def cost(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _bytes_per_step(up: Sequence[Machine], accumulate: int) -> tuple[float, int]:
-    """Bytes that a machine sends in a step, as a mean over machines, and the model's parameters."""
+    """Return the bytes a machine sends per step, as a mean over machines, and the model's number of parameters."""
     sent = {}
     for steps in (FEW, MANY):
         before = [machine.port.sent for machine in up]
@@ -48,7 +48,7 @@ def _bytes_per_step(up: Sequence[Machine], accumulate: int) -> tuple[float, int]
 
 
 def _waited(up: Sequence[Machine], sent: float) -> Trial:
-    """The seconds that a narrow link adds to a step: no less than the bytes need, and not twice that."""
+    """Compare the seconds that a narrow link adds to a step with the time its bytes take."""
     _, free = _run(up, f"training.steps={MANY}")
     for machine in up:
         machine.port.link = Link(rate=NARROW)
@@ -60,7 +60,7 @@ def _waited(up: Sequence[Machine], sent: float) -> Trial:
 
 
 def _run(up: Sequence[Machine], *typed: str) -> tuple[int, float]:
-    """The parameters of a run, and the seconds between its steps, as a median."""
+    """Return the number of parameters of a run, and the median seconds between its steps."""
     ended = Launch(up, 1, *SHORT, *typed).wait()
     if any(one.code for one in ended):
         raise UnavailableError(f"a run failed: {[one.errors for one in ended]}")

@@ -1,4 +1,4 @@
-"""The promises of machines that differ from the start, and of what each of them prepares."""
+"""The promises of machines that differ from the start, and of what each one prepares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_VERSION = "Metadata-Version: 2.1\nName: encoderlab\nVersion: 99.0\n"
 
 
 def refused(conditions: Conditions) -> Iterator[Trial]:
-    """Machines that differ: one line names the one that does, and no run folder is made."""
+    """Try machines that differ: one line must name the one that does, and no run folder is created."""
     with two(conditions) as up:
         for machine in up:
             (machine.work / "texts.txt").write_text(texts(), encoding="utf-8")
@@ -34,7 +34,7 @@ def refused(conditions: Conditions) -> Iterator[Trial]:
 
 
 def prepared(conditions: Conditions) -> Iterator[Trial]:
-    """Each machine prepares its own cache; one that was copied to it is recognised, and nothing is made again."""
+    """Let each machine prepare its own cache; a copied one must be recognised, and nothing rebuilt."""
     with two(conditions) as up:
         for machine in up:
             (machine.work / "texts.txt").write_text(texts(), encoding="utf-8")
@@ -45,7 +45,7 @@ def prepared(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _prepared(up: Two, before: set[tuple[str, int]]) -> str:
-    """What is wrong with the last machine's cache after a run, which must be the first one's, and as `before` if that is there."""
+    """Return what is wrong with the last machine's cache after a run: it must equal the first one's, and `before` if given."""
     ended = Launch(up, 1, *PRETRAIN).wait()
     clear(up)
     if any(one.code for one in ended):
@@ -57,13 +57,13 @@ def _prepared(up: Two, before: set[tuple[str, int]]) -> str:
 
 
 def _files(cache: Path) -> set[tuple[str, int]]:
-    """The stores and tokenizers of a cache, with the times they were written at."""
+    """Return the stores and tokenizers of a cache, with the times they were written."""
     kept = [path for path in cache.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return {(path.relative_to(cache).as_posix(), path.stat().st_mtime_ns) for path in kept if path.suffix != ".lock"}
 
 
 def _other_version(up: Two) -> list[Launched]:
-    """A package that says it is another version, in front of the right one."""
+    """Put a package that claims another version in front of the right one."""
     about = up[1].folder / "other" / "encoderlab-99.0.dist-info"
     about.mkdir(parents=True, exist_ok=True)
     (about / "METADATA").write_text(OTHER_VERSION, encoding="utf-8")
@@ -90,7 +90,7 @@ def _missing_data(up: Two) -> list[Launched]:
 
 
 def _other_tokenizer(up: Two) -> list[Launched]:
-    """A tokenizer that was changed in the cache, of which nobody else has a copy."""
+    """Change a tokenizer in this machine's cache only."""
     Launch(up, 1, *PRETRAIN).wait(TOLD_WITHIN)
     clear(up)
     for path in (up[1].cache / "tokenizers").rglob("tokenizer.json"):

@@ -1,4 +1,4 @@
-"""The promise that several machines compute what one process does: training, pretraining, evaluating, resuming."""
+"""The promise that several machines compute the same as one process: training, pretraining, evaluating, resuming."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORT = (
 ROWS = ("task=reverse", "dataset.train_rows=120", "dataset.validation_rows=32", "dataset.test_rows=31")
 TEXTS = ("dataset=files", "dataset.path=texts.txt", "tokenizer.vocabulary_size=100", "dataset.validation_fraction=0.2")
 SETTINGS = {"train": (*ROWS, *MODEL, *SHORT), "pretrain": (*TEXTS, *MODEL, *SHORT, "model.max_length=32")}
-ROUNDING = 2e-5  # of a loss: sums over several processes are rounded otherwise than over one
+ROUNDING = 2e-5  # of a loss: sums over several processes round differently from sums over one
 GRID = tuple(product(("train", "pretrain"), (2, 3, 4), (1, 2), ("none", "full")))
 
 
@@ -42,7 +42,7 @@ def equal(conditions: Conditions) -> Iterator[Trial]:
 
 
 def texts() -> str:
-    """A few documents of sentences that differ."""
+    """Write a few documents of distinct sentences."""
     sentences = [
         f"The {a} {b} looks at the {c} {b}." for a in ("old", "red") for b in ("cat", "dog", "king") for c in ("new", "big")
     ]
@@ -51,7 +51,7 @@ def texts() -> str:
 
 
 def _tried(up: Sequence[Machine], per_machine: int, command: str, sharding: str) -> str:
-    """What is wrong with the runs; "" if nothing is."""
+    """Return what is wrong with the runs; "" if nothing is."""
     first, settings = up[0], SETTINGS[command]
     launch = partial(_launched, up, per_machine)
     failure = _failed([alone(first, command, *settings, "run_dir=one")])
@@ -65,7 +65,7 @@ def _tried(up: Sequence[Machine], per_machine: int, command: str, sharding: str)
 
 
 def _scored_otherwise(first: Machine, launch: Any) -> str:
-    """Evaluate the run on all machines and on one: scores and predictions must be the same to the last bit."""
+    """Evaluate the run on all machines and on one: scores and predictions must be identical to the last bit."""
     score = ("eval", "run=many", "threads=1", "precision=fp32")
     failure = launch(*score, "run_dir=scored-by-many") or _failed([alone(first, *score, "run_dir=scored-by-one")])
     if failure:
@@ -78,7 +78,7 @@ def _scored_otherwise(first: Machine, launch: Any) -> str:
 
 
 def _resumed_otherwise(first: Machine, command: str, launch: Any) -> str:
-    """Take away what came behind a checkpoint in mid-run, and resume: the run must end as it did."""
+    """Remove everything after a checkpoint in mid-run, and resume: the run must end as it did."""
     run = first.work / "many"
     wanted = outcome(run)
     cut_back(run, RESUMED_AFTER)
@@ -86,7 +86,7 @@ def _resumed_otherwise(first: Machine, command: str, launch: Any) -> str:
 
 
 def cut_back(run: Path, step: int) -> None:
-    """Leave of a finished run what a kill behind the checkpoint of `step` would have left."""
+    """Reduce a finished run to what a kill after the checkpoint of `step` would have left."""
     folder = RunFolder(run)
     for path in checkpoints(folder.checkpoints):
         if step_of(path) > step:
@@ -98,7 +98,7 @@ def cut_back(run: Path, step: int) -> None:
 
 
 def unlike(run: Path, other: Path) -> str:
-    """In what two runs differ, beyond the rounding of sums; "" if in nothing."""
+    """Return how two runs differ beyond the rounding of sums; "" if not at all."""
     lines, others = _journal(run), _journal(other)
     if [(line["kind"], line["step"]) for line in lines] != [(line["kind"], line["step"]) for line in others]:
         return "other steps than those of one process"

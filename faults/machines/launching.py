@@ -1,4 +1,4 @@
-"""A run on several machines: the line of docs/clusters.md is typed on each of them."""
+"""A run on several machines: the line from docs/clusters.md is typed on each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from faults.machines.machine import POLL_SECONDS, Machine
 
 ENOUGH = 240.0  # seconds for any of these runs
-BESIDE_OURS = re.compile(  # what torchrun says itself, with PyTorch's stacks in C++
+BESIDE_OURS = re.compile(  # torchrun's own output, with PyTorch's C++ stacks
     r"^([WEI]\d{4} |\*{5}|Setting OMP_NUM_THREADS|\[rank\d+\]:|\[[WE]\d|frame #|Exception raised from |<omitting python|$)"
 )
 OURS = "encoderlab: "
@@ -25,7 +25,7 @@ _ids = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What a machine's torchrun ended with: its exit code (None: it had to be ended), and its output without torchrun's own."""
+    """How a machine's torchrun ended: its exit code (None: it had to be ended), and its output without torchrun's own."""
 
     name: str
     code: int | None
@@ -34,12 +34,12 @@ class Launched:
 
     @property
     def errors(self) -> list[str]:
-        """The lines that say what is wrong."""
+        """Return the lines that say what is wrong."""
         return [line for line in self.lines if line.startswith(OURS)]
 
 
 class Launch:
-    """A run that has been started on each of the machines, `per_machine` processes on each."""
+    """A run started on each of the machines, with `per_machine` processes on each."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Launch:
         last_only: Sequence[str] = (),
         last_starts_with: Sequence[str] = (),
     ) -> None:
-        """`options` are torchrun's; what is `last_only` is typed on the last machine alone, and a command there put in front."""
+        """Start it with torchrun's `options`; `last_only` is added on the last machine only, with a command in front."""
         self.machines, self.started = machines, time.monotonic()
         place = ["--rdzv-backend=c10d", f"--rdzv-endpoint={machines[0].name}:29500", f"--rdzv-id=trial-{next(_ids)}"]
         size = [f"--nnodes={len(machines)}", f"--nproc-per-node={per_machine}"]
@@ -63,7 +63,7 @@ class Launch:
         self._line = line
 
     def wait(self, seconds: float = ENOUGH) -> list[Launched]:
-        """Wait for all that have not ended; whatever still runs then is ended, and with it its machine's processes."""
+        """Wait for all that have not ended; then end what still runs, together with its machine's processes."""
         until = time.monotonic() + seconds
         ended = [self._wait(place, until) for place in range(len(self.machines))]
         for machine, process in zip(self.machines, self.processes, strict=True):
@@ -75,26 +75,26 @@ class Launch:
         return ended
 
     def start_again(self, place: int) -> None:
-        """Type the same line on one of the machines once more, as after it was booted."""
+        """Type the same line again on one of the machines, as after a reboot."""
         self.processes[place] = self.machines[place].start(self._line, _output(self.machines[place]))
 
     def wait_for(self, place: int, seconds: float = ENOUGH) -> Launched:
-        """Wait for the torchrun of one machine alone; how it ended."""
+        """Wait only for the torchrun of one machine, and return how it ended."""
         return self._wait(place, time.monotonic() + seconds)
 
     def wait_for_line(self, place: int, seconds: float) -> Launched:
-        """Wait until a machine has said what is wrong; its torchrun, which may still run, counts as failed then."""
+        """Wait until a machine has said what is wrong; its torchrun then counts as failed, even if it still runs."""
         until = time.monotonic() + seconds
         while not any(line.startswith(OURS) for line in self.said(place)) and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
         return Launched(self.machines[place].name, self.processes[place].poll() or 1, self.said(place), seconds)
 
     def alive(self) -> bool:
-        """Whether the first machine's torchrun still runs."""
+        """Return whether the first machine's torchrun is still running."""
         return self.processes[0].poll() is None
 
     def said(self, place: int = 0) -> list[str]:
-        """The lines of a machine so far."""
+        """Return the output lines of a machine so far."""
         return ours(_output(self.machines[place]).read_text(encoding="utf-8", errors="replace"))
 
     def _wait(self, place: int, until: float) -> Launched:
@@ -114,7 +114,7 @@ def alone(machine: Machine, *typed: str) -> Launched:
 
 
 def ours(output: str) -> list[str]:
-    """The lines that are not of torchrun, which ends a failed run with an account of its own."""
+    """Return the lines that are not torchrun's own report of a failed run."""
     lines = output.partition(f"{TRACEBACK}\n  File")[0].splitlines()
     return [line for line in lines if not BESIDE_OURS.match(line)]
 

@@ -1,6 +1,6 @@
-"""A machine: namespaces of its own for network, host name, mounts and processes, and a home, a cache and a folder for runs.
+"""A machine: its own namespaces for network, host name, mounts and processes, and a home, a cache and a folder for runs.
 
-Its first process ends with the process of the trial, and all others with the first: whatever happens here, nothing is left behind.
+Its first process ends with the trial's process, and all others with the first: whatever happens here, nothing is left behind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LD_PRELOAD", "ENCODERLAB_CAC
 
 @dataclass(slots=True)
 class Machine:
-    """A machine that is up. `init` is its first process, as this namespace numbers it; `port` its place at the `switch`."""
+    """A machine that is up. `init` is the id of its first process in this namespace; `port` is its place at the `switch`."""
 
     name: str
     folder: Path
@@ -40,7 +40,7 @@ class Machine:
     port: Port
     outer: subprocess.Popen
     init: int
-    variables: dict[str, str] = field(default_factory=dict)  # of the programs that are started on it
+    variables: dict[str, str] = field(default_factory=dict)  # of the programs started on it
 
     @property
     def home(self) -> Path:
@@ -52,16 +52,16 @@ class Machine:
 
     @property
     def work(self) -> Path:
-        """The folder in which programs are started."""
+        """Return the folder in which programs start."""
         return self.folder / "work"
 
     @property
     def python_path(self) -> str:
-        """Where Python finds this checkout, and what the trial finds."""
+        """Return where Python finds this checkout, and what the trial finds."""
         return os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     def start(self, command: Sequence[str], output: Path) -> subprocess.Popen:
-        """Start a program on the machine; what it prints goes to the file `output`."""
+        """Start a program on the machine; its output goes to the file `output`."""
         inside = ["nsenter", f"--target={self.init}", "--net", "--uts", "--mount", "--pid"]
         change_folder = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.work)]
         with output.open("ab") as said:
@@ -75,11 +75,11 @@ class Machine:
             )
 
     def run(self, *command: str) -> str:
-        """Run a short command as root of the machine; what it prints. Raises UnavailableError if it fails."""
+        """Run a short command as root of the machine and return its output. Raises UnavailableError if it fails."""
         return _checked("nsenter", f"--target={self.init}", "--net", "--uts", "--mount", *command)
 
     def processes(self) -> list[int]:
-        """The processes on it, but the first."""
+        """Return its processes, without the first."""
         mine = Path(f"/proc/{self.init}/ns/pid").readlink()
         found = []
         for entry in Path("/proc").iterdir():
@@ -89,30 +89,30 @@ class Machine:
         return [process for process in found if process != self.init]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to all its processes but the first: SIGSTOP freezes it."""
+        """Send a signal to all its processes except the first: SIGSTOP freezes it."""
         for process in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 
     def lose_power(self) -> None:
-        """Stop it at once: no byte is sent any more, and no process lives."""
+        """Stop it at once: no more bytes are sent, and no process survives."""
         self.port.link.cut = True
         self.outer.kill()
         self.outer.wait()
 
     def boot(self) -> None:
-        """Start it again; its disk is as it was."""
+        """Start it again with an unchanged disk."""
         self.outer, self.init = _namespaces(self.folder, self.hosts)
         self.port.link = Link()
         self.port.replace(self.switch.open_card(_card(self.address)))
         self._connect()
 
     def inside(self, path: Path) -> Path:
-        """A path as the machine sees it, which may have a disk of its own there."""
+        """Return a path as the machine sees it, which may have its own disk there."""
         return Path(f"/proc/{self.init}/root{path}")
 
     def mount_disk(self, at: Path, size: str) -> None:
-        """Give it a new, empty disk of that size there, for as long as it is up."""
+        """Mount a new, empty disk of this size there, for as long as the machine is up."""
         self.run("mount", "-t", "tmpfs", "-o", f"size={size}", "disk", str(at))
 
     def _connect(self) -> None:
@@ -132,7 +132,7 @@ class Machine:
 
 @contextmanager
 def machines(number: int, scratch: Path) -> Iterator[list[Machine]]:
-    """So many machines in one network, until the end of the enclosed work. Raises UnavailableError if that cannot be had."""
+    """Yield machines in one network for the enclosed work. Raises UnavailableError if that is impossible here."""
     _check_available()
     scratch.mkdir(parents=True, exist_ok=True)
     hosts = scratch / "hosts"
@@ -159,12 +159,12 @@ def _machine(place: int, folder: Path, switch: Switch, hosts: Path) -> Iterator[
 
 
 def _namespaces(folder: Path, hosts: Path) -> tuple[subprocess.Popen, int]:
-    """The namespaces of a machine: the process that holds them here, and the first one inside."""
+    """Create the namespaces of a machine; return the process that holds them here, and the first one inside."""
     ready = folder / "ready"
     ready.unlink(missing_ok=True)
     prepare = f"hostname {folder.name}; mount --bind {shlex.quote(str(hosts))} /etc/hosts; touch {shlex.quote(str(ready))}"
     namespaces = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc"]
-    # The shell is the first process: it collects those whose parents have gone.
+    # The shell is the first process: it reaps those whose parents are gone.
     line = ["setpriv", "--pdeathsig=KILL", *namespaces, "sh", "-c", f"set -e; {prepare}; while :; do sleep 3600 || :; done"]
     outer = subprocess.Popen(line, start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -175,7 +175,7 @@ def _namespaces(folder: Path, hosts: Path) -> tuple[subprocess.Popen, int]:
 
 
 def _first_process(outer: subprocess.Popen, ready: Path) -> int:
-    """The machine's first process, once it has prepared the machine."""
+    """Return the machine's first process, once it has prepared the machine."""
     for _ in range(int(START_SECONDS / POLL_SECONDS)):
         if ready.exists():
             children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text(encoding="utf-8").split()
@@ -183,21 +183,21 @@ def _first_process(outer: subprocess.Popen, ready: Path) -> int:
         if outer.poll() is not None:
             break
         time.sleep(POLL_SECONDS)
-    raise UnavailableError("namespaces cannot be made here")
+    raise UnavailableError("namespaces cannot be created here")
 
 
 def _check_available() -> None:
     if not sys.platform.startswith("linux"):
-        raise UnavailableError("machines are made of Linux's namespaces")
+        raise UnavailableError("machines require Linux namespaces")
     if os.geteuid() != 0:
-        raise UnavailableError("machines need root, for namespaces and network cards")
+        raise UnavailableError("machines require root, for namespaces and network cards")
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise UnavailableError(f"{', '.join(missing)} is not installed")
 
 
 def _card(address: str) -> str:
-    """The name of a machine's network card while it is in this namespace."""
+    """Return the name of a machine's network card while it is in this namespace."""
     return f"fl{os.getpid()}-{address.rpartition('.')[2]}"[-15:]
 
 

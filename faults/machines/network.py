@@ -1,6 +1,6 @@
 """A network between namespaces that can be slow, lossy or cut: a switch that runs in this process.
 
-Each machine has a TAP device as its network card; every frame that it sends is read here and handed on. So a slow link needs no
+Each machine has a TAP device as its network card; every frame that it sends is read here and passed on. So a slow link needs no
 `netem`, which is a kernel module that many kernels lack, and every byte is counted.
 """
 
@@ -22,15 +22,15 @@ from faults.promise import UnavailableError
 TUN = "/dev/net/tun"
 TUNSETIFF = 0x400454CA  # linux/if_tun.h
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
-BROADCAST_BIT = 0x01  # of a frame's first byte: for all machines
+BROADCAST_BIT = 0x01  # bit of a frame's first byte: for all machines
 MTU_WITH_HEADER = 65536
-QUEUE_SECONDS = 0.4  # that a frame waits for a slow link at most; it is dropped behind that, as in a router
+QUEUE_SECONDS = 0.4  # that a frame waits for a slow link at most; later ones are dropped, as in a router
 IDLE_SECONDS = 0.02
 
 
 @dataclass(slots=True)
 class Link:
-    """How frames reach a machine and leave it: seconds each way, bits per second (None: no limit), share lost, cut or not."""
+    """How frames travel to and from a machine: seconds each way, bits per second (None: no limit), fraction lost, cut or not."""
 
     delay: float = 0.0
     rate: float | None = None
@@ -45,21 +45,21 @@ class Port:
     tap: int
     link: Link = field(default_factory=Link)
     sent: int = 0
-    free_at: float = 0.0  # when its link has sent all that was handed to it
+    free_at: float = 0.0  # when its link will have sent all it was given
 
     def replace(self, tap: int) -> None:
-        """Another network card in its place, as of a machine that was started again."""
+        """Plug in another network card in its place, as for a restarted machine."""
         before, self.tap = self.tap, tap
         os.close(before)
 
 
 class Switch:
-    """Hands frames from one machine to another; use it as a context manager. Raises UnavailableError without TAP devices."""
+    """Passes frames from one machine to another; use it as a context manager. Raises UnavailableError without TAP devices."""
 
     def __init__(self, seed: int = 0) -> None:
         self.ports: list[Port] = []
         self._learnt: dict[bytes, int] = {}  # the port of each hardware address
-        self._waiting: list[tuple[float, int, int, bytes]] = []  # due, a number that keeps the order, port, frame
+        self._waiting: list[tuple[float, int, int, bytes]] = []  # due time, a number that keeps the order, port, frame
         self._numbers, self._draw, self._ended = count(), random.Random(seed), False
         self._thread = Thread(target=self._run, daemon=True)
 
@@ -74,13 +74,13 @@ class Switch:
             os.close(port.tap)
 
     def plug(self, name: str) -> Port:
-        """A new network card of that name, in this namespace, and its place at the switch."""
+        """Return the port of a new network card of that name in this namespace."""
         port = Port(self.open_card(name))
         self.ports.append(port)
         return port
 
     def open_card(self, name: str) -> int:
-        """A new network card of that name, in this namespace; its end at the switch."""
+        """Create a network card of that name in this namespace; return its end at the switch."""
         try:
             tap = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
             fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TAP | IFF_NO_PI))
@@ -104,7 +104,7 @@ class Switch:
                 self._deliver(receiver, frame)
 
     def _take_all(self, sender: int) -> None:
-        """Read the frames that a machine has sent, and put each in line for those it is meant for."""
+        """Read the frames that a machine has sent, and queue each for its recipients."""
         port = self.ports[sender]
         while True:
             try:
@@ -121,7 +121,7 @@ class Switch:
                     heapq.heappush(self._waiting, (due, next(self._numbers), receiver, frame))
 
     def _due(self, sender: Port, receiver: Port, size: int) -> float | None:
-        """When the frame arrives; None if it is lost."""
+        """Return when the frame arrives; None if it is lost."""
         due = time.monotonic()
         for port in (sender, receiver):
             link = port.link

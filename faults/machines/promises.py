@@ -44,7 +44,7 @@ MACHINES = (
     Promise(
         "machines_differ",
         "A machine with another version of the package, setting, number of threads, data file or tokenizer, without the data, "
-        "or with a full disk: one line names it before a run folder is created..",
+        "or with a full disk: one line names it before a run folder is created.",
         differing.refused,
         quick=0,
         tests=(f"{TESTS}a_machine_with_another_setting_is_named",),

@@ -1,4 +1,4 @@
-"""The promise of a sweep that two machines share: what one that dies or freezes leaves is resumed by the other."""
+"""The promise of a sweep that two machines share: if one dies or freezes, the other resumes its job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faults.promise import Conditions, Trial
 from faults.running import difference, outcome
 
 TAKEOVER_SECONDS = 10
-KERNEL = "/proc/sys/kernel/random/boot_id"  # by this, a process knows which others see its locks
+KERNEL = "/proc/sys/kernel/random/boot_id"  # identifies the processes that see each other's locks
 LINE = (
     *("train", "-m", *ROWS, *MODEL, "model.dropout=0.1", "training.threads=1", "training.precision=fp32", "training.batch_size=12"),
     *("training.steps=300", "training.checkpoint_every=5", "training.evaluate_every=100", "training.log_every=20", "seed=1,2"),
@@ -32,7 +32,7 @@ FAULTS = ("a machine without power", "a frozen machine that wakes later", "clock
 
 
 def shared(conditions: Conditions) -> Iterator[Trial]:
-    """Two machines type one line; the first is struck in its first run; the second ends the sweep as one alone would."""
+    """Type one line on two machines and strike the first in its first run; the second must end the sweep as one alone would."""
     with two(conditions) as up:
         for machine in up:
             _own_kernel(machine)
@@ -47,14 +47,14 @@ def shared(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _own_kernel(machine: Machine) -> None:
-    """Have the machine look like another computer: then no free lock says that one of its processes is dead."""
+    """Make the machine look like another computer, so that a free lock does not mean that one of its processes is dead."""
     name = machine.folder / "boot_id"
     name.write_text(f"{machine.name}\n", encoding="utf-8")
     machine.run("mount", "--bind", str(name), KERNEL)
 
 
 def _tried(up: Two, fault: str, folder: Path) -> str:
-    """What is wrong with how the two machines end; "" where nothing is."""
+    """Return what is wrong with how the two machines end; "" if nothing is."""
     anna, berta = up
     if fault == FAULTS[2]:
         berta.variables = fast_clock(3600)
@@ -111,7 +111,7 @@ def _until_step(folder: Path, step: int) -> bool:
 
 
 def _otherwise(folder: Path, wanted: dict) -> str:
-    """In what a sweep ended otherwise than one that nothing disturbed; "" where in nothing."""
+    """Return how a sweep's results differ from those of an undisturbed one; "" if not at all."""
     records = SweepFolder(folder).records()
     if [record.state for record in records] != [FINISHED, FINISHED]:
         return f"its jobs ended as {[record.state for record in records]}"

@@ -1,6 +1,6 @@
-"""A Slurm cluster of Debian's packages (slurm-wlm, munge): a controller and a daemon for each of several machines of namespaces.
+"""A Slurm cluster from Debian's packages (slurm-wlm, munge): a controller, and a daemon on each of several machines of namespaces.
 
-The machines have one folder for work in common, as a cluster has. All daemons end with the machines.
+The machines share a work folder, as in a cluster. All daemons end with the machines.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Cluster:
         self.nodes, self.folder, self.sockets = nodes, folder, sockets
 
     def run(self, *command: str) -> str:
-        """What a command prints that is run on the first node, in the shared folder. Raises UnavailableError if it fails."""
+        """Run a command on the first node, in the shared folder, and return its output. Raises UnavailableError if it fails."""
         output = self.folder / "command.txt"
         output.unlink(missing_ok=True)
         code = self.nodes[0].start(command, output).wait()
@@ -71,15 +71,15 @@ class Cluster:
         return printed
 
     def submit(self, *arguments: str) -> int:
-        """The number of a job that sbatch has accepted."""
+        """Submit a job with sbatch and return its number."""
         return int(self.run("sbatch", "--parsable", *arguments).split(";")[0])
 
     def state(self, job: int) -> str:
-        """What Slurm says of a job: PENDING, RUNNING, COMPLETED, ..."""
+        """Return the state of a job: PENDING, RUNNING, COMPLETED, ..."""
         return self._field(job, "JobState")
 
     def reason(self, job: int) -> str:
-        """Why a job is in its state: Resources, launch_failed_requeued_held, ..."""
+        """Return why a job is in its state: Resources, launch_failed_requeued_held, ..."""
         return self._field(job, "Reason")
 
     def _field(self, job: int, name: str) -> str:
@@ -87,7 +87,7 @@ class Cluster:
         return next(field.partition("=")[2] for field in fields if field.startswith(f"{name}="))
 
     def wait(self, job: int, states: set[str], seconds: float) -> str:
-        """The job's state once it is one of `states`, or after so many seconds."""
+        """Return the job's state once it is one of `states`, or after this many seconds."""
         until = time.monotonic() + seconds
         while (state := self.state(job)) not in states and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
@@ -96,7 +96,7 @@ class Cluster:
 
 @contextmanager
 def cluster(number: int, scratch: Path) -> Iterator[Cluster]:
-    """A cluster of so many nodes, until the end of the enclosed work. Raises UnavailableError if it cannot be had."""
+    """Yield a cluster with this many nodes for the enclosed work. Raises UnavailableError if that is impossible here."""
     missing = [daemon for daemon in DAEMONS if shutil.which(daemon) is None]
     if missing:
         raise UnavailableError(f"{', '.join(missing)} is not installed (Debian: slurm-wlm, munge)")
@@ -108,7 +108,7 @@ def cluster(number: int, scratch: Path) -> Iterator[Cluster]:
 
 
 def _prepare(up: Cluster) -> None:
-    """Write what the daemons read, and let all nodes work in the shared folder."""
+    """Write the daemons' configuration, and let all nodes work in the shared folder."""
     nodes, folder = up.nodes, up.folder
     (folder / "state").mkdir(parents=True)
     (folder / "munge.key").write_bytes(secrets.token_bytes(128))
@@ -154,7 +154,7 @@ def _wait_for(ready: Callable[[], bool], log: Path) -> None:
 
 
 def main() -> None:
-    """Run the command that is typed on the first node of a new cluster of three nodes: scripts/slurm_cluster bash."""
+    """Run the typed command on the first node of a new cluster of three nodes: scripts/slurm_cluster bash."""
     with tempfile.TemporaryDirectory(prefix="faults-") as scratch, cluster(3, Path(scratch).resolve()) as up:
         first = up.nodes[0]
         inside = ["nsenter", f"--target={first.init}", "--net", "--uts", "--mount", "--pid", *(sys.argv[1:] or ["bash"])]

@@ -23,7 +23,7 @@ LONG = (
     *("train", *ROWS, *MODEL, "training.threads=1", "training.precision=fp32", "training.batch_size=12", "training.steps=100000"),
     *("training.checkpoint_every=20", "training.evaluate_every=100000", "training.log_every=5"),
 )
-ENOUGH = 300.0  # seconds for anything that is waited for
+ENOUGH = 300.0  # seconds to wait for anything
 LAUNCHER = (
     *("hydra/launcher=slurm", "hydra.launcher.partition=trial", "hydra.launcher.gpus_per_node=0", "hydra.launcher.cpus_per_task=1"),
     *("hydra.launcher.mem_gb=0", "hydra.launcher.timeout_min=9"),
@@ -31,7 +31,7 @@ LAUNCHER = (
 
 
 def jobs(conditions: Conditions) -> Iterator[Trial]:
-    """Every trial, one after another, on one cluster."""
+    """Yield every trial, one after another, on one cluster."""
     with cluster(3, conditions.scratch / "cluster") as up:
         for name, tried in conditions.of(list(TRIALS.items())):
             if tried is not _swept or _has_launcher():
@@ -44,7 +44,7 @@ def _trained(up: Cluster) -> str:
 
 
 def _out_of_time(up: Cluster) -> str:
-    """A job of a few minutes saves before its end, is requeued, and resumes where it was."""
+    """Check that a job with a limit of minutes saves before its end, is requeued, and resumes where it was."""
     run = up.folder / "long"
     job = _submitted(up, *LONG, "run_dir=long", options=("--time=3", "--signal=B:USR1@60"))
     if not _until(lambda: "Restarts=1" in up.run("scontrol", "show", "job", str(job))):
@@ -55,11 +55,11 @@ def _out_of_time(up: Cluster) -> str:
     first = next(line["step"] for line in _journal(run) if line["kind"] == "step" and line["step"] > saved)
     up.run("scancel", str(job))
     up.wait(job, ENDED, ENOUGH)
-    return "" if saved < first <= saved + 5 else f"it went on with step {first} after the checkpoint of step {saved}"
+    return "" if saved < first <= saved + 5 else f"it resumed at step {first} after the checkpoint of step {saved}"
 
 
 def _cancelled(up: Cluster) -> str:
-    """A job that is cancelled saves its last step, and the same line resumes it."""
+    """Check that a cancelled job saves its last step, and that the same line resumes it."""
     run = up.folder / "cancelled"
     job = _submitted(up, *LONG, "run_dir=cancelled")
     if not _until(lambda: max(_steps(run), default=0) >= 20):
@@ -79,7 +79,7 @@ def _cancelled(up: Cluster) -> str:
 
 
 def _drained(up: Cluster) -> str:
-    """A node that is drained gets no new job, and the job goes to two others."""
+    """Check that a drained node gets no new job, and that the job goes to two others."""
     up.run("scontrol", "update", "NodeName=berta", "State=DRAIN", "Reason=trial")
     job = _submitted(up, *SHORT, "run_dir=drained")
     failure = _unfinished(up, job, "drained")
@@ -89,7 +89,7 @@ def _drained(up: Cluster) -> str:
 
 
 def _swept(up: Cluster) -> str:
-    """A sweep as Slurm jobs, started on the first node."""
+    """Run a sweep as Slurm jobs, started on the first node."""
     command = ["train", "-m", *SHORT[1:], *LAUNCHER, "seed=0,1", "hydra.sweep.dir=sweep"]
     output = up.folder / "sweep.txt"
     process = up.nodes[0].start([sys.executable, "-m", "encoderlab", *command], output)
@@ -102,7 +102,7 @@ def _swept(up: Cluster) -> str:
 
 
 def _has_launcher() -> bool:
-    """Whether encoderlab[slurm] is installed."""
+    """Return whether encoderlab[slurm] is installed."""
     return find_spec("hydra_plugins") is not None and find_spec("hydra_plugins.hydra_submitit_launcher") is not None
 
 
@@ -120,7 +120,7 @@ def _submitted(up: Cluster, *typed: str, options: tuple[str, ...] = ()) -> int:
 
 
 def _unfinished(up: Cluster, job: int, run: str) -> str:
-    """What is wrong with a job that should have finished its run on two nodes."""
+    """Return what is wrong with a job that should have finished its run on two nodes; "" if nothing is."""
     state = up.wait(job, ENDED, ENOUGH)
     if state != "COMPLETED" or not RunFolder(up.folder / run).finished:
         return f"it ended as {state} ({up.reason(job)}): {_printed(up, job)[-3:]}"

@@ -34,7 +34,7 @@ def test_help_describes_each_option(command):
     found = typed(command, "--help")
     assert found.returncode == 0
     if command in ("run", "growth", "gpu"):
-        assert "--small" in found.stdout and "nothing is kept" in " ".join(found.stdout.split())
+        assert "--small" in found.stdout and "nothing is saved" in " ".join(found.stdout.split())
 
 
 def test_without_a_gpu_there_is_one_line_that_says_so(monkeypatch, capsys):
@@ -54,7 +54,7 @@ def test_a_time_budget_is_a_number_of_minutes(minutes):
 def test_a_number_of_rounds_below_one_is_refused():
     found = typed("run", "--rounds", "0")
     assert found.returncode == 2
-    assert "--rounds: 0 is no whole number from 1 up" in found.stderr
+    assert "--rounds: 0 is not a whole number of at least 1" in found.stderr
 
 
 def test_the_driver_loads_nothing_heavy():

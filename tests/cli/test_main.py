@@ -181,7 +181,7 @@ def test_a_signal_while_processes_join_waits_until_all_have_joined(monkeypatch, 
         cli.main()
     assert (ended.value.code, met) == (143, [SINGLE_PROCESS])
     assert capfd.readouterr().err.splitlines()[1:] == [
-        "encoderlab: SIGTERM: ending once all processes are there; send it again to stop at once",
+        "encoderlab: SIGTERM: stopping once all processes have started; send it again to stop at once",
         "encoderlab: stopped by SIGTERM",
     ]
 

@@ -263,7 +263,7 @@ def test_damaged_records_and_folders_without_a_run_are_named(command, four):
     Path("empty").mkdir()
     with pytest.raises(DataError, match="empty is not a run folder"):
         command("compare", "empty", *four)
-    with pytest.raises(DataError, match="There is nothing to compare: 1 finished run among 1 folders"):
+    with pytest.raises(DataError, match="There is nothing to compare: 1 finished run among 1 folder"):
         command("compare", four[0])
     RunFolder(Path(four[0])).report.write_text('{"task": "toy"}')
     with pytest.raises(DataError, match=r"cannot be compared, because its records lack"):

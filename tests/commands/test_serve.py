@@ -52,7 +52,7 @@ def test_a_server_answers_as_predict_and_ends_cleanly_on_a_signal(served, comman
     _, said = started.communicate(timeout=60)
     assert started.returncode == code
     name = signal.Signals(number).name
-    promise = f"encoderlab: {name}: ending after the requests at hand; send it again to stop at once"
+    promise = f"encoderlab: {name}: stopping after the open requests; send it again to stop at once"
     assert said.strip().splitlines() == [promise, f"encoderlab: stopped by {name}"]
 
 

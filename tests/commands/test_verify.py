@@ -40,6 +40,13 @@ def test_a_damaged_checkpoint_is_told_from_what_resuming_needs(command, copy):
         command("verify", f"run={copy}")
 
 
+def test_a_finished_run_does_without_its_checkpoints(command, copy, capsys):
+    shutil.rmtree(copy / "checkpoints")
+    command("verify", f"run={copy}")
+    assert all(line.startswith("good") for line in capsys.readouterr().out.splitlines())
+    command("eval", f"run={copy}", "split=test", "run_dir=again")
+
+
 def test_other_kinds_of_runs_are_reported(command, brackets_run):
     command("eval", f"run={brackets_run}", "run_dir=scored")
     with pytest.raises(DataError, match="scored is not a training run. Allowed: a run of train, pretrain, finetune"):

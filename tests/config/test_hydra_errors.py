@@ -17,3 +17,44 @@ def test_only_the_settings_of_the_chosen_option_are_listed():
         cli.run(["train", "task=classification", "dataset=files", "dataset.path=x.csv", "task.qqq=1"])
     assert "task.score" in str(refused.value)
     assert "task.mlm_probability" not in str(refused.value) and "task.special_tokens" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("path=rows.csv", "dataset.path"),
+        ("epochs=3", "training.epochs"),
+        ("lr=1", "training.learning_rate"),
+        ("n_layers=2", "model.n_layers"),
+        ("training.max_length=64", "model.max_length"),
+    ],
+)
+def test_a_setting_of_another_group_is_named(typed, meant):
+    with pytest.raises(SettingError, match=f"There is no setting {typed.partition('=')[0]}. Did you mean {meant}"):
+        cli.run(["train", typed])
+
+
+@pytest.mark.parametrize("typed", ["rows.csv", "dataset=rows.csv", "dataset=data/rows.csv"])
+def test_a_file_where_a_setting_is_expected_is_told_how_to_be_one(typed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("text,label\n")
+    with pytest.raises(SettingError, match="For a file of your own, set dataset=files dataset.path=(data/)?rows.csv"):
+        cli.run(["finetune", typed])
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("predict rows.csv", "rows.csv cannot be read. Allowed: name=value. Set input=rows.csv."),
+        ("predict run", "run cannot be read. Allowed: name=value. Set run=run."),
+        ("predict run=x dataset.encoding=utf-8", "encoderlab predict reads no dataset. Did you mean encoding?"),
+        ("predict run=x dataset.path=rows.csv", "encoderlab predict reads no dataset. Remove dataset.path."),
+    ],
+)
+def test_a_command_without_a_dataset_names_its_own_settings(line, remedy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("text\n")
+    (tmp_path / "run").mkdir()
+    with pytest.raises(SettingError) as refused:
+        cli.run(line.split())
+    assert str(refused.value) == remedy

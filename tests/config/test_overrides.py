@@ -1,5 +1,7 @@
 """Values arrive as they were typed."""
 
+import json
+
 import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -7,8 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from encoderlab.api import compose
 from encoderlab.cli import main as cli
 from encoderlab.config.overrides import folders_as_setting, quoted_arguments, with_task_of_own_data
+from encoderlab.errors import SettingError
 
 
 def arrives(argument):
@@ -37,6 +41,20 @@ def test_any_text_arrives_unchanged(text):
 def test_a_path_that_hydra_cannot_parse_is_taken_literally():
     for path in ("my reviews (final), v2.csv", "a[1.csv", "it's.csv", "x{y.csv"):
         assert arrives(f"dataset.path={path}") == path
+
+
+@pytest.mark.parametrize("label", ["fraud", "very good", "größer", "don't", "a: b", "{x}", "c++", "${y}", "1", "日本"])
+def test_any_label_can_have_a_weight(label):
+    typed = "{" + json.dumps(label, ensure_ascii=False) + ": 2.5}"
+    for written in (typed, typed.replace('"', "")) if label.isalpha() else (typed,):
+        config = compose("task=classification", "dataset=files", "dataset.path=rows.csv", f"task.class_weights={written}")
+        assert config.task.known_class_weights == {label: 2.5}
+
+
+@pytest.mark.parametrize("value", ["{größer", "größer", "{größer: -1}", "{größer}", "[größer]"])
+def test_what_is_no_mapping_of_weights_is_refused(value):
+    with pytest.raises(SettingError, match="^task.class_weights"):
+        compose("task=classification", "dataset=files", "dataset.path=rows.csv", f"task.class_weights={value}")
 
 
 def test_everything_hydra_understands_is_left_to_hydra():

@@ -2,7 +2,6 @@
 
 import pickle
 import tempfile
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -21,21 +20,14 @@ import encoderlab
 from encoderlab import TextClassifier, TextRegressor
 from encoderlab.errors import SettingError
 from encoderlab.estimators.inputs import InputError
-from encoderlab.runs.fitting.journal import Journal
+from tests.estimators.tiny import CLASSES, TEXTS, TINY
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SIZES = {"model.n_layers": 1, "model.d_model": 16, "model.n_heads": 2}
-TINY = {
-    "init_from": None,
-    "steps": 2,
-    "batch_size": 8,
-    "validation_fraction": 0.0,
-    "settings": SIZES | {"training.precision": "fp32", "training.threads": 1},
-}
-TEXTS = [f"{word} film, number {number}" for number in range(20) for word in ("a warm and witty", "a dull and empty")]
-CLASSES = ["good", "bad"] * 20
+
 
 NUMBERS = "it feeds numbers, and these estimators read texts"
+
+
 NUMERIC = dict.fromkeys(
     (
         "check_classifier_data_not_an_array",
@@ -150,33 +142,6 @@ def test_it_pickles_and_its_saved_model_opens_like_any_other(classifier, tmp_pat
         clone(classifier).predict(TEXTS)
 
 
-def test_fit_prints_nothing_and_leaves_no_file(tmp_path, monkeypatch, capfd):
-    for name in ("home", "work", "temporary"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path / "home"))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.chdir(tmp_path / "work")
-    TextClassifier(**TINY | {"validation_fraction": 0.2}).fit(TEXTS, CLASSES)
-    assert capfd.readouterr() == ("", "")
-    with pytest.raises(InputError):
-        TextClassifier(**TINY | {"validation_fraction": 0.2}).fit(TEXTS[:2], CLASSES[:2])
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-    TextClassifier(**TINY, verbose=True).fit(TEXTS, CLASSES)
-    assert "parameters" in capfd.readouterr().err
-
-
-def test_an_interrupted_fit_leaves_no_file(tmp_path, monkeypatch):
-    def interrupt(journal, step):
-        assert list(tmp_path.rglob("step-*")), "a checkpoint is there while it trains"
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(Journal, "step", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        TextClassifier(**TINY).fit(TEXTS, CLASSES)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("classes", [[True, False], [7, 3], [2.0, 1.0], ["yes", "no, never"]])
 def test_predictions_have_the_type_of_the_labels(classes):
     fitted = TextClassifier(**TINY).fit(TEXTS, np.array(classes * 20))
@@ -192,15 +157,6 @@ def test_pairs_are_tuples_or_two_columns():
     assert answers.dtype == np.float64 and 2 < answers.mean() < 6, "in the units of y"
     with pytest.raises(InputError, match="trained on pairs of texts, but one text was given"):
         regressor.predict(TEXTS)
-
-
-def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
-    settings = {"training.warmup": 0.25, "training.precision": "fp32", "training.threads": 1}
-    classifier = TextClassifier(steps=2, batch_size=4, learning_rate=np.float64(0.01), dropout=0.2, settings=settings)
-    config = classifier.fit(TEXTS, CLASSES).model_.saved.config
-    assert (config.model.name, config.model.d_model, config.model.dropout) == ("mini-en", 16, 0.2)
-    assert (config.training.warmup, config.training.learning_rate, config.training.batch_size) == (0.25, 0.01, 4)
-    assert config.dataset.validation_fraction == 0.1
 
 
 @pytest.mark.parametrize(
@@ -222,13 +178,6 @@ def test_unusable_data_raise_a_value_error(X, y, refusal):
         TextClassifier(**TINY).fit(X, y)
 
 
-def test_a_setting_that_does_not_exist_is_refused_by_name():
-    with pytest.raises(SettingError, match="There is no setting training.warm_up. Did you mean training.warmup?"):
-        TextClassifier(settings={"training.warm_up": 0.1}).fit(TEXTS, CLASSES)
-    with pytest.raises(SettingError, match=r'Allowed: a dictionary such as {"training.warmup": 0.1}'):
-        TextClassifier(settings=["training.warmup=0.1"]).fit(TEXTS, CLASSES)
-
-
 @pytest.mark.slow
 def test_scikit_learns_tools_work_with_it():
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
@@ -239,22 +188,6 @@ def test_scikit_learns_tools_work_with_it():
     calibrated = CalibratedClassifierCV(TextClassifier(**TINY), cv=2).fit(TEXTS, CLASSES)
     np.testing.assert_allclose(calibrated.predict_proba(TEXTS).sum(axis=1), 1, rtol=1e-6)
     assert cross_val_score(TextRegressor(**TINY), TEXTS, np.arange(40.0), cv=2).shape == (2,)
-
-
-@pytest.mark.slow
-def test_a_run_folder_is_kept_as_by_the_command_with_the_same_model(tmp_path):
-    folder = tmp_path / "runs" / "one"
-    estimator = TextClassifier(**TINY | {"validation_fraction": 0.2}, run_dir=str(folder))
-    answers = estimator.fit(TEXTS, CLASSES).predict(TEXTS).tolist()
-    in_memory = clone(estimator).set_params(run_dir=None).fit(TEXTS, CLASSES)
-    np.testing.assert_array_equal(in_memory.predict_proba(TEXTS), estimator.predict_proba(TEXTS))
-    run = encoderlab.load(folder)
-    assert [answer["predicted"] for answer in run.predict(TEXTS)] == answers
-    assert run.report["splits"]["validation"]["n"] == 8
-    assert {path.name for path in folder.parent.iterdir()} == {"one", "one-rows.parquet"}
-    assert Path(run.assembly.config.dataset.path).is_file(), "eval reads it again"
-    with pytest.raises(SettingError, match="already holds a run"):
-        estimator.fit(TEXTS, CLASSES)
 
 
 @pytest.mark.slow

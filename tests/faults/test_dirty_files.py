@@ -97,7 +97,7 @@ CASES = dict(
             encoding="utf-8",
         ),
         of_csv("NUL", b"text,label\nx,a\ny\0,b\n", "rows.csv, line 3 contains a NUL byte"),
-        of_csv("end-of-file mark of DOS", b"text,label\nx,a\ny,b\n\x1a", "rows.csv, line 4 has 1 cells, the header has 2"),
+        of_csv("end-of-file mark of DOS", b"text,label\nx,a\ny,b\n\x1a", "rows.csv, line 4 has 1 cell, the header has 2"),
         # how rows end
         of_csv("carriage returns", "text,label\rx,a\ry,b\r", AB),
         of_csv("carriage returns and line feeds", "text,label\r\nx,a\r\ny,b\r\n", AB),
@@ -117,7 +117,7 @@ CASES = dict(
         of_csv("line ends in quotes", 'text,label\n"x\ry\r\nz\n",a\ny,b\n', [("x\ry\r\nz\n", "a"), ("y", "b")]),
         of_csv("blank lines", "text,label\n\nx,a\n\n\ny,b\n\n", AB),
         of_csv("blank lines in a single column", "text\nx\n\ny\n", "rows.csv, line 3 is blank", **UNLABELLED),
-        of_csv("a line of blanks", "text,label\nx,a\n  \ny,b\n", "rows.csv, line 3 has 1 cells"),
+        of_csv("a line of blanks", "text,label\nx,a\n  \ny,b\n", "rows.csv, line 3 has 1 cell"),
         of_csv(
             "other line ends of Unicode",
             "text,label\nx\u2028y\x85\x0c\x0b\x1c,a\nz,b\n",
@@ -149,7 +149,7 @@ CASES = dict(
             "a cell that goes on behind its quotes", 'text,label\n"x"y,a\nz,b\n', "rows.csv, line 2 has a single quotation mark"
         ),
         # columns
-        of_csv("a cell too few", "text,label\nx,a\ny\n", "rows.csv, line 3 has 1 cells, the header has 2"),
+        of_csv("a cell too few", "text,label\nx,a\ny\n", "rows.csv, line 3 has 1 cell, the header has 2"),
         of_csv("a cell too many", "text,label\nx,a\ny,z,b\n", "rows.csv, line 3 has 3 cells, the header has 2"),
         of_csv("a cell too many in every row", "text,label\n1,x,a\n2,y,b\n", "rows.csv, line 2 has 3 cells, the header has 2"),
         of_csv("a separator at the end of every row", "text,label,\nx,a,\ny,b,\n", AB),

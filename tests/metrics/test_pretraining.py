@@ -157,7 +157,7 @@ def test_internal_errors_are_assertions():
         scores_of(labels, logits, order=[1, 1])
     with pytest.raises(AssertionError, match="head for tokens"):
         PretrainingMetrics(None).add(Prediction(), batch_of([0], [[0]]))
-    with pytest.raises(AssertionError, match="head for pairs can be asked: next"):
+    with pytest.raises(AssertionError, match="head for pairs can be scored here: next"):
         PretrainingMetrics("next").add(Prediction(None, logits[0]), batch_of([0], [[0]]))
     with pytest.raises(AssertionError, match="masked batches"):
         PretrainingMetrics(None).add(Prediction(None, logits[0]), replace(batch_of([0], [[0]]), token_labels=None))

@@ -92,7 +92,7 @@ def test_nan_logits_are_refused():
 def test_internal_errors_are_assertions():
     with pytest.raises(AssertionError, match="nothing was added"):
         metrics_of(["a"]).scores()
-    with pytest.raises(AssertionError, match="no place was asked"):
+    with pytest.raises(AssertionError, match="no position was a target"):
         scores_of([[]], [[]], ["a", "b"])
     with pytest.raises(AssertionError, match="added twice"):
         scores_of([[0], [1]], [[0], [1]], ["a", "b"], order=np.array([1, 1]))

@@ -7,6 +7,7 @@ import pytest
 
 from encoderlab.metrics import Scores
 from encoderlab.metrics.scores import figures_by_class
+from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.runs.folders.folder import RunFolder
 
 RECORD = {
@@ -65,3 +66,9 @@ def scores_of():
         return Scores(len(labels), figures, *by_class, np.arange(len(labels)), labels, predicted, probabilities, list(names))
 
     return scored
+
+
+@pytest.fixture
+def facts(folder):
+    """Return what a report says of the run in `folder`."""
+    return run_facts(folder, "train")

@@ -10,7 +10,7 @@ from encoderlab.tasks.config import PretrainingConfig
 
 
 class FullStops:
-    """Cuts at full stops, for corpora whose every sentence ends in one."""
+    """Split at full stops, for corpora in which every sentence ends with one."""
 
     def tokenize(self, paragraph):
         return [f"{part.strip()}." for part in paragraph.split(".") if part.strip()]

@@ -224,7 +224,7 @@ def test_a_waiting_process_prints_for_whom_and_how_long(monkeypatch, tmp_path):
         processes = Processes(0, 2, 0, 1, 0, 2, store=Store(), hosts=("anna", "berta"), errors=errors.fileno())
         with processes.main_process_first():
             pass
-    assert (tmp_path / "errors.txt").read_text().splitlines()[0] == "encoderlab: anna has waited 0 s for berta to prepare the data"
+    assert (tmp_path / "errors.txt").read_text().splitlines()[0] == "encoderlab: anna has waited 0 s for berta"
 
 
 PLACE = {

@@ -16,7 +16,7 @@ from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
 
-MOST_CELLS = 20_000_000  # rows times labels: beyond this the regressions would take longer than many a training
+MOST_CELLS = 20_000_000  # rows times labels: beyond this the regressions would take longer than many a training run
 
 
 def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels: int) -> dict[str, Baseline]:
@@ -54,7 +54,7 @@ def cannot_fit(train: Split, n_labels: int) -> str:
 
 
 class _OneForEach:
-    """A logistic regression on TF-IDF for each label; a label that all or no rows have gets a constant."""
+    """One logistic regression on TF-IDF per label; a label that all rows or none have gets a constant."""
 
     def fit(self, texts: list[str], marks: np.ndarray) -> None:
         from scipy.sparse import csr_matrix

@@ -12,8 +12,8 @@ from encoderlab.data.examples import Split, TextExample
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-MOST_ROWS = 200_000  # beyond this a linear model would take longer than many a training
-N_TOP = 100  # words of each class that are kept
+MOST_ROWS = 200_000  # beyond this a linear model would take longer than many a training run
+N_TOP = 100  # words kept for each class
 _FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
 
 Answers = np.ndarray | list[np.ndarray]
@@ -23,10 +23,10 @@ Answers = np.ndarray | list[np.ndarray]
 class Baseline:
     """One simple method's scores, or why it has none.
 
-    `figures` holds `seconds` and the scores by name: `accuracy` and `f1_macro`, or those of words (`answered_words`), of sets
-    of labels or of numbers. `predicted` holds answers to every row of the scored split, labelled or not: class ids [n], a 0 or 1
-    for each label [n, labels], numbers [n], one array of class ids per sequence of words. `top_features` holds what speaks for
-    each class of a linear model, words and pairs of neighbours, the strongest first.
+    `figures` holds `seconds` and the scores by name: `accuracy` and `f1_macro`, or those for words (`answered_words`), sets of
+    labels or numbers. `predicted` has a prediction for every row of the scored split, labelled or not: class ids [n], a 0 or 1
+    for each label [n, labels], numbers [n], or one array of class ids per sequence of words. `top_features` has the words and
+    bigrams that count most for each class of a linear model, the strongest first.
     """
 
     figures: dict[str, float] = field(default_factory=dict)
@@ -36,9 +36,9 @@ class Baseline:
 
 
 def tfidf() -> TfidfVectorizer:
-    """TF-IDF of words, single marks and pairs of neighbours.
+    """Return TF-IDF of words, punctuation marks and bigrams.
 
-    Brackets and punctuation are tokens of their own, so that texts made of nothing else can be told apart.
+    Brackets and punctuation are separate tokens, so that texts made of nothing else can be distinguished.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -40,8 +40,8 @@ def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], lab
 def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
     """Return `nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
 
-    `majority` says the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman et
-    al. 1984), the one over the share of common pieces, the other over both texts' lengths and their difference.
+    `majority` predicts the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman
+    et al. 1984), one over the fraction of common pieces, the other over both texts' lengths and their difference.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -50,7 +50,7 @@ def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[
     majority = np.bincount(train.labels).argmax()
     found = {"majority": majority == scored.labels}
     for name, columns in (("word_overlap", _overlap), ("length", _lengths)):
-        share: Any = LEAF_SHARE  # scikit-learn has no types, and for its default a type checker takes it for a whole number
+        share: Any = LEAF_SHARE  # scikit-learn has no types, and type checkers infer an integer from its default
         tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=share, random_state=0)
         found[name] = tree.fit(columns(train), train.labels).predict(columns(scored)) == scored.labels
     return {name: {"nsp_accuracy": float(right.mean())} for name, right in found.items()}
@@ -59,9 +59,9 @@ def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[
 def token_baselines(counts: np.ndarray, target_labels: np.ndarray) -> dict[str, dict[str, Any]]:
     """Return the scores of predicting by token counts; `target_labels` [targets] are the true ids, at least one.
 
-    `counts` [vocabulary] says how often each id occurs in training, the special ones not counted. `most_frequent_token` always says
-    the same id; `unigram` gives every id its share of the training tokens, one having been added to each count (Laplace), so that
-    none is impossible. Its `mlm_loss` is in nats a token.
+    `counts` [vocabulary] says how often each id occurs in training, without special ones. `most_frequent_token` always predicts
+    the same id; `unigram` gives every id its share of the training tokens, after adding one to each count (Laplace) so that
+    none is impossible. Its `mlm_loss` is in nats per token.
     """
     assert len(target_labels), "baselines are scored on target tokens"
     most_frequent = int(counts.argmax())

@@ -14,13 +14,13 @@ from encoderlab.encoders.catalogue import shipped_names
 from encoderlab.settings import Names
 
 SHELLS = ("bash", "zsh", "fish")
-FOR_ALL = {"--help": "What can be typed here.", "--version": "The version of encoderlab."}
+FOR_ALL = {"--help": "Show the commands.", "--version": "Print the version of encoderlab."}
 FLAGS = {
-    "--help": "The settings of this command.",
+    "--help": "Show the settings of this command.",
     "--cfg": "Print the config that would run: job, hydra or all.",
-    "--config-dir": "A folder of configs of your own.",
+    "--config-dir": "A folder with your own configs.",
     "--multirun": "Run every combination of a,b values.",
-    "--hydra-help": "More of Hydra.",
+    "--hydra-help": "Show Hydra's own help.",
 }
 CONFIG_DIR = ("--config-dir", "-cd")
 MULTIRUN = ("-m", "--multirun")
@@ -86,7 +86,7 @@ class _Line(NamedTuple):
 
     @property
     def chosen(self) -> dict[str, str]:
-        """The words name=value before the last word."""
+        """Return the words name=value before the last word."""
         return {name: value for name, equals, value in (word.partition("=") for word in self.before) if equals}
 
     @property
@@ -94,7 +94,7 @@ class _Line(NamedTuple):
         return self.table.commands[self.command] | (self.table.sweep if self.multirun else {})
 
     def of_group(self, group: str) -> Settings:
-        """The settings of a group: those of the chosen option's schema, or of all schemas if none is chosen."""
+        """Return the settings of a group: those of the chosen option's schema, or of all schemas if none is chosen."""
         schemas = self.table.schemas.get(group, {})
         name = self.chosen.get(group) or (self.chosen.get("task") if group == "dataset" else None)
         schema = schemas.get(_schema_of(self.folders, group, name or "") or "")

@@ -112,8 +112,8 @@ RECIPES = ("train", "pretrain", "finetune", "distill")
 SWEEPS = """
 Settings of a sweep (with -m; runs several jobs, then prints a table; hydra/launcher=parallel runs them in parallel):"""
 HYDRA_FLAGS = """Hydra's own flags work too:
-  --cfg job           print the config that would run     --config-dir DIR    add configs of your own
-  -m, --multirun      run every combination of a,b values --hydra-help        more of Hydra"""
+  --cfg job           print the config that would run     --config-dir DIR    add your own configs
+  -m, --multirun      run every combination of a,b values --hydra-help        show Hydra's own help"""
 
 
 def print_help(command: str, description: str, configs: Path) -> None:

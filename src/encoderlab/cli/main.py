@@ -49,7 +49,7 @@ def main() -> None:
     try:
         processes = placed()
         with signals_handled(), speaking_for_all(processes):
-            with deferred("ending once all processes are there"):  # the others would wait for one that ends before
+            with deferred("stopping once all processes have started"):  # otherwise the others would wait for one that ends first
                 processes = join(processes)
                 stop_if_interrupted(processes)
             run(sys.argv[1:], processes)
@@ -70,14 +70,14 @@ def main() -> None:
             print(f"encoderlab: {lost}", file=sys.stderr)
         else:
             _say_which_signal(exit_code, processes)
-    except BrokenPipeError:  # the reader of standard output has gone, as with `| head`
+    except BrokenPipeError:  # the reader of standard output is gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141
     processes.end(exit_code)
 
 
 def _say_which_signal(exit_code: int, processes: Processes) -> None:
-    """Print which signal stopped the run, from the main process only, whichever process received it."""
+    """Print which signal stopped the run, on the main process only, whichever process received it."""
     if processes.is_main and exit_code > 128:
         print(f"encoderlab: stopped by {signal.Signals(exit_code - 128).name}", file=sys.stderr)
 

@@ -41,7 +41,7 @@ class Table(NamedTuple):
 
 
 def settings_table() -> Table:
-    """Return the table from the cache; make it first if there is none, or if the source of encoderlab has changed."""
+    """Return the table from the cache; build it first if there is none, or if the source of encoderlab has changed."""
     file = Path(os.environ.get("ENCODERLAB_CACHE", CACHE)).expanduser() / FILE
     source = _source_digest()
     try:
@@ -81,7 +81,7 @@ def _from_plain(kept: dict[str, Any]) -> Table:
 
 
 def make_table() -> Table:
-    """Return the table, made from the dataclasses."""
+    """Return the table, built from the dataclasses."""
     from encoderlab.cli.help import RECIPES, groups_of
     from encoderlab.config.command_settings import SweepConfig
     from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS

@@ -1,4 +1,4 @@
-"""encoderlab attention: where each token looks, as heat maps, an interactive page and arrays, with figures for each head."""
+"""encoderlab attention: what each token attends to, as heat maps, an interactive page and arrays, with figures for each head."""
 
 from __future__ import annotations
 

@@ -125,6 +125,6 @@ def _refused_as(name: str) -> Iterator[None]:
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             yield
-    except Exception as error:  # whatever is wrong with an installation
+    except Exception as error:  # anything can be wrong with an installation
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         raise TrainingError(f"This installation cannot {name}: {one_line(reason)}") from error

@@ -23,7 +23,8 @@ def compare(config: CompareConfig) -> None:
     runs, skipped = finished_runs(config.runs)
     print_skipped(skipped)
     if len(runs) < 2:
-        named = f"{len(runs)} finished {'run' if len(runs) == 1 else 'runs'} among {len(config.runs)} folders"
+        counted = "1 folder" if len(config.runs) == 1 else f"{len(config.runs)} folders"
+        named = f"{len(runs)} finished {'run' if len(runs) == 1 else 'runs'} among {counted}"
         raise DataError(f"There is nothing to compare: {named}", remedy="Run encoderlab compare FOLDER FOLDER ...")
     if are_of_glue(runs) and config.figure is None and config.reference is None:
         table = build_glue_table(runs)

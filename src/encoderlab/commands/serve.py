@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import uvicorn
 
 LARGEST_BODY = 2**23  # bytes of a request
-MOST_REQUESTS = 64  # at a time; further ones are told to try again
+MOST_REQUESTS = 64  # at a time; further ones are asked to retry
 LAST_SECONDS = 5  # to finish open requests when the server is told to stop
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
 
@@ -39,7 +39,7 @@ def serve(config: ServeConfig) -> None:
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C stops it)", flush=True)
         if not _is_loopback(config.host):
             print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
-        with deferred("ending after the requests at hand"):
+        with deferred("stopping after the open requests"):
             server.run(sockets=[listening])
 
 
@@ -55,7 +55,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind(address)
-            opened.listen(128)  # with this option two may bind a port, but only one may listen
+            opened.listen(128)  # with this option two processes can bind a port, but only one can listen
         except OSError as error:
             raise _not_to_be_had(host, port, error) from None
         yield opened

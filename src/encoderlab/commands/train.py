@@ -64,11 +64,11 @@ def train_on_labels(
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
 
-    def run(config: RunConfig) -> RunFolder | None:
+    def run(config: RunConfig, processes: Processes) -> RunFolder | None:
         return run_training(TrainingOnLabels(command, taught_by), config, processes)
 
     if config.folds is None:
-        return run(config)
+        return run(config, processes)
     refuse_documents(config)
     return cross_validate(config, command, processes, run, report_folds)
 

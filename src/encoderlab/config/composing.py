@@ -26,7 +26,7 @@ from encoderlab.errors import SettingError, closest
 from encoderlab.system.bounded_yaml import check_yaml
 
 PLUGINS = ("hydra_plugins.", "hydra._internal.core_plugins.")  # where Hydra itself looks for launchers and sweepers
-LOGGING = {  # what logging's dictConfig may build: it would call anything that is named here
+LOGGING = {  # what logging's dictConfig may build: it would call anything named here
     "logging.StreamHandler",
     "logging.FileHandler",
     "logging.NullHandler",
@@ -114,7 +114,7 @@ class CheckedLoader(ConfigLoaderImpl):
 
 @contextmanager
 def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
-    """Let `check` see each config that Hydra composes in this context before it is used, and refuse one that names code to run.
+    """Pass each config that Hydra composes in this context to `check` before it is used, and refuse one that names code to run.
 
     Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: another person's
     config file could run anything. Raises SettingError.

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 
 import yaml
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
@@ -19,6 +20,7 @@ from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, unknown_
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range, brought_along
 
+_OWN_FILE = "For a file of your own, set dataset=files dataset.path={}"
 LAUNCHERS = {"joblib": "parallel", "submitit": "slurm"}  # Hydra's name, and the extra that installs it
 
 
@@ -72,7 +74,7 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
     if isinstance(error, MissingConfigException):
         return _missing_option(text)
     if isinstance(error, OverrideParseException):
-        return SettingError(f"{error.override} cannot be read", allowed="name=value", remedy=f"See encoderlab {command} --help")
+        return _without_name(str(error.override), command)
     if isinstance(error, ConfigKeyError | ConfigCompositionException) and (found := re.search(r"Key '(\w+)' not in '\w+'", text)):
         where = re.search(r"full_key: ([\w.]+)", text)
         return _unknown(where[1] if where else found[1], command, _owner(error))
@@ -86,6 +88,17 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
         return _bad_value(found[1].lstrip("+"), found[2], error, command)
     cause = error.__cause__ if isinstance(error, ConfigCompositionException) and error.__cause__ else error
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
+
+
+def _without_name(argument: str, command: str) -> SettingError:
+    """Return the refusal of an argument that is no name=value, such as the name of a file or a folder alone."""
+    settings = COMMAND_CONFIGS[command].__dataclass_fields__
+    remedy = f"See encoderlab {command} --help"
+    if Path(argument).is_dir() and "run" in settings:
+        remedy = f"Set run={argument}"
+    elif Path(argument).is_file() and ("input" in settings or "dataset" in settings):
+        remedy = f"Set input={argument}" if "input" in settings else _OWN_FILE.format(argument)
+    return SettingError(f"{argument} cannot be read", allowed="name=value", remedy=remedy)
 
 
 def _owner(error: Exception) -> str:
@@ -107,6 +120,8 @@ def _missing_option(text: str) -> SettingError:
     options = [option for option in options if not option.endswith("_schema")]
     near = closest(name, options)
     hint = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
+    if group.startswith("dataset") and Path(file := found[1].removeprefix("dataset/")).suffix:
+        return SettingError(f"There is no dataset named {file}", remedy=_OWN_FILE.format(file))
     if group == "dataset" and name in ("classification", "tagging"):
         hint = f"The task {name} has no data of its own: set dataset=files dataset.path=... or dataset=hub dataset.path=..."
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
@@ -123,6 +138,10 @@ def _unknown(key: str, command: str, owner: str = "") -> SettingError:
         return SettingError(f"{key} takes the name of a config", remedy=f"Choose one of those that encoderlab list {key} shows")
     if key.startswith("hydra."):
         return SettingError(f"Hydra has no setting {key}", remedy=f"See encoderlab {command} --hydra-help")
+    own = COMMAND_CONFIGS[command].__dataclass_fields__
+    if group in GROUPS and group not in own:
+        remedy = f"Did you mean {name}?" if name in own else f"Remove {key}"
+        return SettingError(f"encoderlab {command} reads no {group}", remedy=remedy)
     owners = [schema for (of_group, _), schema in SCHEMAS.items() if of_group == group] or [COMMAND_CONFIGS[command]]
     owners = [schema for schema in owners if schema.__name__ == owner] or owners
     known = sorted({declared.name for owner in owners for declared in fields(owner)})

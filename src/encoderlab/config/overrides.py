@@ -5,13 +5,19 @@ Free text is quoted for Hydra's grammar: `text="Dull, dull, dull."` is a sentenc
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from yaml import YAMLError
+
+from encoderlab.system.bounded_yaml import load_yaml
 
 FOLDERS = {"compare": "runs"}  # commands that take folders as plain arguments, and the setting these become
 DOCS_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose task is docs if none is chosen
+MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 FREE_TEXT = ("text", "text_pair", "label", "unsure")
 # The recipe's batch, and with it the result, stays the same: the machine decides only the number of micro-batches. (The setting
 # is not a union of number and text because OmegaConf 2.3 cannot merge one, see its issue 1087.)
@@ -80,6 +86,20 @@ def _quoted(argument: str, parser: OverridesParser) -> str:
         else:
             return argument
     return f"{key}={quote(value)}"
+
+
+def read_mappings(config: DictConfig) -> None:
+    """Replace the mappings in `config` that have arrived as texts, read as YAML.
+
+    Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer: 5}`.
+    """
+    for name in MAPPINGS:
+        given = OmegaConf.select(config, name, throw_on_missing=False, throw_on_resolution_failure=False)
+        if not isinstance(given, str) or not given.startswith("{"):
+            continue
+        with suppress(ValueError, YAMLError):  # otherwise it stays a text, which the setting refuses
+            if isinstance(found := load_yaml(given), dict):
+                OmegaConf.update(config, name, found)
 
 
 def uninterpolated(value: str) -> str:

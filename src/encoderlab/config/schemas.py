@@ -22,7 +22,7 @@ from encoderlab.config.command_settings import (
     RunConfig,
 )
 from encoderlab.config.inference_settings import AttentionConfig, EmbedConfig, ExplainConfig, PredictConfig, ServeConfig
-from encoderlab.config.overrides import uninterpolated
+from encoderlab.config.overrides import read_mappings, uninterpolated
 from encoderlab.config.preparation_settings import (
     BaselineConfig,
     CheckConfig,
@@ -119,6 +119,7 @@ def typed(config: DictConfig, schema: type[Typed]) -> Typed:
         known = _names(owner)
         if key.rpartition(".")[2] not in known:
             raise unknown_setting(_to_the_end(config, key), known)
+    read_mappings(config)
     try:
         return cast("Typed", OmegaConf.to_object(config))  # guaranteed by its schema
     except MissingMandatoryValue as error:
@@ -168,9 +169,19 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
     if owners:
         where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
         return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
+    if elsewhere := _in_other_groups(name, group, known):
+        return SettingError(f"There is no setting {key}", remedy=f"Did you mean {' or '.join(elsewhere)}?")
     if near := closest(name, known) or next((one for one in known if name == initials(one)), ""):
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {prefix}{near}?")
     return SettingError(f"There is no setting {key}", allowed=", ".join(f"{prefix}{name}" for name in known))
+
+
+def _in_other_groups(name: str, group: str, known: list[str]) -> list[str]:
+    """Return the settings of that name, or with these initials, in other groups; for a key without a group, of the `known` ones."""
+    names = {(owner, one) for (owner, _), schema in SCHEMAS.items() for one in _names(schema) if owner != group}
+    names = {(owner, one) for owner, one in names if group or owner in known}
+    exact = sorted(f"{owner}.{one}" for owner, one in names if one == name)
+    return exact or sorted(f"{owner}.{one}" for owner, one in names if not group and "_" in one and initials(one) == name)
 
 
 def initials(name: str) -> str:

@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MOST_WORKERS = 8  # one process cannot read fast enough for more
-_IDLE_SECONDS = 5  # until an idle worker ends, because whoever sent it work was killed
+_IDLE_SECONDS = 5  # until an idle worker ends, because the process that sent it work was killed
 
 
 def workers_at_hand() -> int:

@@ -43,7 +43,7 @@ class RowTable:
         return self._gathered(self._places[start:stop])
 
     def select(self, rows: Sequence[int] | np.ndarray) -> RowTable:
-        """These rows alone, in this order."""
+        """Return only these rows, in this order."""
         chosen = np.asarray(rows, np.int64)
         return RowTable(self._table, chosen if self._places is None else self._places[chosen])
 

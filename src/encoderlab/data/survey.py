@@ -136,7 +136,7 @@ def _words_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
 
 def _hashed_ids(labels: list[Any]) -> np.ndarray:
     """Return a hash of each row's ids, -1 if they are unknown."""
-    # Shifted to stay at or above 0, so that no hash of labels looks like an unknown one.
+    # Shifted to stay at or above 0, so that no hash of labels looks like an unknown label.
     answers = _joined(_hash("" if ids is None else ",".join(map(str, ids))) for ids in labels) >> np.uint64(1)
     known = np.array([ids is not None for ids in labels], bool)
     return np.where(known, answers.astype(np.int64), _UNLABELLED)

@@ -72,6 +72,6 @@ ENTITY_SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def entity_figures(labels: EntityLabels, right: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> dict[str, float]:
-    """`entity_precision`, `entity_recall` and `entity_f1` over the entities of all types and sentences."""
+    """Return `entity_precision`, `entity_recall` and `entity_f1` over the entities of all types and sentences."""
     counts = entity_counts(labels, right, predicted).sum((0, 2))
     return {name: float(score(counts)) for name, score in ENTITY_SCORES.items()}

@@ -1,8 +1,9 @@
-"""Trains what an estimator was given, in a temporary folder or in a run folder that is kept, and returns the model."""
+"""Trains on the rows given to an estimator, in a temporary folder or in a run folder that is kept, and returns the model."""
 
 from __future__ import annotations
 
 import io
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -33,7 +34,7 @@ from encoderlab.runs.models.saved_model import Origin, SavedModel, read_model
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.distributed import SINGLE_PROCESS
 
-NOT_KEPT = "rows given from Python"  # stands for the file of a run whose folder is gone
+NOT_KEPT = "rows given from Python"  # in place of the file of a run whose folder is gone
 # Settings, PyTorch's generator and the standard streams belong to the process: fits in several threads take turns.
 _ONE_AT_A_TIME = threading.RLock()
 
@@ -112,19 +113,26 @@ def _command(fit: Fit) -> str:
 
 def _as_typed(value: Any) -> str:
     """Return a value of Python as it is typed on the command line; a string is as typed already."""
-    value = value.item() if isinstance(value, np.generic) else value
+    value = _plain(value)
     if isinstance(value, Enum):
         return value.name
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{quote(str(name))}:{_inside(one)}" for name, one in value.items()) + "}"
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):  # see `config.overrides.read_mappings`
+        return json.dumps({str(name): _plain(one) for name, one in value.items()}, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"[{','.join(map(_inside, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _inside(value: Any) -> str:
-    """Return the same for a value in a list or a mapping, where a string has to be quoted."""
+    """Return the same for a value in a list, where a string has to be quoted."""
     return quote(value) if isinstance(value, str) else _as_typed(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, and anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _write_rows(path: Path, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 TABLE = "encoder.embeddings.token.weight"
 SCALE = ".scale"  # suffix of a weight's name for the scales of its rows
 COMPACT = {"format": "pt", "storage": "compact"}  # the metadata of such a file
-MOST = 127  # of an 8-bit integer, so that plus and minus are alike
+MOST = 127  # of an 8-bit integer, so that the range is symmetric
 
 
 def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

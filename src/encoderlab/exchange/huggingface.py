@@ -27,7 +27,7 @@ from encoderlab.model.heads import without_weights
 from encoderlab.model.positions import SinusoidalPositions
 
 DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
-_BUFFERS = ("position_ids", "token_type_ids")  # numbers that older checkpoints carry along and nobody needs
+_BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
 STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
 _POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
 _POOLED_THERE = ("model.pooling=mean", "model.pooling=max")  # what sentence-transformers has, and a classifier of BERT's does not
@@ -235,7 +235,7 @@ def _as_theirs(
     if heads.sequence_classes is not None and config.pooling is Pooling.cls:
         config, weights = replace(config, pooling=Pooling.pooler), weights | _straight_pooler(config, weights)
     segments = config.segments
-    if not segments and family == "bert":  # its tokenizer tells two texts apart: by zeros, which say nothing
+    if not segments and family == "bert":  # its tokenizer distinguishes two texts: by zeros, which have no effect
         segments, weights["encoder.embeddings.segment.weight"] = 2, torch.zeros(2, config.d_model)
     theirs = replace(config, positions=Positions.learned, scale_embeddings=False, segments=segments, bias=True, d_head=None)
     return theirs, weights

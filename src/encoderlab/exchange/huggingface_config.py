@@ -16,7 +16,7 @@ PREFIXES = {"bert": "Bert", "distilbert": "DistilBert"}
 COMMON = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
 SUFFIXES = {"bert": (*COMMON, "ForPreTraining", "ForNextSentencePrediction"), "distilbert": COMMON}
 PAIR_LABELS = ["follows", "random"]  # the classes of BERT's pair head, in the order of its own code
-ORDER_LABELS = ["in_order", "swapped"]  # those of ours that was asked for the order of two sentences, and exported
+ORDER_LABELS = ["in_order", "swapped"]  # those of our own sentence-order head, as exported
 PROBLEM_TYPES: dict[TargetKind, str] = {
     "label": "single_label_classification",
     "label_set": "multi_label_classification",

@@ -18,14 +18,14 @@ from encoderlab.errors import DataError
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import FIRST_TOKENS, attendable
 
-OPSET = 20  # what onnxruntime reads since 1.17 (2024); the first with Gelu, without which 8-bit graphs took 1.3 times as long
+OPSET = 20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8-bit graphs took 1.3 times as long
 TOLERANCE = 1e-4  # the largest difference allowed, relative to the largest output, or to 1 if all outputs are smaller
 SLOWER = [
     "SkipLayerNormFusion"
 ]  # optimizations of onnxruntime that make a model slower: the fused sum and norm took longer than the two apart
 LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights are stored next to it
 BATCH_SIZES = (1, 2, 5)  # that are compared
-EXAMPLE = (2, 2)  # batch and length the graph is drawn from: none may be 1, which would be taken for fixed
+EXAMPLE = (2, 2)  # batch and length for tracing the graph: neither may be 1, which would be treated as fixed
 
 
 class WholeModel(nn.Module):

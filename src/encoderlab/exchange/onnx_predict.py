@@ -37,14 +37,15 @@ def answer(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
         return {"vector": logits[np.array(read.attention_mask) > 0].mean(0).tolist()}
     if config["answers_for"] == "words":
         first = {word: place for place, word in reversed(list(enumerate(read.word_ids))) if word is not None}
-        return {"predicted": [labels[logits[first[word]].argmax()] for word in sorted(first)]}
+        words = range(max(first, default=-1) + 1)  # a text of only control characters has no token
+        return {"predicted": [labels[logits[first[word]].argmax()] if word in first else None for word in words]}
     if config["problem_type"] == "regression":
         return {"predicted": float(logits[0])}
     odds, several = np.exp(logits - logits.max()), config["problem_type"] == "multi_label_classification"
     chances = dict(zip(labels, (1 / (1 + np.exp(-logits)) if several else odds / odds.sum()).tolist(), strict=True))
     least = config.get("thresholds", {})
     predicted = [label for label in labels if chances[label] >= least.get(label, 2)]
-    if not several:  # of two labels, one may have a threshold; below it the other is predicted
+    if not several:  # with two labels, one may have a threshold; below it the other is predicted
         others = [label for label in labels if label not in least]
         predicted = (predicted or others)[0] if least else max(labels, key=lambda label: chances[label])
     return {"predicted": predicted, "probabilities": chances}

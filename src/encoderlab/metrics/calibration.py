@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 N_BINS = 15
-_MOST_CELLS = 2_000_000  # probabilities the temperature is fitted on: it is one number, and more rows would not move it
+_MOST_CELLS = 2_000_000  # probabilities the temperature is fitted on: it is one number, and more rows would not change it
 _TEMPERATURES = (0.05, 20.0)
 _LEAST = 1e-300  # a probability that has underflowed has no logarithm
 
@@ -88,7 +88,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | No
 
 
 def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """softmax(logits / temperature), [n, classes]: log probabilities are logits, less a number per row that softmax ignores."""
+    """Return softmax(logits / temperature), [n, classes]; log probabilities are logits up to a constant that softmax ignores."""
     logits = np.log(np.maximum(probabilities, _LEAST)) / temperature
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)

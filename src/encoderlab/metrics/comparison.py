@@ -97,7 +97,7 @@ def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figur
     single = len(first) == len(second) == 1 and figure == "accuracy" and not first[0].of_words
     if single:
         return Difference(value, middle(drawn), _mcnemar(first[0], second[0]), MCNEMAR, "rows")
-    # Without a difference, the bootstrap's values would be spread about zero as they now are about the value.
+    # Without a difference, the bootstrap's values would spread around zero as they now spread around the value.
     p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
     return Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows")
 
@@ -135,7 +135,7 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
 
 
 def _variance(values: Sequence[float] | np.ndarray) -> float:
-    """With n - 1 in the denominator; exactly 0 if all values are the same, which rounding would deny."""
+    """Return the variance with n - 1 in the denominator; exactly 0 if all values are equal, despite rounding."""
     return float(np.var(values, ddof=1)) if np.ptp(values) else 0.0
 
 
@@ -167,7 +167,7 @@ def _bootstrap_of_difference(
         scores = [score(totals[:, start : start + width]) for start in range(0, totals.shape[1], width)]
         return np.mean(scores[: len(first)], axis=0) - np.mean(scores[len(first) :], axis=0)
 
-    weights = kinds.astype(np.float64)  # multiplied many times faster than whole numbers, and exact below 2^53
+    weights = kinds.astype(np.float64)  # multiplied many times faster than integers, and exact below 2^53
     drawn = np.concatenate([difference(some.astype(np.float64) @ weights) for some in resamples(counts, seed)])
     assert len(drawn) == RESAMPLES
     return drawn, float(difference(counts[None].astype(np.float64) @ weights)[0])
@@ -230,7 +230,7 @@ def _columns_of_sets(labels: np.ndarray, predicted: np.ndarray, figure: str) -> 
 
 
 def _score_of(figure: str) -> Callable[[np.ndarray], np.ndarray]:
-    """From totals, [splits, columns], to scores, [splits]."""
+    """Return the scores, [splits], of totals, [splits, columns]."""
     if figure == "f1_macro":
         return lambda totals: f1_macro(*np.split(totals, 2, axis=1))
     if figure == "f1":

@@ -50,20 +50,20 @@ class Kinds:
 
 
 def kinds_of_confusion(confusion: np.ndarray) -> Kinds:
-    """Examples with one answer each, counted by (label, answer): [classes, classes]."""
+    """Return the kinds of examples with one prediction each, counted by (label, prediction): [classes, classes]."""
     label, answer = confusion.nonzero()
     return kinds_of_answers(label, answer, confusion[label, answer], len(confusion))
 
 
 def kinds_of_answers(label: np.ndarray, answer: np.ndarray, counts: np.ndarray, n_classes: int) -> Kinds:
-    """Kinds of examples with one answer each: the class ids of label and answer, and how many there are, [kinds] each."""
+    """Return the kinds of examples with one prediction each: class ids of label and prediction, and their counts, [kinds] each."""
     one_hot = np.eye(n_classes, dtype=np.int64)
     right = (label == answer).astype(np.int64)
     return Kinds(counts, right, one_hot[label] * right[:, None], one_hot[label], one_hot[answer])
 
 
 def class_score(figure: str, positive: int | None = None) -> Callable[[np.ndarray], np.ndarray]:
-    """From totals of `Kinds.columns`, [splits, columns], to a figure of classes, [splits].
+    """Return a figure of classes, [splits], from totals of `Kinds.columns`, [splits, columns].
 
     `accuracy` (examples wholly right), `token_accuracy`, `f1_macro`, `f1_weighted`, `matthews`, and `f1` of the class `positive`.
     """
@@ -97,7 +97,7 @@ def interval_of_mean(values: np.ndarray) -> list[float]:
 def interval_of_share(hits: np.ndarray, n_targets: np.ndarray, seed: int) -> list[float]:
     """Return the 95% interval of the share of `hits` among `n_targets`, by row: [n] each. Rows without a target do not count."""
     kinds, counts = np.unique(np.stack([hits, n_targets], axis=1)[n_targets > 0], axis=0, return_counts=True)
-    # All tokens count as one class: of what `bootstrap` finds, only the share of right answers is wanted.
+    # All tokens count as one class: only the accuracy that `bootstrap` computes is used.
     hits, n_targets = kinds[:, :1], kinds[:, 1:]
     return bootstrap(Kinds(counts, (hits == n_targets)[:, 0].astype(np.int64), hits, n_targets, n_targets), seed)["token_accuracy"]
 
@@ -157,19 +157,19 @@ def resamples(counts: np.ndarray, seed: int, number: int = RESAMPLES) -> Iterato
     size = max(_DRAWN_AT_ONCE // len(counts), 1)
     for start in range(0, number, size):
         chunk = min(size, number - start)
-        if n == len(counts):  # each example its own kind: counting drawn places is ten times faster than the multinomial
+        if n == len(counts):  # every example is its own kind: counting drawn indices is ten times faster than the multinomial
             yield np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(chunk)])
         else:
             yield random.multinomial(n, counts / n, size=chunk)
 
 
 def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """F1 = 2 hits / (labels + answers), averaged over the classes that occur in a resample: [resamples, classes] -> [resamples]."""
+    """Return F1 = 2 hits / (labels + answers), averaged over the classes in a resample: [resamples, classes] -> [resamples]."""
     return _f1(hits, occurrences).sum(1) / np.maximum((occurrences > 0).sum(1), 1)
 
 
 def f1_weighted(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
-    """F1 averaged over the classes by how often each is the label: [resamples, classes] -> [resamples]."""
+    """Return F1 averaged over the classes by how often each is the label: [resamples, classes] -> [resamples]."""
     return (labels * _f1(hits, labels + answers)).sum(1) / np.maximum(labels.sum(1), 1)
 
 
@@ -178,7 +178,7 @@ def _f1(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
 
 
 def matthews(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
-    """Matthews correlation of labels and answers, for two classes or more (Gorodkin 2004, R_K), from counts by class.
+    """Return the Matthews correlation of labels and answers, for two or more classes (Gorodkin 2004, R_K), from counts by class.
 
     [resamples, classes] -> [resamples], from -1 to 1; 0 if all labels or all answers are of one class, when it is undefined.
     """
@@ -190,13 +190,13 @@ def matthews(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.nd
 
 
 def middle(values: np.ndarray) -> list[float]:
-    """[low, high] of the middle 95% of the values."""
+    """Return [low, high] of the middle 95% of the values."""
     low, high = np.percentile(values, [2.5, 97.5])
     return [float(low), float(high)]
 
 
 def middle_around(share: float, values: np.ndarray) -> list[float]:
-    """[low, high] of the middle 95% of the values, corrected for their bias: moved so that their median is `share`, within 0 to 1.
+    """Return [low, high] of the middle 95% of the values, corrected for bias: moved so that their median is `share`, within 0 to 1.
 
     A mean over classes is biased where classes are rare: a resample without a row of the hardest class scores better without it.
     """

@@ -16,7 +16,7 @@ from encoderlab.metrics.intervals import f1_macro, middle, middle_around, resamp
 from encoderlab.metrics.scores import AnswerScores, refuse_non_finite
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
-RANKED_RESAMPLES = 200  # for average precision, which has to rank all rows again
+RANKED_RESAMPLES = 200  # for average precision, which must rank all rows again
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LabelSetScores(AnswerScores):
         return replace(self, intervals=found, per_class=per_class)
 
     def _resampled_average_precision(self, seed: int) -> np.ndarray:
-        """Macro average precision in RANKED_RESAMPLES bootstrap splits."""
+        """Return macro average precision in RANKED_RESAMPLES bootstrap splits."""
         counts = np.concatenate(list(resamples(np.ones(self.n, np.int64), seed, RANKED_RESAMPLES)))
         known = np.flatnonzero(self.labels.any(0))
         sums, occurring = np.zeros(len(counts)), np.zeros(len(counts))
@@ -123,7 +123,7 @@ SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # from totals of `col
 
 
 def label_set_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """`f1_micro`, `f1_macro` (over the labels that occur) and `subset_accuracy` of bool arrays [n, labels]."""
+    """Return `f1_micro`, `f1_macro` (over the labels that occur) and `subset_accuracy` of bool arrays [n, labels]."""
     totals = columns_of(labels, predicted).sum(0, keepdims=True).astype(np.float64)
     return {name: float(score(totals)[0]) for name, score in SCORES.items()}
 

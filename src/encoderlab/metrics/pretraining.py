@@ -57,7 +57,7 @@ class PretrainingScores:
 
 
 class _Kept(NamedTuple):
-    """One batch: `rows` is [batch]; `row` (the row a token belongs to), `labels`, `hits` and `losses` are [asked].
+    """One batch: `rows` is [batch]; `row` (the row a token belongs to), `labels`, `hits` and `losses` are [targets].
 
     `pair_hits` and `pair_losses` are [batch], and empty if pairs are not judged.
     """
@@ -91,7 +91,9 @@ class PretrainingMetrics:
     def _pairs(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, Tensor]:
         if self.pair_question is None:
             return batch.rows.new_empty(0, dtype=torch.bool), batch.rows.new_empty(0, dtype=torch.float32)
-        assert prediction.sequence_logits is not None, f"only a model with a head for pairs can be asked: {self.pair_question}"
+        assert prediction.sequence_logits is not None, (
+            f"only a model with a head for pairs can be scored here: {self.pair_question}"
+        )
         assert batch.labels is not None, f"only labelled pairs can be scored: {self.pair_question}"
         return _judged(prediction.sequence_logits, batch.labels.long())
 
@@ -118,7 +120,7 @@ class PretrainingMetrics:
         if not len(kept.labels):
             raise DataError(f"None of the {len(rows):,} rows to be scored has a known token that could be masked")
         place = np.searchsorted(rows, kept.row.numpy())
-        by_row = kept.row.argsort(stable=True)  # places within a row come in rising order already
+        by_row = kept.row.argsort(stable=True)  # positions within a row are already in ascending order
         return PretrainingScores(
             n=len(rows),
             figures=_figures(kept),
@@ -140,7 +142,7 @@ def _figures(kept: _Kept) -> dict[str, float]:
     losses, pair_losses = kept.losses.double().numpy(), kept.pair_losses.double().numpy()
     refuse_non_finite(np.concatenate([losses, pair_losses]))
     mlm_loss = float(losses.mean())
-    with np.errstate(over="ignore"):  # beyond 709 nats the perplexity is no finite number, and the report says null
+    with np.errstate(over="ignore"):  # beyond 709 nats the perplexity is not finite, and the report says null
         perplexity = float(np.exp(mlm_loss))
     figures = {
         "loss": mlm_loss,

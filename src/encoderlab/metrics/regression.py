@@ -15,7 +15,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.intervals import middle, totals_of_resamples
 from encoderlab.metrics.scores import AnswerScores, is_lower_better, refuse_non_finite
 
-DIGITS = 6  # of a number that are told, counted from the size of the standard deviation: float32 has no more
+DIGITS = 6  # reported digits of a number, counted from the size of the standard deviation: float32 has no more
 
 
 def rounded(numbers: np.ndarray, deviation: float) -> np.ndarray:
@@ -76,7 +76,7 @@ class NumberScores(AnswerScores):
 
 
 def number_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """`pearson`, `spearman`, `mae` (mean absolute error) and `rmse` (root mean squared error) of numbers [n].
+    """Return `pearson`, `spearman`, `mae` (mean absolute error) and `rmse` (root mean squared error) of numbers [n].
 
     A correlation is 0 if either side is constant, which leaves it undefined.
     """
@@ -93,7 +93,7 @@ def score_columns(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.
 
 
 def score_of_totals(figure: str) -> Callable[[np.ndarray], np.ndarray]:
-    """From totals of `score_columns`, [splits, columns], to scores, [splits]."""
+    """Return the scores, [splits], from totals of `score_columns`, [splits, columns]."""
     name = "pearson" if figure == "spearman" else figure
     return lambda totals: figures_of(totals)[name]
 

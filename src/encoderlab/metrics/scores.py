@@ -24,7 +24,7 @@ from encoderlab.metrics.intervals import (
     wilson,
 )
 
-WITHOUT_WARNING: Any = 0  # `zero_division`: scikit-learn has no types, and for its default a type checker takes it for text
+WITHOUT_WARNING: Any = 0  # `zero_division`: scikit-learn has no types, and type checkers infer text from its default
 
 
 class AnswerScores(ABC):
@@ -172,7 +172,7 @@ class Metrics(Protocol):
         ...
 
     def replace(self, collected: list[Any]) -> None:
-        """Forget what was added for what `collected` gave, here and in other processes."""
+        """Replace what was added with the outputs of `collected`, of this process and others."""
         ...
 
     def scores(self) -> SplitScores:
@@ -186,7 +186,7 @@ def is_lower_better(figure: str) -> bool:
 
 
 def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-    """F1 over the classes, each class on its own, and the confusion matrix, for class ids of shape [answers].
+    """Return F1 over the classes, scores of each class, and the confusion matrix, for class ids of shape [answers].
 
     Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a split does
     not have says nothing about the model. `per_class` lists all classes, with zeros instead of divisions by zero.

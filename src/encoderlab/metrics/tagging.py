@@ -119,7 +119,7 @@ def _entities_of_totals(totals: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def scores_of_totals(totals: np.ndarray, n_classes: int) -> dict[str, np.ndarray]:
-    """From totals of `columns_of`, [splits, columns], to the scores by name, [splits] each."""
+    """Return the scores by name, [splits] each, from totals of `columns_of`, [splits, columns]."""
     of_classes = totals[:, : 2 + 3 * n_classes]
     found = {name: class_score(name)(of_classes) for name in ("token_accuracy", "accuracy", "f1_macro", "f1_weighted")}
     if totals.shape[1] > of_classes.shape[1]:
@@ -163,7 +163,7 @@ def _by_type(types: Sequence[str], counts: np.ndarray) -> dict[str, dict[str, An
 
 
 class _Kept(NamedTuple):
-    """One batch: `rows` is [batch]; all else is [asked], `row` being the example a place belongs to."""
+    """One batch: `rows` is [batch]; everything else is [targets], with `row` the example of each target."""
 
     rows: Tensor
     row: Tensor
@@ -209,10 +209,10 @@ class TaggingMetrics:
         kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
         rows = kept.rows.sort().values.numpy()
         assert (np.diff(rows) > 0).all(), "an example was added twice"
-        order = kept.row.argsort(stable=True)  # places within a row come in rising order already
+        order = kept.row.argsort(stable=True)  # positions within a row are already in ascending order
         row, labels, predicted = kept.row[order].numpy(), kept.labels[order].numpy(), kept.predicted[order].numpy()
         losses = kept.losses.double().numpy()
-        assert len(losses), "no place was asked"
+        assert len(losses), "no position was a target"
         refuse_non_finite(losses)
         starts = np.searchsorted(row, rows[1:])
         confidences = np.split(kept.confidences[order].double().numpy(), starts)

@@ -43,7 +43,7 @@ class TeacherVectorsScores:
 
 
 class _Kept(NamedTuple):
-    """One batch: its `rows`, and of each row the cosine of the whole text and the mean over its tokens: [batch] each."""
+    """One batch: its `rows`, and for each row the cosine of the whole text and the mean over its tokens: [batch] each."""
 
     rows: Tensor
     sequence: Tensor

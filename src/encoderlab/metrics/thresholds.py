@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 DEFAULT = 0.5  # if there are no rows to fit it on
-LEAST_POSITIVES = 10  # of a label with fewer, its own F1 says too little: it gets the threshold of all labels together
+LEAST_POSITIVES = 10  # with fewer, a label's own F1 says too little, and it gets the threshold of all labels together
 
 
 def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray, *, shared: bool) -> np.ndarray:

@@ -72,7 +72,7 @@ def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float
 
 
 def _gpu_has_flash_attention(d_head: int) -> bool:
-    """GPUs have it from compute capability 8 (Ampere) on. (The compiler can see through these calls.)
+    """Return whether the GPU has it: from compute capability 8 (Ampere) on. (The compiler can trace these calls.)
 
     Those with less shared memory, 8.6 to 8.9 and 12.0 to 12.1, have no backward pass for heads 193 to 224 wide (sdp_utils.cpp).
     """

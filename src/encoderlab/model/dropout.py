@@ -15,7 +15,7 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        assert 0 <= p <= 0.9, p  # closer to 1, rounding would change the share kept by more than 1 in 10,000, and finally overflow
+        assert 0 <= p <= 0.9, p  # closer to 1, rounding would change the fraction kept by over 1 in 10,000, and finally overflow
         self.p = p
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -31,7 +31,7 @@ class Dropout(nn.Module):
 
 
 def _random_int16(shape: torch.Size) -> Tensor:
-    """Uniform over all 16-bit numbers, from -2**15 on."""
+    """Return numbers uniform over all 16-bit integers, from -2**15 on."""
     count = shape.numel()
     draws = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)  # the bounds say: all 64 bits
     return draws.view(torch.int16)[:count].view(shape)

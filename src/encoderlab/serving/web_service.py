@@ -71,7 +71,7 @@ def web_service(assembly: Assembly, limits: Limits, hosts: list[str]) -> Starlet
 
 
 class _Service:
-    """What is answered under each path."""
+    """The responses for each path."""
 
     def __init__(self, assembly: Assembly, limits: Limits) -> None:
         self.assembly, self.limits = assembly, limits

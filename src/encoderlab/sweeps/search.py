@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SEARCHED = ("train", "pretrain", "finetune", "distill")
 SPLIT = "validation"
-FAILURES_AT_FIRST = 3  # without one success before them, they come from what all trials share
+FAILURES_AT_FIRST = 3  # if none succeeded before them, the cause is something all trials share
 _LOG = re.compile(r"=log\((.*)\)$")
 
 
@@ -54,7 +54,7 @@ def search(sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[l
     while left := _unfinished(study):
         for number in left:
             _run_trial(study, number, fixed, run, give_up=time.monotonic() - since > sweep.takeover_seconds)
-        if _unfinished(study) and not wait_for_others(sweep):  # others are about to tell the study of theirs
+        if _unfinished(study) and not wait_for_others(sweep):  # others are about to report theirs to the study
             time.sleep(sweep.claims.pause)
     _show(sweep, study, fixed)
 
@@ -66,7 +66,7 @@ def _unfinished(study: Study) -> list[int]:
 def _run_trial(
     study: Study, number: int, fixed: Sequence[str], run: Callable[[list[str], int], JobRecord | None], *, give_up: bool = False
 ) -> None:
-    """Run a trial, unless another process does, and tell the study its score.
+    """Run a trial, unless another process does, and report its score to the study.
 
     One without values is left to the process that draws them, which may be dead: with `give_up`, the trial has failed.
     """

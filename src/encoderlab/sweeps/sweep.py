@@ -110,7 +110,7 @@ class Sweep:
         try:
             with signals:
                 return self._job(config, number, list(overrides))
-        except Interrupted:  # the process that started this one has had the signal, too
+        except Interrupted:  # the process that started this one got the signal, too
             return None
 
     def _key(self, config: DictConfig, overrides: list[str]) -> tuple[str, Any]:
@@ -195,7 +195,7 @@ class Sweep:
 
     @contextmanager
     def _share_of_the_machine(self, settings: Any, number: int) -> Iterator[Any]:
-        """The settings with this job's share: of the cores, and a GPU of its own, unless they say which."""
+        """Return the settings with this job's share of the cores and its own GPU, unless they are set."""
         at_once = min(self.at_once, max(len(self.composed) - 1, 1))  # one of those composed is the sweep's own
         if at_once < 2:
             yield settings
@@ -235,7 +235,7 @@ def is_finished(record: JobRecord) -> bool:
 
 def _continued(settings: Any, unused: Callable[[str], Path], before: JobRecord | None) -> Any:
     """Return the settings with the run folder that an earlier process began or a new one, unless they name a run themselves."""
-    if getattr(settings, "resume", "none") is not None:  # named already, or a command that does not go on
+    if getattr(settings, "resume", "none") is not None:  # already named, or a command that cannot be resumed
         return settings
     typed = None if settings.run_dir is None else Path(settings.run_dir)
     begun = typed or (None if before is None else before.folder)

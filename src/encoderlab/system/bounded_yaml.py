@@ -35,7 +35,7 @@ def check_yaml(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             unfinished.append((event.anchor, 1))
         elif isinstance(event, yaml.NodeEvent):
-            # A value that contains itself is not in the table yet, and has no end.
+            # A value that contains itself is not in the table yet, and is infinite.
             size = sizes.get(event.anchor, math.inf) if isinstance(event, yaml.AliasEvent) else 1
             _add(size, unfinished)
             if isinstance(event, yaml.ScalarEvent) and event.anchor is not None:

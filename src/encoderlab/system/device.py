@@ -81,7 +81,7 @@ def choose_compute(
     if processes.size > 1:
         chosen = _of_ones_own(chosen, device, setting, processes)
     if chosen.type == "cuda":
-        if chosen.index is not None:  # PyTorch's current GPU is number 0 otherwise, for whoever asks without naming one
+        if chosen.index is not None:  # otherwise PyTorch's current GPU is number 0 for code that names none
             torch.cuda.set_device(chosen)
         # cuDNN plans its attention for each new shape, and lengths differ from batch to batch.
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -100,7 +100,7 @@ def _use_deterministic_kernels(wanted: bool) -> None:
     torch.backends.cudnn.deterministic = wanted
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the process's first matrix product; see also cli.main
-        # Nothing here reads what it has not written. (PyTorch makes the attribute at run time.)
+        # Our code reads no uninitialised memory. (PyTorch creates the attribute at run time.)
         torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -112,7 +112,7 @@ def _keep_freed_memory() -> None:
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # PyTorch reads it once, at its first allocation: see also cli.main
     # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below it, keeps
-    # them once more. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
+    # them again. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
     os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(M_MMAP_MAX, 0)
@@ -175,7 +175,7 @@ def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Pro
 
 
 def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:
-    if wanted != "auto":  # fp32 is exact, on a GPU too: PyTorch leaves TF32 off, and bf16 is there for speed
+    if wanted != "auto":  # fp32 is exact, on a GPU too: PyTorch leaves TF32 off, and bf16 is the fast option
         return PRECISIONS[wanted], "as set"
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):  # a GPU without the units would emulate them, slowly

@@ -55,8 +55,9 @@ class Processes:
     store: Any = field(default=None, repr=False, compare=False)
     hosts: tuple[str, ...] = ()
     heartbeat: Heartbeat | None = field(default=None, repr=False, compare=False)
-    restarted: bool = False  # torchrun has started one of them again after a failure, as `--max-restarts` lets it
+    restarted: bool = False  # torchrun restarted one of them after a failure, as `--max-restarts` allows
     errors: int = 2  # the file descriptor of the standard error that the user sees
+    stay: bool = False  # another run follows, so the end of one does not end the process group
     turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the main process went first
 
     @property
@@ -154,7 +155,7 @@ class Processes:
             self._end_with_others()
             waited = time.monotonic() - started
             if waited > shown and self.local_rank == 0:
-                self.tell_user(f"{self.hosts[self.rank]} has waited {waited:.0f} s for {self._whose(missing)} to prepare the data")
+                self.tell_user(f"{self.hosts[self.rank]} has waited {waited:.0f} s for {self._whose(missing)}")
                 shown *= 2
             time.sleep(POLL_SECONDS)
 
@@ -191,7 +192,7 @@ class Processes:
     def _gone(self, error: RuntimeError, remedy: str) -> Exception:
         """Return what a broken connection means: the next heartbeats, or another process's report, show who has died."""
         broken = time.monotonic()
-        if hasattr(signal, "pthread_sigmask"):  # torchrun ends the remaining processes, and this one has yet to say why
+        if hasattr(signal, "pthread_sigmask"):  # torchrun ends the remaining processes, and this one still has to say why
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             if self.heartbeat is not None:
@@ -236,7 +237,7 @@ class Processes:
             with suppress(RuntimeError):
                 self.store.set("failed", Failure(ProcessLostError.exit_code, self.rank).to_json())
                 self.store.set("given up", "yes")
-                time.sleep(2 * BEAT_SECONDS)  # for the others to learn it: the store may end with this process
+                time.sleep(2 * BEAT_SECONDS)  # for the others to read it: the store may end with this process
         os._exit(ProcessLostError.exit_code)
 
     def announce(self, error: BaseException, exit_code: int) -> bool:
@@ -256,7 +257,7 @@ class Processes:
                 return True
             if isinstance(error, ProcessLostError):
                 return True
-            # Once this process has ended, torchrun stops the main one, which may not have come to the same mistake yet.
+            # Once this process has ended, torchrun stops the main one, which may not have reached the same error yet.
             told = (self.machine > 0 or isinstance(error, UserError)) and self._told_by_main(line)
             return self.machine > 0 and not told and self.store.add(f"told {self.machine}", 1) == 1
         except RuntimeError:  # the store is gone
@@ -270,10 +271,10 @@ class Processes:
         return False
 
     def leave(self) -> None:
-        """Leave the process group: from here on, each process is on its own."""
-        if self.heartbeat is not None:
+        """Leave the process group, unless they stay: from here on, each process is on its own."""
+        if self.heartbeat is not None and not self.stay:
             self.heartbeat.stop()
-        if self.size > 1:
+        if self.size > 1 and not self.stay:
             import torch.distributed
 
             if torch.distributed.is_initialized():

@@ -18,7 +18,7 @@ BEAT_SECONDS = 1.0
 LOST_SECONDS = 60  # without a beat, before a process is given up
 LEAST_SECONDS = 5  # the same if the user sets less
 SILENT_BEATS = 4  # missed by a process that has died, when a connection to it has broken
-PAUSE_SECONDS = 5.0  # between two looks at the clock: then this process itself was frozen
+PAUSE_SECONDS = 5.0  # between two checks of the clock: then this process itself was frozen
 CLOSED = "its connection closed"
 GRACE_SECONDS = 3.0  # for the main thread to end by itself, once another process has been given up
 
@@ -36,7 +36,7 @@ class Heartbeat:
         self._rank, self._store, self._give_up = rank, store, give_up
         self._watched = [other for other in range(size) if other != rank] if rank == 0 else [0]
         self._seen = dict.fromkeys(self._watched, time.monotonic())
-        self._given_up_at: float | None = None  # when this process saw that the main process has given another one up
+        self._given_up_at: float | None = None  # when this process saw that the main process had given up another one
         self._broken_at: float | None = None  # when the main process learned of a closed connection
         self._ended = Event()
         store.set(f"beat {rank}", "0")

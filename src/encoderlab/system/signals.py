@@ -20,7 +20,7 @@ from encoderlab.errors import UserError
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 IMPORT_SECONDS = 0.02  # between two checks whether an import has ended
-PASS_ON_SECONDS = 0.1  # between two times that workers are told, because one may have been started in between
+PASS_ON_SECONDS = 0.1  # between two notices to workers, because one may have started in between
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 
@@ -64,7 +64,7 @@ def signals_handled() -> Iterator[None]:
     _handle()
     try:
         yield
-    except Exception as error:  # a library that is interrupted while it loads may report an error of its own
+    except Exception as error:  # a library interrupted while loading may report its own error
         if not _Received.is_raised or isinstance(error, UserError):
             raise
         assert _Received.number is not None
@@ -186,7 +186,7 @@ def signals_for_worker() -> Iterator[None]:
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     if _Received.number is not None:
-        if not _Received.is_worker and UNDER_TORCHRUN not in os.environ:  # these get what the terminal has sent to all once more
+        if not _Received.is_worker and UNDER_TORCHRUN not in os.environ:  # these get again what the terminal has sent to all
             if _Received.has_workers:
                 _tell_workers(signal.SIGKILL)
             os._exit(128 + number)

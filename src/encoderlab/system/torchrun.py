@@ -15,7 +15,7 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.system.failures import ProcessLostError
 from encoderlab.system.heartbeat import LOST_SECONDS, Heartbeat
 
-WAIT_SECONDS = 600  # for the others at a point where all meet: longer than any work that only one does there
+WAIT_SECONDS = 600  # for the others at a synchronisation point: longer than any work that only one does there
 START = "torchrun --standalone --nproc-per-node=2 -m encoderlab train"
 
 
@@ -79,7 +79,7 @@ def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> 
     place.store.set(f"host {place.rank}", socket.gethostname())
     place.store.set(f"machine {place.machine}", socket.gethostname())
     # They meet here: one that ends at once, because of a wrong setting, would leave others still connecting to it. A machine that
-    # was booted has not been restarted itself, and must resume with those that were.
+    # was rebooted has not been restarted itself, and must resume with those that were.
     [restarted] = place.all_reduce_sum([int(place.restarted)])
     hosts = place.store.multi_get([f"host {rank}" for rank in range(place.size)])
     found.append(replace(place, hosts=tuple(host.decode() for host in hosts), heartbeat=heartbeat, restarted=restarted > 0))

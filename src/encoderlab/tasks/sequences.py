@@ -80,7 +80,7 @@ def texts_among(examples: Sequence[Example], task: str) -> Sequence[TextExample]
 
 
 def longest_first_of_many(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """`longest_first` for many pairs at once: [pairs] each."""
+    """Return `longest_first` of many pairs at once: [pairs] each."""
     half = room // 2
     conditions = [first + second <= room, second <= half, first <= room - half]
     return (

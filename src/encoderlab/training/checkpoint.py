@@ -39,7 +39,7 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
     """Write `folder`/step-N and return its path. Raises OSError if that is not possible."""
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step}"
-    if final.exists():  # damaged, or the run would have resumed from it, and it could not be moved
+    if final.exists():  # it is damaged, or the run would have resumed from it, and it could not be moved
         _set_aside(final)
     held = io.BytesIO()  # if torch.save writes to a file itself, its error does not name a full disk
     torch.save(state, held)

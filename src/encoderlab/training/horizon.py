@@ -121,7 +121,7 @@ class TimeBudget(Horizon):
     their extra time is charged to the budget, but not used to estimate the steps to come.
     """
 
-    GUESS = 1000  # steps, before one has been timed: the first learning rate then belongs to a warmup
+    GUESS = 1000  # steps assumed before one has been timed, so that the first learning rate belongs to a warmup
     FIRST_STEPS = 10  # in which a compiled model may see new shapes
     SLOW = 5.0  # times the fastest of the first steps
 

@@ -31,7 +31,7 @@ class EagerAdamW(torch.optim.AdamW):
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
-    """AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own optimizer.
+    """Return AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own optimizer.
 
     Each group's `scale` multiplies the learning rate of its weights: `layer_decay` to the power of their depth below the heads
     (the discriminative fine-tuning of Howard and Ruder 2018, section 3.2; by depth as in Clark et al. 2020, appendix A). Frozen

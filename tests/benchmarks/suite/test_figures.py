@@ -76,6 +76,14 @@ def write_of_task(folder, figures, answers, main, per_class):
         (where / "predictions.csv").write_text("\n".join(["text,label,predicted", *lines]) + "\n", encoding="utf-8")
 
 
+def test_runs_beside_other_work_report_no_times_and_no_memory(folder):
+    write_run(folder / "box", 0, 84)
+    (folder / "box" / "0.json").write_text(json.dumps(RECORD | {"timed": False}), encoding="utf-8")
+    found = figures_of("sms_spam", folder)["kinds"]["box"]
+    assert found["score"] == pytest.approx(0.84) and found["megabytes"] == 2.5
+    assert [found[cost] for cost in ("train_seconds", "wall_seconds", "peak_memory")] == [None, None, None]
+
+
 def test_numbers_are_compared_by_their_correlation(tmp_path):
     numbers = [float(n) for n in range(50)]
     swapped = [number + (-1) ** n * 20 for n, number in enumerate(numbers)]

@@ -36,6 +36,7 @@ def test_arguments_with_a_dot_are_passed_to_every_run():
         ("sets=sms_spamm", "There is no set sms_spamm.*Did you mean sms_spam"),
         ("kinds=boxx", "There is no kind boxx.*Did you mean box"),
         ("seeds=a", "seeds=a is not a list of seeds"),
+        ("timed=no", "timed=no is not a choice"),
         ("set=sms_spam", "There is no setting set.*Did you mean sets"),
         ("tables", "There is no setting tables"),
     ],

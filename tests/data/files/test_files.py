@@ -82,6 +82,12 @@ def test_a_single_file_is_split_the_same_way_every_time(tmp_path):
     assert held_out(0) == held_out(0) != held_out(1)
 
 
+def test_a_label_that_differs_from_those_of_training_by_its_case_is_refused_with_the_right_one(tmp_path):
+    files = parts(tmp_path, train="text,label\nx,good\ny,bad\n", test="text,label\nz,Good\n")
+    with pytest.raises(DataError, match=r"line 2 has the label 'Good', which no training row has.*Write it as 'good'\.$"):
+        FilesDataset(**files, validation_fraction=0).load(tmp_path)
+
+
 def test_a_label_missing_from_training_is_refused_with_its_line(tmp_path):
     files = parts(tmp_path, train="text,label\nx,b\ny,a\n", test="text,label\nz,a\nw,c\n")
     with pytest.raises(DataError) as caught:
@@ -137,7 +143,7 @@ def test_label_names_that_do_not_fit_are_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,good\ny,bad\n")
     assert error_of(file, SettingError, validation_fraction=0, label_names=["good", "poor"]) == (
         "dataset.label_names=[good, poor] does not name the 2 labels in the data. Allowed: all of bad, good, in any order. "
-        "Remove dataset.label_names to use these names."
+        "Remove dataset.label_names to use these names, or rename each: dataset.label_names={bad:NAME,...}."
     )
 
 

@@ -55,6 +55,8 @@ def test_texts_in_folders_can_be_read_without_their_labels(tmp_path):
 def test_anything_that_is_not_an_example_is_refused(tmp_path):
     layout = "one sub-folder per label with a .txt file per example"
     assert error_of(tmp_path) == f"FOLDER has no examples. Allowed: {layout}."
+    (tmp_path / "rows.csv").write_text("text,label\n")
+    assert error_of(tmp_path).endswith("For the tables in it, set 'dataset.path=FOLDER/*.csv'.")
     fill(tmp_path, pos=["fine"], neg=["bad"])
     (tmp_path / "pos" / "x.md").write_text("fine")
     assert error_of(tmp_path) == f"FOLDER/pos/x.md is not a .txt file. Allowed: {layout}. Rename it or remove it."

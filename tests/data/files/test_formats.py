@@ -1,5 +1,7 @@
 """Which format a file has, and paths that are not files."""
 
+import pytest
+
 from encoderlab.data.files.formats import Format
 from tests.data.files.written import error_of, train_of, write
 
@@ -17,6 +19,33 @@ def test_a_name_without_a_known_extension_is_refused_until_the_format_is_set(tmp
     file = write(tmp_path / "rows.dat", "text,label\nx,a\ny,b\n")
     assert error_of(file).startswith("The extension of rows.dat does not tell its format. Allowed: .csv, .tsv, ")
     assert len(train_of(file, format=Format.csv)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("rows.json", "rename it to .jsonl"), ("rows.xls", "Save it as .xlsx or .csv."), ("rows.zip", "Unpack it.")],
+)
+def test_a_well_known_format_that_is_not_read_comes_with_a_way_out(tmp_path, name, remedy):
+    assert remedy in error_of(write(tmp_path / name, "[]"))
+
+
+@pytest.mark.parametrize("content", ['[{"text": "x", "label": "a"}]', '[\n {"text": "x", "label": "a"}\n]', '{\n "text": "x"\n}'])
+def test_json_that_is_not_in_lines_comes_with_a_conversion(tmp_path, content):
+    message = error_of(write(tmp_path / "rows.jsonl", content))
+    assert message.startswith("rows.jsonl, line 1 is not") and "jq -c" in message
+
+
+@pytest.mark.parametrize(
+    ("beginning", "message"),
+    [
+        (b"PK\x03\x04\xff", "rows.csv is an Excel workbook or a zip file. Rename it to .xlsx, or unpack it."),
+        (b"\xd0\xcf\x11\xe0", "rows.csv is an old Excel or Word file. Save it as .xlsx, .csv or .txt."),
+        (b"\x1f\x8b\xff", "rows.csv is compressed. Rename it to rows.csv.gz."),
+    ],
+)
+def test_other_formats_under_the_name_of_a_table_are_recognised(tmp_path, beginning, message):
+    (tmp_path / "rows.csv").write_bytes(beginning + bytes(range(256)))
+    assert error_of(tmp_path / "rows.csv") == message
 
 
 def test_files_and_folders_are_not_mistaken_for_each_other(tmp_path):

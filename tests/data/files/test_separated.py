@@ -77,7 +77,7 @@ def test_the_delimiter_is_the_one_that_gives_the_header_its_columns_or_the_one_e
 
 
 def test_lines_are_counted_from_the_one_that_tells_excel_the_delimiter(tmp_path):
-    assert error_of(write(tmp_path / "rows.csv", "sep=;\ntext;label\nx;a\ny\n")).startswith("rows.csv, line 4 has 1 cells")
+    assert error_of(write(tmp_path / "rows.csv", "sep=;\ntext;label\nx;a\ny\n")).startswith("rows.csv, line 4 has 1 cell")
 
 
 def test_a_delimiter_can_be_chosen(tmp_path):
@@ -208,11 +208,30 @@ def test_a_quote_at_the_start_of_a_tsv_cell_requires_dataset_quoting(tmp_path):
         ),
         (
             'text,label\n"x\ny",a\nz\n',
-            "rows.csv, line 4 has 1 cells, the header has 2. Allowed: one cell for each of text, label. "
-            "Put a cell that contains a comma in double quotes.",
+            "rows.csv, line 4 has 1 cell, the header has 2. Allowed: one cell for each of text, label. "
+            "Complete or remove the row, or put a cell that contains a line break in double quotes.",
         ),
         ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
         ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Choose with dataset.text=COLUMN."),
+        (
+            f"{'a long review ' * 4},good\n{'another ' * 6},bad\n",
+            f"The first line of rows.csv has no column 'text'. Allowed: {'a long review ' * 4}, good. Choose with dataset.text=COLUMN. "
+            "If these are no column names, put a line with the names first.",
+        ),
+        (
+            "Export\n\ntext,label\nx,a\n",
+            "The first line of rows.csv has no column 'text'. Allowed: Export. Choose with dataset.text=COLUMN. "
+            "If these are no column names, put a line with the names first.",
+        ),
+        ("text\nx\n", "The first line of rows.csv has no column 'label'. Allowed: text. Choose with dataset.label=COLUMN."),
+        (
+            "text ,label\nx,a\n",
+            "The first line of rows.csv has no column 'text'. Allowed: text , label. Remove the spaces around 'text ' in the data.",
+        ),
+        (
+            "my text,label\nx,a\n",
+            "The first line of rows.csv has no column 'text'. Allowed: my text, label. Set 'dataset.text=my text'.",
+        ),
         (
             "text,label\nx,a\ny,\n",
             "rows.csv, line 3 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows.",
@@ -245,6 +264,13 @@ def test_a_quote_at_the_start_of_a_tsv_cell_requires_dataset_quoting(tmp_path):
 )
 def test_a_csv_file_that_cannot_be_trusted_is_refused_with_its_line(tmp_path, content, message):
     assert error_of(write(tmp_path / "rows.csv", content)) == message
+
+
+def test_a_delimiter_that_leaves_the_header_whole_is_named(tmp_path):
+    assert error_of(write(tmp_path / "rows.csv", "text,label\nx,a\n"), delimiter="semicolon") == (
+        "The first line of rows.csv is a single cell, 'text,label'. Allowed: cells separated by ';'. "
+        "Correct dataset.delimiter, or remove it."
+    )
 
 
 def test_an_extra_cell_in_a_tsv_file_is_refused(tmp_path):

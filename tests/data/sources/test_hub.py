@@ -108,7 +108,7 @@ def test_mistakes_are_refused_with_the_available_choices(real):
         },
         {
             "error": "dataset.label_names=[a, b, c] does not name the 2 labels in the data. Allowed: all of negative, positive, in any order. "
-            "Remove dataset.label_names to use these names.",
+            "Remove dataset.label_names to use these names, or rename each: dataset.label_names={negative:NAME,...}.",
             "exit": 2,
         },
     ]

@@ -92,6 +92,21 @@ def test_a_cell_that_is_not_a_finite_number_is_named(tmp_path, cell):
         loaded(path, "number")
 
 
+@pytest.mark.parametrize(
+    ("cells", "remedy"),
+    [
+        (("1", "two"), "Correct the row or remove it"),
+        (("good", "bad"), "Use task=classification if these are classes"),
+        (("1,5", "2"), "Use a decimal point instead of the comma"),
+    ],
+)
+def test_the_remedy_for_cells_that_are_no_numbers_depends_on_the_others(tmp_path, cells, remedy):
+    path = tmp_path / "rows.csv"
+    path.write_text("text;label\none;{}\ntwo;{}\n".format(*cells))
+    with pytest.raises(DataError, match=remedy):
+        loaded(path, "number")
+
+
 def test_words_with_labels_are_refused_as_numbers(tmp_path):
     path = tmp_path / "rows.conll"
     path.write_text("Anna B\nsaw O\n\n" * 3)

@@ -183,7 +183,7 @@ def test_the_card_says_what_the_model_is_how_good_it_is_and_what_it_is_for():
 def test_the_card_names_the_run_that_pretraining_started_from():
     card = pretraining_card(report_of(init_from="google/bert", second_sentence="swapped"), CARD_FACTS)
     assert ModelCard(card).data.base_model == "google/bert"
-    assert "pretrained starting from `google/bert` by `encoderlab pretrain` on masked tokens and the order of sentences" in card
+    assert "pretrained from `google/bert` by `encoderlab pretrain` on masked tokens and the order of sentences" in card
     assert "- sentence order accuracy 0.8000" in card
     tokens = report_of(splits={"test": scores(pairs_right=None)}, second_sentence="none", baselines={})
     assert "on masked tokens, with seed" in pretraining_card(tokens, CARD_FACTS)

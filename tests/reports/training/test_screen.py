@@ -152,6 +152,12 @@ SPLIT = {"rows": 9, "unlabelled": 0, "empty": 0, "duplicates": 0, "shared_with_t
 SPLIT |= {"words_min": 1, "words_median": 2.0, "words_p95": 3.0, "words_max": 4}
 
 
+def test_a_column_of_ids_is_recognised_by_its_many_labels_of_one_row():
+    labels = {f"id{n}": 1 + (n < 10) for n in range(300)}
+    warning = "Warning: 290 of the 300 labels occur once in training; check that dataset.label names the right column"
+    assert warning in survey_shown({"train": SPLIT | {"labels": labels}})
+
+
 @pytest.mark.parametrize(
     ("labels", "warning"),
     [
@@ -180,6 +186,7 @@ def test_labels_with_one_training_row_are_named(labels, warning):
             "'positive' and 'Positive'. If they mean the same, write them the same way in the data, or merge them with "
             "dataset.label_names='{negative:negative,positive:positive,Positive:positive}'.",
         ),
+        ({"TRUE": 4, "True": 3, "no": 3}, "'TRUE' and 'True'. If they mean the same, write them the same way in the data."),
         (
             {"yes ": 4, "Yes": 5, "no": 2, "NO": 2},
             "'Yes' and 'yes '; 'no' and 'NO'. If they mean the same, write them the same way",

@@ -1,4 +1,4 @@
-"""The corpus: what may be trained and scored on, and token stores that are made once and for nothing else."""
+"""The corpus: what is trained and scored on, and token stores that are built once and only for what they fit."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,13 @@ from encoderlab.tasks.tagging import Tagging
 
 
 def texts(*labels, pairs=False):
-    """A row for each label, with a text of its own."""
+    """Return a row with a distinct text for each label."""
     columns = {"text": [f"({row})" for row in range(len(labels))], "label": list(labels)}
     return columns | ({"text_pair": [f"[{row}]" for row in range(len(labels))]} if pairs else {})
 
 
 def words(*labels):
-    """A row of words for each row of labels; where those are unknown, of two."""
+    """Return a row of words for each row of labels, and two words for unknown labels."""
     return {
         "words": [[f"{row}", "1"][: 2 if of_row is None else len(of_row)] for row, of_row in enumerate(labels)],
         "labels": list(labels),
@@ -39,7 +39,7 @@ def corpus_of(tmp_path):
 
 
 class Counting:
-    """A task that counts the rows it was asked to encode."""
+    """A task that counts the rows it encodes."""
 
     def __init__(self, task):
         self.task, self.encoded = task, 0
@@ -69,24 +69,24 @@ def test_a_dataset_is_read_and_counted(tmp_path):
     assert corpus.cache == tmp_path
 
 
-def test_a_split_that_is_not_there_is_refused_with_those_that_are(corpus_of):
+def test_a_missing_split_is_refused_with_the_available_ones(corpus_of):
     with pytest.raises(DataError, match=r"^split=tset is not in this dataset\. Allowed: train, test\.$"):
         corpus_of(train=texts(0, 1), test=texts(0, 1)).split("tset")
 
 
-def test_validation_and_test_are_scored_where_they_have_labels(corpus_of):
+def test_validation_and_test_are_scored_if_they_have_labels(corpus_of):
     assert corpus_of(train=texts(0, 1), test=texts(0), validation=texts(1)).scored_splits() == ["validation", "test"]
     assert corpus_of(train=texts(0, 1), validation=texts(1), test=texts(None, None)).scored_splits() == ["validation"]
     assert corpus_of(train=words([0, 1]), test=words([1], [])).scored_splits() == ["test"]
 
 
 @pytest.mark.parametrize("splits", [{}, {"test": texts(None, None)}, {"validation": texts()}], ids=["none", "unlabelled", "empty"])
-def test_without_labels_to_score_on_nothing_is_trained(corpus_of, splits):
+def test_training_requires_labels_to_score_on(corpus_of, splits):
     with pytest.raises(DataError, match=r"^No split has labels to score on.*dataset.validation_fraction=0.1"):
         corpus_of(train=texts(0, 1), **splits).scored_splits()
 
 
-def test_a_split_with_some_labels_is_neither_labelled_nor_not(corpus_of):
+def test_a_split_with_only_some_labels_is_refused(corpus_of):
     message = r"^1 of 3 rows of the split {} have no label\. Allowed: a label in every row, or in none\."
     with pytest.raises(DataError, match=message.format("test")):
         corpus_of(train=texts(0, 1), test=texts(0, None, 1)).scored_splits()
@@ -94,7 +94,7 @@ def test_a_split_with_some_labels_is_neither_labelled_nor_not(corpus_of):
         corpus_of(train=words([0, 1], None, [1])).check_training_labels()
 
 
-def test_training_needs_two_labels(corpus_of):
+def test_training_requires_two_labels(corpus_of):
     corpus_of(train=texts(0, 1)).check_training_labels()
     corpus_of(train=words([0], [1])).check_training_labels()
     with pytest.raises(DataError, match=r"^The training split has no labels\. Set dataset.label"):
@@ -103,13 +103,13 @@ def test_training_needs_two_labels(corpus_of):
         corpus_of(train=texts(1, 1), test=texts(0, 1)).check_training_labels()
 
 
-def test_the_tokenizer_learns_from_every_text_of_training_and_from_nothing_else(corpus_of):
+def test_the_tokenizer_is_trained_on_all_training_texts_and_nothing_else(corpus_of):
     assert list(corpus_of(train=texts(0, 1), test=texts(0, 1, 0)).training_texts()) == ["(0)", "(1)"]
     assert list(corpus_of(train=texts(0, 1, pairs=True)).training_texts()) == ["(0)", "[0]", "(1)", "[1]"]
     assert list(corpus_of(train=words([0, 1], [1])).training_texts()) == ["0 1", "1"]
 
 
-def test_pairs_are_told_from_single_texts_and_from_words(corpus_of):
+def test_pairs_are_distinguished_from_single_texts_and_words(corpus_of):
     found = [corpus_of(train=train).paired for train in (texts(0, 1), texts(0, 1, pairs=True), words([0, 1]))]
     assert found == [False, True, False]
 
@@ -126,13 +126,13 @@ def test_pairs_are_told_from_single_texts_and_from_words(corpus_of):
         (list(range(100, 200)) * 300, 512, 201),  # of 30,000 rows, some are looked at
     ],
 )
-def test_the_length_that_is_needed_is_that_of_nearly_all_training_rows(corpus_of, lengths, most, needed):
+def test_the_required_length_fits_nearly_all_training_rows(corpus_of, lengths, most, needed):
     rows = {"text": ["1" * length for length in lengths], "label": [row % 2 for row in range(len(lengths))]}
     task = Classification(ClassificationConfig(name="digits"), SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most)
     assert corpus_of(train=rows, test=texts(0, 1)).needed_length(task) == needed
 
 
-def test_both_texts_of_a_pair_and_all_words_count_for_the_length_that_is_needed(corpus_of):
+def test_both_texts_of_a_pair_and_all_words_count_towards_the_required_length(corpus_of):
     tokenizer = SymbolsConfig(symbols="01").build(list, None)
     pairs = {"text": ["1" * 30] * 9, "text_pair": ["0" * 20] * 9, "label": [0, 1, 0] * 3}
     of_pairs = Classification(ClassificationConfig(name="digits"), tokenizer, ["a", "b"], 512)
@@ -142,7 +142,7 @@ def test_both_texts_of_a_pair_and_all_words_count_for_the_length_that_is_needed(
     assert corpus_of(train=sentences).needed_length(of_words) == 62
 
 
-def test_a_store_is_made_once(corpus_of):
+def test_a_store_is_built_once(corpus_of):
     corpus, first, again = corpus_of(train=texts(0, 1, 0, pairs=True)), task_of(), task_of()
     made, reopened = corpus.rows("train", first), corpus.rows("train", again)
     assert (first.encoded, again.encoded) == (3, 0)
@@ -151,21 +151,21 @@ def test_a_store_is_made_once(corpus_of):
 
 
 @pytest.mark.parametrize("other", [{"max_length": 5}, {"symbols": "0123456789()"}], ids=["length", "tokenizer"])
-def test_a_task_that_reads_otherwise_gets_a_store_of_its_own(corpus_of, other):
+def test_a_task_that_reads_differently_gets_its_own_store(corpus_of, other):
     corpus, first, second = corpus_of(train=texts(0, 1, pairs=True)), task_of(), task_of(**other)
     one, two = corpus.rows("train", first), corpus.rows("train", second)
     assert (first.encoded, second.encoded) == (2, 2)
     assert rows_of(one, "input_ids") != rows_of(two, "input_ids")
 
 
-def test_rows_that_changed_get_a_store_of_their_own(corpus_of):
+def test_changed_rows_get_a_new_store(corpus_of):
     task = task_of()
     stores = [corpus_of(train=train).rows("train", task) for train in (texts(0, 1), texts(1, 0), texts(0, 1, 1))]
     assert [np.concatenate(rows_of(store, "label")).tolist() for store in stores] == [[0, 1], [1, 0], [0, 1, 1]]
     assert task.encoded == 7
 
 
-def test_fingerprints_tell_splits_apart_and_stay(corpus_of):
+def test_fingerprints_distinguish_splits_and_are_stable(corpus_of):
     one, same, other = (corpus_of(train=texts(0, 1), test=test).fingerprints() for test in (texts(0), texts(0), texts(1)))
     assert one == same
     assert one["train"] == other["train"]
@@ -173,7 +173,7 @@ def test_fingerprints_tell_splits_apart_and_stay(corpus_of):
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing", "no shape", "empty shape"])
-def test_a_damaged_store_is_made_again_and_that_is_said(corpus_of, tmp_path, capsys, damage):
+def test_a_damaged_store_is_rebuilt_with_a_message(corpus_of, tmp_path, capsys, damage):
     corpus = corpus_of(train=texts(0, 1))
     corpus.rows("train", task_of())
     (folder,) = (tmp_path / "tokens").iterdir()
@@ -193,7 +193,7 @@ def test_a_damaged_store_is_made_again_and_that_is_said(corpus_of, tmp_path, cap
     assert [path.name for path in (tmp_path / "tokens").iterdir()] == [folder.name]
 
 
-def test_a_store_of_words_holds_what_is_asked_of_each(corpus_of):
+def test_a_store_of_words_contains_the_label_of_each(corpus_of):
     corpus = corpus_of(train=words([0, 1], [1]))
     task = Tagging(TaggingConfig(name="test"), SymbolsConfig().build(lambda: [], None), ["no", "yes"], 8)
     store = corpus.rows("train", task)

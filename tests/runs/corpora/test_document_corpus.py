@@ -1,4 +1,4 @@
-"""The corpus of a pretraining run: sentences kept once, counted by document, and refused where nothing can be paired."""
+"""The corpus of a pretraining run: sentences stored once, counted by document, and refused if nothing can be paired."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def corpus_of(tmp_path):
     return partial(documents_in, tmp_path)
 
 
-def test_sentences_of_long_paragraphs_are_kept_with_the_numbers_of_their_document_and_paragraph(corpus_of):
+def test_sentences_of_long_paragraphs_are_stored_with_document_and_paragraph_numbers(corpus_of):
     corpus = corpus_of()
     rows = corpus.rows("train", task_of(corpus))
     assert rows.store["document"].values.tolist() == [0] * 4 + [1] * 4 + [2] * 8
@@ -37,8 +37,8 @@ def test_sentences_of_long_paragraphs_are_kept_with_the_numbers_of_their_documen
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_store_is_that_of_one_sentence_after_the_other_whoever_makes_it(corpus_of, monkeypatch, workers):
-    """Against the plainest way to make it, which reads as the store's description."""
+def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_of, monkeypatch, workers):
+    """Compare with the plainest way to build it, which reads like the store's description."""
     monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 200)
     monkeypatch.setattr(document_corpus, "workers_at_hand", lambda: workers)
     splitter = SentenceSplitter(Punkt(PunktSentenceTokenizer(PunktParameters())), "Punkt", "Punkt 1")
@@ -87,7 +87,7 @@ def test_a_killed_worker_leaves_no_store_behind(corpus_of, monkeypatch, tmp_path
 
 @pytest.mark.parametrize("pack", Pack)
 @pytest.mark.parametrize("second", SecondSentence)
-def test_a_batch_is_two_texts_with_their_segments_or_one(corpus_of, second, pack):
+def test_a_batch_has_two_texts_with_their_segments_or_one(corpus_of, second, pack):
     corpus = corpus_of(second_sentence=second, pack=pack)
     task = task_of(corpus, max_length=16)
     rows = corpus.rows("train", task)
@@ -107,7 +107,7 @@ def test_a_batch_is_two_texts_with_their_segments_or_one(corpus_of, second, pack
             assert segments == [0] * (ends[0] + 1) + [1] * (n - ends[0] - 1) + [0] * (len(ids) - n)
 
 
-def test_masks_are_prepared_on_the_batch_and_change_with_the_epoch(corpus_of):
+def test_masks_are_applied_to_the_batch_and_change_with_the_epoch(corpus_of):
     corpus = corpus_of()
     rows = corpus.rows("train", task_of(corpus))
     found = []
@@ -119,7 +119,7 @@ def test_masks_are_prepared_on_the_batch_and_change_with_the_epoch(corpus_of):
     assert found[0] == found[1] != found[2]
 
 
-def test_the_store_is_made_once_for_all_lengths_and_again_for_what_changes_it(corpus_of, tmp_path):
+def test_the_store_is_built_once_for_all_lengths_and_again_if_its_inputs_change(corpus_of, tmp_path):
     corpus = corpus_of()
     for max_length in (32, 16):
         corpus.rows("train", task_of(corpus, max_length))
@@ -138,14 +138,14 @@ def test_the_store_is_made_once_for_all_lengths_and_again_for_what_changes_it(co
         ([["a b c d. e f g h."], [LONG]], {"min_sentences": 9}, "task.min_sentences=9"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(corpus_of, documents, settings, message):
+def test_a_corpus_that_cannot_be_paired_is_refused(corpus_of, documents, settings, message):
     corpus = corpus_of(documents=documents, **settings)
     with pytest.raises(DataError, match=message):
         corpus.rows("train", task_of(corpus))
 
 
 @pytest.mark.parametrize("second", [SecondSentence.swapped, SecondSentence.none])
-def test_one_long_document_is_enough_where_no_stranger_is_needed(corpus_of, second):
+def test_one_long_document_is_enough_without_negative_pairs(corpus_of, second):
     corpus = corpus_of(documents=[[LONG], ["short."]], second_sentence=second)
     assert len(corpus.rows("train", task_of(corpus))) > 0
 

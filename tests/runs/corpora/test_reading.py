@@ -1,4 +1,4 @@
-"""Notes on texts longer than the model's limit: their share, and the limit with its setting."""
+"""Notes on texts longer than the model's limit: their fraction, and the limit with its setting."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ WINDOWED = SimpleNamespace(windows=Windowing("mean", 0.25, 3), max_length=8, lim
 
 
 class Counted(ExampleRows):
-    """Rows of which only the numbers of windows and the truncated ones are known."""
+    """Rows known only by their numbers of windows and which of them are truncated."""
 
     def __init__(self, windows, truncated):
         self.known = np.array(windows), np.array(truncated)

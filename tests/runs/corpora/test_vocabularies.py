@@ -17,7 +17,7 @@ def write(path, header, rows):
     return str(path)
 
 
-def test_texts_are_those_a_training_on_the_same_rows_learns_from(tmp_path):
+def test_texts_are_those_that_training_on_the_same_rows_uses(tmp_path):
     path = write(tmp_path / "rows.csv", "text,body,label", [f"text {n},body {n},{'ab'[n % 3 == 0]}" for n in range(60)])
     for dataset in (FilesDataset(path=path, text_pair="body"), ReverseDataset(limit=7)):
         texts = texts_by_split(dataset, tmp_path / "cache")
@@ -27,7 +27,7 @@ def test_texts_are_those_a_training_on_the_same_rows_learns_from(tmp_path):
         assert list(texts["train"]()) == expected, "the second reading gives the same texts"
 
 
-def test_rows_whose_labels_cannot_be_read_have_texts_all_the_same(tmp_path):
+def test_rows_with_unreadable_labels_still_have_texts(tmp_path):
     table = write(tmp_path / "rows.csv", "text,stars", [f"text {n},{n}" for n in range(20)])
     lines = write(tmp_path / "rows.txt", "text 0", [f"text {n}" for n in range(1, 20)])
     for path in (table, lines):
@@ -35,13 +35,13 @@ def test_rows_whose_labels_cannot_be_read_have_texts_all_the_same(tmp_path):
         assert sorted([*texts["train"](), *texts["validation"]()]) == sorted(f"text {n}" for n in range(20))
 
 
-def test_what_cannot_be_read_without_labels_either_is_refused(tmp_path):
+def test_rows_that_cannot_be_read_even_without_labels_are_refused(tmp_path):
     path = write(tmp_path / "rows.csv", "title,stars", ["a,1"])
     with pytest.raises(DataError, match="has no column 'text'"):
         texts_by_split(FilesDataset(path=path), tmp_path / "cache")
 
 
-def test_articles_give_their_paragraphs_as_many_as_a_training_reads(tmp_path, monkeypatch):
+def test_articles_give_as_many_paragraphs_as_training_reads(tmp_path, monkeypatch):
     articles = [["one", "two"], [], ["three"], ["never reached"]]
     split = DocumentSplit(lambda: iter(articles), None, "fingerprint")
     monkeypatch.setattr(WikipediaDataset, "documents", lambda *_: Documents({"train": split}, {}))
@@ -50,7 +50,7 @@ def test_articles_give_their_paragraphs_as_many_as_a_training_reads(tmp_path, mo
     assert list(texts["train"]()) == ["one", "two", "three"]
 
 
-def test_a_tokenizer_that_is_nowhere_is_refused_by_the_setting_that_named_it(tmp_path):
+def test_a_missing_tokenizer_is_refused_naming_its_setting(tmp_path):
     with pytest.raises(DataError) as refused:
         open_tokenizer(str(tmp_path))
     assert str(refused.value).startswith(f"compare={tmp_path} has no tokenizer that can be read (")

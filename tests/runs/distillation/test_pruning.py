@@ -18,7 +18,7 @@ def built(**changes):
 
 
 def texts_of(n, seed):
-    """Batches with padding, whose tokens are not all as frequent."""
+    """Return padded batches whose tokens have different frequencies."""
     generator = torch.Generator().manual_seed(seed)
     batches = []
     for _ in range(n):
@@ -69,7 +69,7 @@ def test_a_student_of_the_same_size_gives_the_teachers_vectors(teacher):
 
 
 @pytest.mark.slow
-def test_a_smaller_student_starts_nearer_to_the_teacher_than_fresh_weights(teacher):
+def test_a_smaller_student_starts_closer_to_the_teacher_than_fresh_weights(teacher):
     smaller = {"n_layers": 2, "d_model": 24, "n_heads": 2, "d_ff": 32}
     texts, unseen = texts_of(200, seed=1), texts_of(10, seed=2)
     torch.manual_seed(1)
@@ -80,7 +80,7 @@ def test_a_smaller_student_starts_nearer_to_the_teacher_than_fresh_weights(teach
     assert of_pruned > of_fresh + 0.02
 
 
-def test_padding_keeps_its_zero_vector_and_pruning_is_repeatable(teacher):
+def test_padding_keeps_its_zero_vector_and_pruning_is_reproducible(teacher):
     first, second = built(d_model=16, n_heads=2), built(d_model=16, n_heads=2)
     for student in (first, second):
         prune(teacher, student, texts_of(10, seed=1))
@@ -95,7 +95,7 @@ def test_layers_are_spread_evenly_and_the_last_is_the_last(n_student, n_teacher,
     assert source_layers(n_student, n_teacher) == sources
 
 
-def test_least_squares_finds_a_linear_map_again():
+def test_least_squares_recovers_a_linear_map():
     torch.manual_seed(0)
     x, weight, bias = torch.randn(500, 5), torch.randn(3, 5), torch.randn(3)
     found, shift = least_squares(x, x @ weight.T + bias)

@@ -1,4 +1,4 @@
-"""What a student starts from: its teacher's embeddings made narrower, or its layers."""
+"""What a student starts from: its teacher's embeddings projected to its width, or its layers."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def teacher():
 
 
 class Rows:
-    """The rows of a split, which a teacher is pruned on."""
+    """The rows of a split that a teacher is pruned on."""
 
     lengths = np.full(200, 8)
 
@@ -50,7 +50,7 @@ def test_the_projection_keeps_what_varies_most():
     assert (spread - spread @ kept @ kept.T).norm() < 0.01 * spread.norm()
 
 
-def test_fresh_weights_are_left_as_drawn(teacher):
+def test_fresh_weights_are_left_unchanged(teacher):
     config = config_of(d_model=8)
     model = built(config)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
@@ -58,7 +58,7 @@ def test_fresh_weights_are_left_as_drawn(teacher):
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
-def test_narrower_embeddings_keep_which_words_are_alike(teacher):
+def test_projected_embeddings_preserve_which_words_are_similar(teacher):
     config = config_of(d_model=12, max_length=6)
     model = built(config)
     start_student(model, config, teacher, StudentStart.embeddings, Rows())
@@ -68,7 +68,7 @@ def test_narrower_embeddings_keep_which_words_are_alike(teacher):
     assert model.encoder.embeddings.position(slice(6)).shape == (6, 12)
 
 
-def test_layers_are_taken_evenly_the_last_one_last(teacher):
+def test_layers_are_selected_evenly_up_to_the_last(teacher):
     config = config_of(n_layers=2)
     model = built(config)
     start_student(model, config, teacher, StudentStart.layers, Rows())
@@ -92,7 +92,7 @@ def test_layers_are_taken_evenly_the_last_one_last(teacher):
         ({"norm_position": NormPosition.pre}, StudentStart.pruned, "keeps the teacher's norm_position=post"),
     ],
 )
-def test_what_a_student_cannot_hold_is_refused(teacher, changes, start, message):
+def test_a_student_that_does_not_fit_its_teacher_is_refused(teacher, changes, start, message):
     config = config_of(**changes)
     with pytest.raises(SettingError, match=message):
         start_student(built(config), config, teacher, start, Rows())
@@ -106,8 +106,8 @@ def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
     assert model.training and torch.isfinite(torch.cat([weight.flatten() for weight in model.state_dict().values()])).all()
 
 
-def test_a_teacher_of_another_kind_is_not_pruned():
+def test_a_teacher_of_another_architecture_is_not_pruned():
     config = config_of(positions=Positions.rotary)
     teacher = Pretrained("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
-    with pytest.raises(SettingError, match="teacher of BERT's kind"):
+    with pytest.raises(SettingError, match="teacher with BERT's architecture"):
         start_student(built(config), config, teacher, StudentStart.pruned, Rows())

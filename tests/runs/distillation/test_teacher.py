@@ -1,4 +1,4 @@
-"""A teacher of vectors: its targets are its encoder's own outputs, and it refuses a student that reads other tokens than it does."""
+"""A teacher of vectors: its targets are its encoder's own outputs, and a student that reads other tokens is refused."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ MASK = torch.tensor([[True, True, True, False], [True, True, False, False]])
 
 @pytest.fixture
 def teacher(monkeypatch):
-    """A teacher of random weights, width 8, that reads 12 tokens."""
+    """Return a teacher with random weights and width 8 that reads 12 tokens."""
     torch.manual_seed(0)
     config = ModelConfig(n_layers=1, d_model=8, n_heads=2, max_length=12, dropout=0.5)
     weights = EncoderWithHeads(config, TOKENIZER.vocabulary_size, TOKENIZER.pad_id, HeadSizes()).state_dict()
@@ -38,7 +38,7 @@ def batch(mask=MASK):
     return Batch(ids, ids * 0, mask, torch.arange(2), none, None, None, n_tokens=5)
 
 
-def test_targets_are_the_vectors_of_real_tokens_and_their_mean_for_each_text(teacher):
+def test_targets_are_the_vectors_of_real_tokens_and_their_mean_per_text(teacher):
     task = task_of()
     teacher.teach(task)
     targets = task.ask(batch(), 0).targets
@@ -49,7 +49,7 @@ def test_targets_are_the_vectors_of_real_tokens_and_their_mean_for_each_text(tea
     assert torch.allclose(targets.sequence_vectors, torch.stack([hidden[0, :3].mean(0), hidden[1, :2].mean(0)]), atol=1e-6)
 
 
-def test_a_teacher_is_not_trained_and_its_targets_can_be_used_in_a_loss(teacher):
+def test_a_teacher_is_frozen_and_its_targets_can_be_used_in_a_loss(teacher):
     targets = teacher(batch())
     student = torch.ones(2, 8, requires_grad=True)
     (student * targets.sequence_vectors).sum().backward()
@@ -63,6 +63,6 @@ def test_a_student_with_another_tokenizer_is_refused(teacher):
         teacher.teach(task_of(tokenizer=other))
 
 
-def test_a_student_that_reads_further_is_refused_with_the_length_that_works(teacher):
+def test_a_student_that_reads_longer_texts_is_refused_with_the_length_that_works(teacher):
     with pytest.raises(SettingError, match="model.max_length is 13.*Set model.max_length=12"):
         teacher.teach(task_of(max_length=13))

@@ -6,7 +6,7 @@ from encoderlab.errors import DataError
 from encoderlab.runs.distillation.teacher_files import unlabelled_file
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     path = tmp_path / "texts.txt"
     with pytest.raises(DataError, match="texts.txt"):
         unlabelled_file(str(path))

@@ -1,4 +1,4 @@
-"""Batches: every row once an epoch, the same whatever came before."""
+"""Batches: every row once per epoch, the same whatever came before."""
 
 import threading
 from itertools import count, islice
@@ -36,7 +36,7 @@ lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
 
 @given(lengths=lengths_of_rows, batch_size=st.integers(1, 9), batching=st.sampled_from(Batching), epoch=st.integers(0, 3))
 @settings(deadline=None)
-def test_every_row_comes_once_an_epoch(lengths, batch_size, batching, epoch):
+def test_every_row_comes_once_per_epoch(lengths, batch_size, batching, epoch):
     config = TrainingConfig(batch_size=batch_size, batching=batching)
     order = list(epoch_order(np.array(lengths), config, seed=1, epoch=epoch))
     assert sorted(np.concatenate(order)) == list(range(len(lengths)))
@@ -64,7 +64,7 @@ def test_seed_and_epoch_each_change_the_order():
 
 
 @pytest.mark.parametrize("longest", [60, 70_000])
-def test_length_batching_puts_rows_of_neighbouring_lengths_together_however_long_they_are(longest):
+def test_length_batching_groups_rows_of_similar_lengths_however_long_they_are(longest):
     lengths = np.random.default_rng(1).integers(3, longest, 500)
     batches = epoch_order(lengths, TrainingConfig(batch_size=25), seed=0, epoch=0)
     ranges = sorted((lengths[rows].min(), lengths[rows].max()) for rows in batches)
@@ -72,7 +72,7 @@ def test_length_batching_puts_rows_of_neighbouring_lengths_together_however_long
 
 
 class Drawing(ExampleRows):
-    """Rows that are drawn afresh each epoch: what is drawn shows seed and epoch."""
+    """Rows that are drawn again each epoch: what is drawn shows seed and epoch."""
 
     drawn = None
 
@@ -98,7 +98,7 @@ def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, bat
     assert facts(after) == facts(0)[after:]
 
 
-def test_accumulation_cuts_the_same_batch_into_parts():
+def test_accumulation_splits_the_same_batch_into_micro_batches():
     store = held(encoded([4] * 10))
     whole, micro_batches = (
         next(training_batches(store, TrainingConfig(batch_size=7), 0, PAD, CPU, micro_batches=n)) for n in (1, 3)
@@ -122,12 +122,12 @@ def threads():
 
 @given(items=st.lists(st.integers(), max_size=12), ahead=st.integers(1, 5))
 @settings(deadline=None, max_examples=30)
-def test_what_is_made_ahead_comes_whole_and_in_order_and_leaves_no_thread(items, ahead):
+def test_prefetched_batches_come_complete_and_in_order_and_leave_no_thread(items, ahead):
     assert list(made_ahead(iter(items), ahead)) == items
     assert threads() == set()
 
 
-def test_a_batch_is_made_while_the_one_before_it_is_used_and_never_more_than_allowed():
+def test_a_batch_is_built_while_the_previous_one_is_used_within_the_limit():
     made, enough = [], threading.Event()
 
     def items():
@@ -145,7 +145,7 @@ def test_a_batch_is_made_while_the_one_before_it_is_used_and_never_more_than_all
     assert threads() == set()
 
 
-def test_an_error_in_the_thread_is_raised_as_it_is_when_its_batch_is_due():
+def test_an_error_in_the_thread_is_raised_unchanged_when_its_batch_is_due():
     def items():
         yield 1
         raise ZeroDivisionError("the second")
@@ -179,15 +179,15 @@ def test_cuda_graphs_are_recorded_for_few_shapes():
     assert all(length in (8, 16, 24, 32, 48, 64, 96, 100) and not unmasked for _, length, unmasked in few)
 
 
-def test_the_thread_is_prepared_before_it_makes_anything():
+def test_the_thread_is_set_up_before_it_builds_anything():
     local = threading.local()
     items = (getattr(local, "prepared", False) for _ in range(3))
     assert list(made_ahead(items, 2, lambda: setattr(local, "prepared", True))) == [True] * 3
     assert not hasattr(local, "prepared")  # here
 
 
-def test_batches_for_a_card_are_made_ahead_in_the_consumers_stream_and_are_the_same(monkeypatch):
-    """The card is played by the CPU: what is tested is which batches come, from which thread."""
+def test_batches_for_a_gpu_are_prefetched_in_the_consumers_stream_unchanged(monkeypatch):
+    """The CPU stands in for the GPU: the test checks which batches come, and from which thread."""
     store, streams, makers = held(encoded([3, 4, 5, 3, 9, 7, 7])), [], set()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: streams.append((stream, threading.current_thread())))
@@ -243,7 +243,7 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
 
 @given(lengths=lengths_of_rows, size=st.integers(1, 5))
 @settings(deadline=None, max_examples=40)
-def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths, size):
+def test_scoring_batches_are_distributed_as_one_process_would_compose_them(lengths, size):
     store = held([Encoded([1] * n * 400, [0] * n * 400, label=0) for n in lengths])
     alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU)]
     of_each = [list(scoring_batches(store, PAD, CPU, Processes(rank, size))) for rank in range(size)]
@@ -254,7 +254,7 @@ def test_scoring_batches_are_dealt_out_as_one_process_would_compose_them(lengths
 
 
 def micro_batches_of(rows, config, steps, micro_batches, size):
-    """All micro-batches of so many steps, of all processes."""
+    """Return all micro-batches of `steps` steps, of all processes."""
     return [
         micro_batch
         for rank in range(size)
@@ -274,7 +274,7 @@ def micro_batches_of(rows, config, steps, micro_batches, size):
     size=st.integers(1, 3),
 )
 @settings(deadline=None)
-def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batching, micro_batches, size):
+def test_an_epoch_is_counted_as_its_batches_are_built(lengths, batch_size, batching, micro_batches, size):
     rows, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
     counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=64)
     made = micro_batches_of(rows, config, counts.steps, micro_batches, size)
@@ -285,7 +285,7 @@ def test_an_epoch_is_counted_as_its_batches_are_made(lengths, batch_size, batchi
 
 @given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60), every=st.integers(1, 4), size=st.integers(1, 3))
 @settings(deadline=None, max_examples=30)
-def test_some_of_the_scoring_batches_are_every_so_many_of_all(lengths, every, size):
+def test_a_sample_of_the_scoring_batches_is_evenly_spaced(lengths, every, size):
     rows = held(encoded(lengths))
     for rank in range(size):
         processes = Processes(rank=rank, size=size)
@@ -295,7 +295,7 @@ def test_some_of_the_scoring_batches_are_every_so_many_of_all(lengths, every, si
 
 
 def rows_in_windows(n_windows):
-    """Rows of so many windows of 4 tokens each; one of 0 is a single sequence of 3."""
+    """Return rows with these numbers of windows of 4 tokens; 0 means a single sequence of 3."""
     heads = HeadSizes(sequence_classes=3, window_pooling="mean")
     rows = [
         Encoded([row + 1] * 4 * n, [0] * 4 * n, label=row % 3, window_starts=tuple(range(n)))
@@ -312,7 +312,7 @@ def rows_in_windows(n_windows):
     size=st.integers(1, 3),
 )
 @settings(deadline=None, max_examples=40)
-def test_micro_batches_and_processes_never_cut_a_row_apart_and_its_windows_are_counted(n_windows, micro_batches, size):
+def test_micro_batches_and_processes_never_split_a_row_and_count_its_windows(n_windows, micro_batches, size):
     rows, config = rows_in_windows(n_windows), TrainingConfig(batch_size=5)
     counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=4)
     made = [one for one in micro_batches_of(rows, config, counts.steps, micro_batches, size) if len(one.rows)]

@@ -28,7 +28,7 @@ class Doubling(nn.Module):
 
 @pytest.fixture
 def compiler(monkeypatch):
-    """A compiler that works, or fails with the given error; and how it was called."""
+    """Return a compiler that works or fails with the given error, and its recorded calls."""
     calls = []
 
     def compiler(fails=None):
@@ -57,7 +57,7 @@ def compiler(monkeypatch):
         (Compile.cuda_graphs, CPU, "not compiled (CUDA graphs need a CUDA GPU)"),
     ],
 )
-def test_the_encoder_stays_as_it_is_where_compiling_does_not_pay_or_is_not_wanted(compiler, choice, device, words):
+def test_the_encoder_is_not_compiled_if_that_does_not_pay_or_is_not_wanted(compiler, choice, device, words):
     calls = compiler()
     assert compile_encoder(Doubling(), choice, device) == words
     assert calls == []
@@ -77,7 +77,7 @@ def test_the_encoder_is_compiled_for_any_length(compiler, choice, device, words,
     assert [(call["dynamic"], call["mode"]) for call in calls] == [(True, mode)]
 
 
-def test_a_short_run_is_not_compiled_unless_that_is_asked_for(compiler):
+def test_a_short_run_is_not_compiled_unless_requested(compiler):
     calls = compiler()
     assert compile_encoder(Doubling(), Compile.auto, CUDA, seconds=170) == "not compiled (faster only in long runs)"
     assert calls == []
@@ -85,12 +85,12 @@ def test_a_short_run_is_not_compiled_unless_that_is_asked_for(compiler):
     assert compile_encoder(Doubling(), Compile.always, CUDA, seconds=1) == "compiled"
 
 
-def test_small_models_take_as_long_as_their_calls_and_large_ones_as_their_products():
+def test_small_models_are_bound_by_kernel_calls_and_large_ones_by_matrix_products():
     assert seconds_uncompiled(1000, 10**6, n_layers=4, layer_parameters=10**6) == pytest.approx(6)
     assert seconds_uncompiled(1000, 10**9, n_layers=12, layer_parameters=85 * 10**6) == pytest.approx(5100)
 
 
-def test_graphs_are_for_the_few_shapes_of_training_alone(monkeypatch):
+def test_cuda_graphs_are_used_only_for_the_few_shapes_of_training(monkeypatch):
     monkeypatch.setattr(torch.random, "fork_rng", lambda cards: nullcontext())
     zeros, ids, taken = torch.zeros, torch.zeros(1, 5, dtype=torch.int64), []
     monkeypatch.setattr(torch, "zeros", lambda *shape, dtype, device: zeros(*shape, dtype=dtype))
@@ -105,7 +105,7 @@ def test_graphs_are_for_the_few_shapes_of_training_alone(monkeypatch):
     assert len(taken) == 1
 
 
-def test_without_a_working_compiler_the_encoder_stays_as_it_is_and_the_reason_is_said(compiler):
+def test_without_a_working_compiler_the_encoder_is_kept_and_the_reason_given(compiler):
     compiler(fails="No C++\n compiler found")
     encoder = Doubling()
     assert compile_encoder(encoder, Compile.always, CPU) == "not compiled (no working compiler: No C++ compiler found)"
@@ -114,7 +114,7 @@ def test_without_a_working_compiler_the_encoder_stays_as_it_is_and_the_reason_is
     assert all(weight.grad is None for weight in encoder.parameters())
 
 
-def test_trying_the_compiler_draws_nothing_and_leaves_no_gradient(monkeypatch):
+def test_trying_the_compiler_leaves_random_state_and_gradients_untouched(monkeypatch):
     monkeypatch.setattr(torch, "compile", wraps(torch.compile)(lambda encode, **options: encode))
     encoder = nn.Sequential()
     encoder.encode = lambda ids, types, mask: torch.rand(3, requires_grad=True)
@@ -139,7 +139,7 @@ def test_a_sweep_over_widths_compiles_each_of_its_models(monkeypatch):
 
 
 @pytest.mark.slow
-def test_deterministic_code_adds_up_in_an_order_that_the_first_batch_does_not_decide(compiler, monkeypatch):
+def test_deterministic_code_sums_in_an_order_independent_of_the_first_batch(compiler, monkeypatch):
     from torch._inductor import config
 
     monkeypatch.setattr(config, "split_reductions", True)
@@ -149,7 +149,7 @@ def test_deterministic_code_adds_up_in_an_order_that_the_first_batch_does_not_de
 
 
 @pytest.mark.slow
-def test_a_compiled_encoder_answers_the_same_and_keeps_the_names_of_its_weights():
+def test_a_compiled_encoder_gives_the_same_outputs_and_keeps_its_weight_names():
     torch.manual_seed(0)
     encoder = Doubling()
     names, ids = list(encoder.state_dict()), torch.tensor([[0, 1, 1]])

@@ -118,13 +118,13 @@ processes.end(0)
     [SCRIPT, MODES],
     ids=["scored before a step, put back together and cut again", "dropping again behind an evaluation"],
 )
-def test_a_model_in_pieces_is_the_whole_one(tmp_path, script):
+def test_a_sharded_model_equals_the_whole_one(tmp_path, script):
     (tmp_path / "script.py").write_text(BEGIN + script)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)
 
 
-def test_a_model_in_pieces_is_made_without_memory_for_its_weights_and_answers_with_all_it_has():
+def test_a_sharded_model_is_built_without_memory_for_its_weights_and_keeps_its_outputs():
     from encoderlab.runs.engine.distribution import _make_room, _shapes_of, _Tensors
 
     config = ModelConfig(n_layers=1, d_model=16, n_heads=2, positions=Positions.rotary)
@@ -146,7 +146,7 @@ def test_a_model_in_pieces_is_made_without_memory_for_its_weights_and_answers_wi
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
 @pytest.mark.parametrize("kind", [Whole, Sharded])
 def test_weights_are_broadcast_between_devices_and_their_shapes_between_hosts(monkeypatch, kind):
-    """The device is the meta device: its tensors cannot be read, and a tensor of the host would be noticed."""
+    """The device is the meta device: its tensors cannot be read, and a host tensor would be noticed."""
     sent = []
     monkeypatch.setattr(torch.distributed, "broadcast", lambda tensor, source: sent.append(tensor.device.type))
     monkeypatch.setattr(torch.distributed, "broadcast_object_list", lambda made, device: sent.append(f"shapes by {device.type}"))
@@ -158,7 +158,7 @@ def test_weights_are_broadcast_between_devices_and_their_shapes_between_hosts(mo
     assert sent == ["shapes by cpu"] * (kind is Sharded) + ["meta"] * len(weights)
 
 
-def test_one_process_holds_all_of_a_model_and_says_so():
+def test_one_process_has_the_whole_model_and_says_so():
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2), 50, 0, HeadSizes(sequence_classes=2))
     training = TrainingConfig(sharding=Sharding.full)
     whole = distribute(model, training, SINGLE_PROCESS, torch.device("cpu"))

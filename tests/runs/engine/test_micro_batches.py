@@ -1,4 +1,4 @@
-"""Micro-batches: as few parts as fit, from an estimate that is near what a training step really keeps."""
+"""Micro-batches: as few as fit, from an estimate close to what a training step really keeps."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ PRETRAINING, CLASSIFYING = HeadSizes(sequence_classes=2, vocabulary=True), HeadS
 
 
 @given(st.integers(1, 300), st.integers(0, 10**6), st.integers(1, 10**5), st.integers(0, 10**7))
-def test_there_are_as_few_parts_as_fit_and_one_for_each_row_at_most(batch_size, fixed, row, usable):
+def test_there_are_as_few_micro_batches_as_fit_and_at_most_one_per_row(batch_size, fixed, row, usable):
     memory = StepMemory(fixed, row)
     micro_batches = micro_batches_for(batch_size, memory, usable)
     assert 1 <= micro_batches <= batch_size
@@ -37,7 +37,7 @@ def test_there_are_as_few_parts_as_fit_and_one_for_each_row_at_most(batch_size, 
 
 
 def kept_bytes(config, compute, heads, n, length, vocabulary):
-    """What autograd keeps between the forward and the backward pass, parameters and their rounded copies not counted."""
+    """Return the bytes autograd keeps from forward to backward pass, without parameters and their rounded copies."""
     model = EncoderWithHeads(config, vocabulary, 0, heads).train()
     ids = torch.randint(1, vocabulary, (n, length))
     asked = torch.randperm(n * length)[: round(0.15 * n * length)].sort().values if heads.vocabulary else torch.empty(0).long()
@@ -66,24 +66,24 @@ def kept_bytes(config, compute, heads, n, length, vocabulary):
     [{}, {"dropout": 0.0}, {"activation": Activation.geglu}, {"norm_position": NormPosition.pre}, {"d_ff": 128}],
     ids=["bert", "no_dropout", "geglu", "pre_norm", "narrow"],
 )
-def test_the_estimate_is_near_what_a_training_step_keeps(compute, heads, shape):
+def test_the_estimate_is_close_to_what_a_training_step_keeps(compute, heads, shape):
     config = ModelConfig(d_model=64, n_heads=2, n_layers=8, max_length=96, **shape)
     estimate = step_memory(config, 0, heads, 3000, 0.15, 96, compute).of(8)
     assert 0.9 < estimate / kept_bytes(config, compute, heads, 8, 96, 3000) < 1.6
 
 
-def test_weights_cost_their_gradients_and_averages_and_rounded_copies_where_there_are_any():
+def test_weights_cost_gradients_averages_and_any_rounded_copies():
     config = ModelConfig()
     fixed = [step_memory(config, 1000, CLASSIFYING, 100, 0.0, 16, compute).fixed for compute in (FP32, BF16)]
     assert fixed == [12_000, 14_000]
 
 
-def test_weights_in_pieces_cost_their_share_what_is_gathered_and_all_rounded_copies():
+def test_sharded_weights_cost_their_part_the_gathered_ones_and_all_rounded_copies():
     assert sharded_bytes(1000, 300, 4, FP32) == 250 * 16 + 300 * 8
     assert sharded_bytes(1000, 300, 4, BF16) == 250 * 16 + 300 * 8 + 2000
 
 
-def test_longer_rows_and_larger_vocabularies_take_more_and_a_head_that_is_not_asked_takes_nothing():
+def test_longer_rows_and_larger_vocabularies_take_more_and_an_unused_head_nothing():
     def row(heads=PRETRAINING, vocabulary=8000, length=64):
         return step_memory(ModelConfig(), 0, heads, vocabulary, 0.15, length, FP32).row
 
@@ -92,20 +92,20 @@ def test_longer_rows_and_larger_vocabularies_take_more_and_a_head_that_is_not_as
     assert row(heads=CLASSIFYING, vocabulary=16000) == row(heads=CLASSIFYING) < row()
 
 
-def test_a_card_keeps_no_attention_weights():
+def test_a_gpu_keeps_no_attention_weights():
     gpu = Compute(torch.device("cuda"), torch.bfloat16, 1, "")
     short, long = (step_memory(ModelConfig(), 0, CLASSIFYING, 100, 0.0, length, gpu).row for length in (64, 128))
     assert long == 2 * short
 
 
-def test_an_ordinary_run_is_computed_whole_and_says_what_it_takes():
+def test_an_ordinary_batch_is_computed_whole_and_its_memory_reported():
     memory = step_memory(ModelConfig(n_layers=4, d_model=256), 10**7, PRETRAINING, 8000, 0.15, 128, FP32)
     micro_batches = choose_micro_batches(32, memory, CPU)
     assert micro_batches.number == 1
     assert str(micro_batches).startswith("batches in 1 micro-batch (a step takes about 0.")
 
 
-def test_a_batch_that_does_not_fit_is_cut_and_says_why(monkeypatch):
+def test_a_batch_that_does_not_fit_is_split_and_the_reason_given(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.engine.micro_batches.free_memory", lambda device: 10 * 2**30)
     micro_batches = choose_micro_batches(100, StepMemory(0, 2**28), CPU)
     assert (
@@ -114,20 +114,20 @@ def test_a_batch_that_does_not_fit_is_cut_and_says_why(monkeypatch):
     )
 
 
-def test_where_memory_is_not_known_nothing_is_cut():
+def test_if_free_memory_is_unknown_nothing_is_split():
     huge = StepMemory(2**60, 2**60)
     assert choose_micro_batches(32, huge, torch.device("mps")).number == 1
     assert choose_micro_batches(8, huge, CPU).number in (1, 8)  # 1 beside Linux
 
 
-def test_what_pytorch_holds_in_reserve_on_a_card_is_free(monkeypatch):
+def test_memory_pytorch_reserves_on_a_gpu_counts_as_free(monkeypatch):
     for name, value in {"mem_get_info": (5, 100), "memory_reserved": 30, "memory_allocated": 10}.items():
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
     assert free_memory(torch.device("cuda")) == 25
 
 
 def system(root, available, groups, files=()):
-    """A Linux with so many kB available, these lines in /proc/self/cgroup, and control group files."""
+    """Return a Linux system with this many kB available, these lines in /proc/self/cgroup, and these control group files."""
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/meminfo").write_text(f"MemTotal: 99999 kB\nMemAvailable:   {available} kB\n")
     (root / "proc/self/cgroup").write_text(groups)
@@ -145,12 +145,12 @@ def version_2(folder, most, used, cached):
     }
 
 
-def test_without_a_limit_free_is_what_the_machine_has_left(tmp_path):
+def test_without_a_limit_free_memory_is_what_the_machine_has_available(tmp_path):
     files = version_2("job/", "max\n", "7\n", "0")
     assert free_host_memory(system(tmp_path, 100, "0::/job\n", files)) == 102_400
 
 
-def test_the_tightest_limit_of_the_groups_above_counts_and_cached_files_do_not(tmp_path):
+def test_the_tightest_limit_of_the_parent_groups_counts_and_cached_files_do_not(tmp_path):
     files = version_2("job/step/", "max\n", "600\n", "0") | version_2("job/", "1000\n", "700\n", "200")
     assert free_host_memory(system(tmp_path, 100, "0::/job/step\n", files)) == 500
 
@@ -165,11 +165,11 @@ def test_a_container_that_cannot_see_its_groups_name_still_sees_its_limit(tmp_pa
     assert free_host_memory(system(tmp_path, 100, groups, files)) == 500
 
 
-def test_other_systems_do_not_say_what_is_free(tmp_path):
+def test_other_systems_do_not_report_free_memory(tmp_path):
     assert free_host_memory(tmp_path) is None
 
 
-def test_processes_of_one_machine_share_its_memory_and_agree_on_the_most_parts(monkeypatch):
+def test_processes_of_a_machine_share_its_memory_and_agree_on_the_most_micro_batches(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.engine.micro_batches.free_memory", lambda device: 1000)
     agreed = []
     monkeypatch.setattr(Processes, "all_reduce_max", lambda processes, number: agreed.append(number) or number + 1)

@@ -1,4 +1,4 @@
-"""A step that runs out of memory is repeated in smaller parts: the run equals one that had those parts from its start."""
+"""A step that runs out of memory is repeated in smaller micro-batches: the run equals one that had them from its start."""
 
 import weakref
 
@@ -25,7 +25,7 @@ ROWS, STEPS = 30, 12
 
 
 class Small(nn.Module):
-    """A classifier with room for so many rows at once; where there are more, the device says so, after some work."""
+    """A classifier with memory for `room` rows at once; with more, the device runs out after some work."""
 
     def __init__(self, room, p=0.0):
         super().__init__()
@@ -50,7 +50,7 @@ def rows():
 
 
 def run(model, micro_batches, *, after=0, optimizer=None):
-    """The steps of a run, what was used in the end, and the final weights."""
+    """Return the steps of a run, the micro-batches used in the end, and the final weights."""
     training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
     optimizer = optimizer or build_optimizer(model, training)
     taken = StepsWithinMemory(
@@ -65,7 +65,7 @@ def run(model, micro_batches, *, after=0, optimizer=None):
 
 
 @pytest.mark.parametrize(("room", "number"), [(5, 2), (3, 4), (1, 10)])
-def test_the_curve_is_that_of_the_parts_set_by_hand(room, number, capsys):
+def test_the_curve_equals_that_of_micro_batches_set_by_hand(room, number, capsys):
     figures, taken, weights = run(Small(room), MicroBatches(1, "a guess", open=True))
     by_hand, _, expected = run(Small(ROWS), MicroBatches(number, "as set"))
     assert figures == by_hand
@@ -78,7 +78,7 @@ def test_the_curve_is_that_of_the_parts_set_by_hand(room, number, capsys):
 
 
 class SmallLater(Small):
-    """Small from its fifth call on."""
+    """Like `Small`, from its fifth call on."""
 
     def forward(self, batch):
         room, self.room = self.room, self.room if len(self.sizes) >= 4 else ROWS
@@ -88,7 +88,7 @@ class SmallLater(Small):
             self.room = room
 
 
-def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_as_they_were():
+def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
     model = SmallLater(5, p=0.3)
     training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
     optimizer = build_optimizer(model, training)
@@ -97,7 +97,7 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
     assert model.sizes == [10] * 5 + [5, 5] * 8
 
     def by_hand():
-        """Four steps in one part, then the others in two, the draws going on."""
+        """Take four steps in one micro-batch and the others in two, with one continuous random state."""
         again = Small(ROWS, p=0.3)
         optimizer = build_optimizer(again, training)
         found = []
@@ -117,7 +117,7 @@ def test_memory_that_runs_out_in_the_middle_of_a_run_leaves_the_steps_before_it_
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_the_parts_that_its_state_names():
+def test_a_resumed_run_uses_the_micro_batches_of_its_state():
     _, taken, _ = run(Small(3), MicroBatches(1, "a guess", open=True))
     model = Small(3)
     run(model, taken.micro_batches, after=6)
@@ -126,12 +126,12 @@ def test_a_run_goes_on_with_the_parts_that_its_state_names():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))])
-def test_where_the_parts_are_set_or_a_single_row_is_too_much_the_run_ends(room, micro_batches):
+def test_a_run_ends_if_micro_batches_are_set_or_a_single_row_is_too_much(room, micro_batches):
     with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows of up to"):
         run(Small(room), micro_batches)
 
 
-def test_what_fewer_rows_do_not_help_is_not_tried_again():
+def test_an_error_that_fewer_rows_do_not_avoid_is_not_retried():
     class Full(torch.optim.AdamW):
         def step(self, closure=None):
             raise torch.OutOfMemoryError("CUDA out of memory")

@@ -8,7 +8,7 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 CPU = torch.device("cpu")
 
 
-def test_generators_go_on_where_they_stood():
+def test_generators_continue_where_they_stopped():
     states = random_states(CPU, SINGLE_PROCESS)
     drawn = torch.rand(3)
     torch.rand(5)
@@ -16,14 +16,14 @@ def test_generators_go_on_where_they_stood():
     assert torch.equal(torch.rand(3), drawn)
 
 
-def test_each_process_goes_on_where_it_stood():
+def test_each_process_continues_where_it_stopped():
     states = [{"cpu": torch.Generator().manual_seed(seed).get_state()} for seed in (1, 2)]
     for rank in (0, 1):
         set_random_states(states, CPU, Processes(rank, 2), seed=0, step=7)
         assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(rank + 1)))
 
 
-def test_in_another_number_of_processes_dropout_begins_anew_from_seed_step_and_process():
+def test_with_another_number_of_processes_dropout_is_reseeded_from_seed_step_and_process():
     def drawn(seed, step, rank, size=3):
         set_random_states([{"cpu": torch.get_rng_state()}], CPU, Processes(rank, size), seed, step)
         return tuple(torch.rand(4).tolist())
@@ -34,7 +34,7 @@ def test_in_another_number_of_processes_dropout_begins_anew_from_seed_step_and_p
     assert tuple(torch.rand(4).tolist()) == drawn(0, 7, 1)
 
 
-def test_on_a_gpu_its_own_generator_goes_on_as_well(monkeypatch):
+def test_a_gpus_own_generator_continues_as_well(monkeypatch):
     restored = []
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: f"state of {device}")
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: restored.append((state, str(device))))

@@ -34,7 +34,7 @@ def folder(tmp_path):
     return RunFolder(tmp_path / "run")
 
 
-def test_the_weights_left_behind_are_those_of_the_best_evaluation(folder):
+def test_the_final_weights_are_those_of_the_best_evaluation(folder):
     ended, weights = fitted(folder, learning_rate=1e-9)  # nothing is learned: the first evaluation stays the best
     assert ended.checkpoint == {"step": 4, "chosen_by": "accuracy", "chosen_on": "validation"}
     last, _ = fitted(RunFolder(folder.root.parent / "last"), learning_rate=1e-9, keep=Keep.last)
@@ -49,14 +49,14 @@ def test_without_a_validation_split_the_last_step_counts_and_nothing_is_scored(f
     assert {line["kind"] for line in journal_of(folder.root)} == {"step"}
 
 
-def test_patience_ends_a_fit_that_gets_no_better_and_a_note_says_so(folder):
+def test_patience_ends_a_fit_that_stops_improving_with_a_note(folder):
     ended, _ = fitted(folder, learning_rate=1e-9, evaluate_every=2, patience=1)
     assert journal_of(folder.root)[-1]["step"] == 4
     assert any("step 4 of 8" in note for note in ended.notes)
 
 
 @pytest.mark.parametrize("step", [3, 4])  # between two evaluations, and at one
-def test_a_fit_that_was_stopped_comes_to_the_same_end_bit_for_bit(folder, tmp_path, monkeypatch, step):
+def test_an_interrupted_fit_ends_in_the_same_way_bit_for_bit(folder, tmp_path, monkeypatch, step):
     _, whole = fitted(RunFolder(tmp_path / "whole"))
     count = Journal.step
 

@@ -1,4 +1,4 @@
-"""The journal: a line for each logged step and each evaluation, and a clock that counts training alone."""
+"""The journal: a line for each logged step and each evaluation, and a clock that counts only training."""
 
 import json
 import time
@@ -40,7 +40,7 @@ def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_first_step_and_every_so_many_further_ones_are_logged(tmp_path):
+def test_the_first_step_and_every_nth_one_are_logged(tmp_path):
     with Journal(tmp_path / "metrics.jsonl", log_every=4, per_epoch=5, progress=Progress()) as journal:
         for number in range(1, 11):
             journal.step(step(number))
@@ -49,14 +49,14 @@ def test_the_first_step_and_every_so_many_further_ones_are_logged(tmp_path):
     assert (found[0]["loss"], found[0]["gradient_norm"], found[0]["learning_rate"]) == (0.5, 2.0, 0.25)
 
 
-def test_each_question_has_its_own_loss_where_there_are_two(tmp_path):
+def test_with_two_objectives_each_has_its_own_loss(tmp_path):
     with Journal(tmp_path / "metrics.jsonl", 1, 1, Progress()) as journal:
         journal.step(step(1, token=0.25))
     line = lines(tmp_path / "metrics.jsonl")[0]
     assert (line["loss"], line["loss_sequence"], line["loss_token"]) == (0.75, 0.5, 0.25)
 
 
-def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
+def test_figures_of_unlogged_steps_are_not_read(tmp_path):
     unreadable = torch.zeros(2)  # no single number
     with Journal(tmp_path / "metrics.jsonl", 4, 4, Progress()) as journal:
         journal.step(step(1))
@@ -65,7 +65,7 @@ def test_figures_of_steps_that_are_not_logged_are_not_read(tmp_path):
             journal.step(replace(step(4), gradient_norm=unreadable))
 
 
-def test_a_step_that_was_left_out_is_named_and_its_line_is_json_all_the_same(tmp_path, capsys):
+def test_a_skipped_step_is_reported_and_its_line_is_still_json(tmp_path, capsys):
     known = SkippedStep(3, {"sequence": float("nan")}, float("inf"), [5, 9], 4)
     with Journal(tmp_path / "metrics.jsonl", 4, 4, Progress()) as journal:
         journal.step(step(1))
@@ -96,7 +96,7 @@ def test_lines_are_on_disk_before_the_run_ends(tmp_path):
         assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1]
 
 
-def test_an_evaluation_is_logged_with_all_its_figures_and_said_in_one_calm_line(tmp_path, capsys):
+def test_an_evaluation_is_logged_with_all_its_figures_and_printed_in_one_line(tmp_path, capsys):
     with Journal(tmp_path / "metrics.jsonl", log_every=1, per_epoch=500, progress=Progress(step=4, of=10)) as journal:
         journal.evaluation("validation", scores(), "f1_macro")
     line = lines(tmp_path / "metrics.jsonl")[0]
@@ -108,7 +108,7 @@ def test_an_evaluation_is_logged_with_all_its_figures_and_said_in_one_calm_line(
     assert said.out == ""
 
 
-def test_speed_counts_the_steps_so_far_over_the_seconds_so_far(tmp_path, clock):
+def test_speed_is_steps_so_far_over_seconds_so_far(tmp_path, clock):
     with Journal(tmp_path / "metrics.jsonl", 1, 3, Progress()) as journal:
         for number in (1, 2, 3):
             clock.now += 2
@@ -122,7 +122,7 @@ def test_speed_counts_the_steps_so_far_over_the_seconds_so_far(tmp_path, clock):
     }
 
 
-def test_what_is_no_training_takes_no_training_time(tmp_path, clock):
+def test_only_training_counts_as_training_time(tmp_path, clock):
     with Journal(tmp_path / "metrics.jsonl", 100, 2, Progress()) as journal:
         clock.now += 3
         journal.step(step(1))
@@ -138,7 +138,7 @@ def test_what_is_no_training_takes_no_training_time(tmp_path, clock):
     assert journal.throughput()["tokens_per_second"] == 60 / 8
 
 
-def test_the_speed_between_any_two_lines_can_be_told(tmp_path, clock):
+def test_the_speed_between_any_two_lines_can_be_computed(tmp_path, clock):
     with Journal(tmp_path / "metrics.jsonl", 2, 4, Progress()) as journal:
         for number, seconds in ((1, 9), (2, 2), (3, 2), (4, 2)):
             clock.now += seconds
@@ -152,7 +152,7 @@ def test_the_speed_between_any_two_lines_can_be_told(tmp_path, clock):
     assert (found[2]["examples"] - found[1]["examples"]) / (found[2]["seconds"] - found[1]["seconds"]) == 2
 
 
-def test_an_evaluation_says_after_how_many_seconds_of_training_it_came(tmp_path, clock):
+def test_an_evaluation_records_the_seconds_of_training_before_it(tmp_path, clock):
     with Journal(tmp_path / "metrics.jsonl", 10, 2, Progress()) as journal:
         for number in (1, 2):
             clock.now += 3
@@ -164,7 +164,7 @@ def test_an_evaluation_says_after_how_many_seconds_of_training_it_came(tmp_path,
     assert [line["seconds"] for line in lines(tmp_path / "metrics.jsonl") if line["kind"] == "evaluation"] == [3, 6]
 
 
-def test_a_step_says_how_long_after_the_start_of_the_process_it_came(tmp_path):
+def test_a_step_records_the_seconds_since_the_process_started(tmp_path):
     with Journal(tmp_path / "metrics.jsonl", 1, 2, Progress()) as journal:
         for number in (1, 2):
             journal.step(step(number))
@@ -174,15 +174,15 @@ def test_a_step_says_how_long_after_the_start_of_the_process_it_came(tmp_path):
     assert 0 < said[0] <= said[1] <= seconds_since_start()
 
 
-def test_where_the_system_does_not_tell_when_a_process_was_started_a_line_says_null(tmp_path, monkeypatch):
+def test_if_the_start_of_the_process_is_unknown_the_line_says_null(tmp_path, monkeypatch):
     monkeypatch.delattr("os.sysconf")
     with Journal(tmp_path / "metrics.jsonl", 1, 1, Progress()) as journal:
         journal.step(step(1))
     assert lines(tmp_path / "metrics.jsonl")[0]["since_start"] is None
 
 
-def test_a_continued_journal_goes_on_below_what_the_run_had_come_to(tmp_path):
-    """The steps beyond the checkpoint are taken again, and so is an evaluation that its checkpoint does not know of."""
+def test_a_resumed_journal_continues_after_the_checkpoint(tmp_path):
+    """Steps after the checkpoint are repeated, and so is an evaluation that the checkpoint does not include."""
     path = tmp_path / "metrics.jsonl"
     with Journal(path, 1, 2, Progress()) as journal:
         for number in (1, 2, 3):
@@ -196,7 +196,7 @@ def test_a_continued_journal_goes_on_below_what_the_run_had_come_to(tmp_path):
     assert [line["step"] for line in lines(path)] == [1, 1, 2, 3]
 
 
-def test_what_was_counted_before_is_counted_on(tmp_path, clock):
+def test_counts_continue_after_a_resume(tmp_path, clock):
     progress = Progress(step=2, judged=2)
     progress.counted.seconds, progress.counted.tokens = 4.0, 60
     with Journal(tmp_path / "metrics.jsonl", 1, 2, progress) as journal:
@@ -205,7 +205,7 @@ def test_what_was_counted_before_is_counted_on(tmp_path, clock):
     assert lines(tmp_path / "metrics.jsonl")[0]["tokens_per_second"] == 15.0
 
 
-def test_a_run_without_a_step_has_figures_all_the_same(tmp_path, clock):
+def test_a_run_without_a_step_still_has_figures(tmp_path, clock):
     with Journal(tmp_path / "metrics.jsonl", 1, 1, Progress()) as journal:
         pass
     expected = {"tokens_per_second": 0, "examples_per_second": 0, "padding_fraction": 1, "train_seconds": 0}

@@ -18,7 +18,7 @@ def warnings(losses):
 
 
 def curve(n, of, noise, seed=0):
-    """`of` each number's place in the run, from 0 to 1, with noise of single batches."""
+    """Return `of` the position in the run (0 to 1) at each step, with the noise of single batches."""
     return [float(of(place) + noise * draw) for place, draw in zip(np.linspace(0, 1, n), np.random.default_rng(seed).normal(size=n), strict=True)]  # fmt: skip
 
 
@@ -34,12 +34,12 @@ def curve(n, of, noise, seed=0):
     ],
     ids=["at once falling", "learnt at once", "flat at first", "slow", "of a vocabulary"],
 )
-def test_runs_that_learn_are_left_alone(of, seed):
+def test_runs_that_learn_get_no_warning(of, seed):
     assert warnings(curve(100, of, 0.02, seed)) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_run_that_never_learns_is_flat(seed):
+def test_a_run_that_never_learns_has_a_flat_loss(seed):
     assert warnings(curve(60, lambda place: 0.7, 0.02, seed)) == ["The loss is flat"]
 
 
@@ -49,17 +49,17 @@ def test_a_run_that_never_learns_is_flat(seed):
     [lambda place: 0.7 if place < 0.2 else 5.0, lambda place: 0.7 * abs(1 - 2 * place), lambda place: 0.7 + 2 * place],
     ids=["jumps up", "learns and loses it again", "rises"],
 )
-def test_a_run_whose_loss_rises_diverges_and_nothing_else_is_said(of, seed):
+def test_a_run_whose_loss_rises_diverges_and_gets_no_other_warning(of, seed):
     assert warnings(curve(80, of, 0.02, seed)) == ["The loss diverges"]
 
 
-def test_a_single_bad_batch_is_no_divergence():
+def test_a_single_bad_batch_is_not_a_divergence():
     losses = curve(60, lambda place: 0.7 * np.exp(-5 * place), 0.01)
     losses[40] = 9.0
     assert warnings(losses) == []
 
 
-def test_what_is_said_names_the_figures_the_step_and_what_to_try():
+def test_warnings_name_the_figures_the_step_and_what_to_try():
     watch = LossWatch()
     said = [watch.see(10 * number, 300, 2.5) for number in range(1, 31)]
     assert [line for line in said if line] == [
@@ -69,7 +69,7 @@ def test_what_is_said_names_the_figures_the_step_and_what_to_try():
 
 
 @given(losses=st.lists(st.floats(0, 100, allow_subnormal=False) | st.none(), max_size=60), cut=st.integers(0, 60))
-def test_a_watch_goes_on_from_its_state_as_if_it_had_never_stopped(losses, cut):
+def test_a_watch_resumes_from_its_state_as_if_never_stopped(losses, cut):
     whole, first = LossWatch(), LossWatch()
     for number, loss in enumerate(losses):
         whole.see(number, 60, loss)
@@ -82,5 +82,5 @@ def test_a_watch_goes_on_from_its_state_as_if_it_had_never_stopped(losses, cut):
 
 
 @given(losses=st.lists(st.floats(0, 1e30, allow_subnormal=False), max_size=80))
-def test_each_warning_comes_once_at_most_and_after_a_divergence_nothing(losses):
+def test_each_warning_comes_at_most_once_and_none_after_a_divergence(losses):
     assert warnings(losses) in ([], ["The loss is flat"], ["The loss diverges"], ["The loss is flat", "The loss diverges"])

@@ -9,7 +9,7 @@ from encoderlab.runs.fitting.progress import Best, Counted, Progress
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([-0.5, 0.1, 0.7])), min_size=1, max_size=30))
-def test_the_best_is_the_first_of_the_highest_with_the_lowest_loss_and_counts_what_came_since(evaluations):
+def test_the_best_has_the_highest_score_then_the_lowest_loss_and_counts_evaluations_since(evaluations):
     best = Best()
     for step, (score, loss) in enumerate(evaluations, start=1):
         best.offer(step, score, loss)
@@ -25,12 +25,12 @@ def test_a_tie_with_a_lower_loss_does_not_count_against_patience():
     assert (best.step, best.since) == (2, 2)
 
 
-def test_a_best_that_was_recorded_without_its_loss_gives_way_to_an_equal_score():
+def test_a_best_recorded_without_its_loss_is_replaced_by_an_equal_score():
     best = Best(score=0.9, step=3, since=1)
     best.offer(4, 0.9, 0.3)
     assert (best.step, best.since) == (4, 0)
 
 
-def test_what_a_checkpoint_holds_comes_back_as_it_was():
+def test_checkpointed_progress_is_restored_unchanged():
     progress = Progress(step=7, of=9, judged=5, best=Best(0.5, 5, 1, 0.25), counted=Counted(1.5, 70, 800, 900))
     assert Progress.from_dict(json.loads(json.dumps(progress.as_dict()))) == progress

@@ -11,7 +11,7 @@ from encoderlab.tasks.config import ClassificationConfig, RegressionConfig
 
 
 def scored(precision):
-    """Validation scores of 10 rows, of which 5 are said to be fraud, a share of them rightly."""
+    """Return validation scores of 10 rows, 5 of them predicted as fraud, some of those correctly."""
     right = round(5 * precision)
     labels = np.array([1] * right + [0] * (10 - right))
     scores = answered_classes(labels, np.array([1] * 5 + [0] * 5), ["ham", "fraud"], "accuracy", 1)
@@ -32,7 +32,7 @@ def test_a_report_says_how_a_threshold_was_chosen(threshold, precision, notes):
     assert threshold_notes(RegressionConfig(name="t"), scored(precision)) == []
 
 
-def test_a_precision_that_no_threshold_reaches_is_said():
+def test_a_precision_that_no_threshold_reaches_is_reported():
     _, missed = threshold_notes(ClassificationConfig(name="t", threshold="precision:0.9"), scored(0.6))
     assert missed == "No threshold gives 'fraud' a precision of 0.9 on validation: the best has 0.600"
 

@@ -1,4 +1,4 @@
-"""A run without a teacher is a run as if there were no teachers."""
+"""A run without a teacher contains nothing of distillation."""
 
 from encoderlab.runs.fitting.teaching import UNTAUGHT
 from encoderlab.runs.folders.folder import RunFolder

@@ -23,7 +23,7 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    """Makes the state of a run that has taken no step yet."""
+    """Return a function that builds the state of a run before its first step."""
     cache = tmp_path_factory.mktemp("cache")
     dataset = ReverseDataset(train_rows=40, validation_rows=1, test_rows=1)
     corpus = Corpus.load(dataset, cache, "label")
@@ -46,7 +46,7 @@ def begun(tmp_path_factory):
 
 
 def take(state, steps):
-    """The losses of the next `steps` steps."""
+    """Take the next `steps` steps and return their losses."""
     losses = []
     for step in islice(state.steps.take(state.learner, state.horizon, state.progress.step), steps):
         state.progress.step = step.number
@@ -55,14 +55,14 @@ def take(state, steps):
 
 
 def as_read_back(plain):
-    """The state as a checkpoint gives it back: nothing but numbers, strings and tensors."""
+    """Return the state as read from a checkpoint: nothing but numbers, strings and tensors."""
     buffer = io.BytesIO()
     torch.save(plain, buffer)
     buffer.seek(0)
     return torch.load(buffer, weights_only=True)
 
 
-def test_a_state_that_is_read_back_continues_with_the_same_steps_bit_for_bit(begun):
+def test_a_restored_state_continues_with_the_same_steps_bit_for_bit(begun):
     never_stopped = begun()
     take(never_stopped, 3)
     kept, weights = as_read_back(never_stopped.state_dict()), {n: w.clone() for n, w in never_stopped.weights().items()}
@@ -75,7 +75,7 @@ def test_a_state_that_is_read_back_continues_with_the_same_steps_bit_for_bit(beg
     assert all(torch.equal(weight, resumed.weights()[name]) for name, weight in never_stopped.weights().items())
 
 
-def test_the_number_of_micro_batches_stays_unless_the_settings_change_it(begun):
+def test_the_number_of_micro_batches_is_kept_unless_the_settings_change_it(begun):
     grown = begun()
     grown.steps.micro_batches = MicroBatches(4, "memory ran out in step 1", grown=True)
     kept, weights = as_read_back(grown.state_dict()), grown.weights()
@@ -86,14 +86,14 @@ def test_the_number_of_micro_batches_stays_unless_the_settings_change_it(begun):
     assert other.steps.micro_batches.number == 1
 
 
-def test_a_budget_is_resumed_with_what_is_left_of_it(begun):
+def test_a_resumed_run_has_the_rest_of_its_budget(begun):
     state = begun(steps=None, budget="1h")
     state.load_state_dict(as_read_back(state.state_dict()) | {"budget_spent": 3600.0}, state.weights())
     assert len(take(state, 9)) == 1  # one step at least
 
 
 @pytest.mark.parametrize("piece", ["optimizer", "progress", "skipped", "random_states", "micro_batches", "tokenizer"])
-def test_a_state_that_lacks_a_piece_or_belongs_to_another_tokenizer_is_refused(piece, begun):
+def test_an_incomplete_state_or_one_of_another_tokenizer_is_refused(piece, begun):
     state = begun()
     kept = as_read_back(state.state_dict())
     lacking = {name: value for name, value in kept.items() if name != piece}

@@ -23,7 +23,7 @@ DATASET = BracketsDataset(train_rows=8, validation_rows=6, test_rows=4, pairs=4)
 
 
 class Recorded(Training):
-    """Trains on a few rows, and records which methods are called with which folder."""
+    """A command that trains on a few rows and records which methods are called with which folder."""
 
     command = "train"
 

@@ -1,4 +1,4 @@
-"""The settings of a run next to their defaults: what a reader of a report looks for first."""
+"""The settings of a run next to their defaults, which readers of a report look for first."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def settings(tmp_path):
     return {one.name: one for one in chosen_settings(folder, "train")}
 
 
-def test_a_setting_differs_from_the_default_of_the_kind_that_was_chosen(settings):
+def test_settings_are_compared_with_the_defaults_of_the_chosen_kind(settings):
     differing = {name for name, one in settings.items() if one.differs}
     assert {"task.name", "task.score", "dataset", "dataset.path", "seed"} <= differing
     assert not differing & {"dataset.text", "training"}
@@ -30,5 +30,5 @@ def test_a_setting_differs_from_the_default_of_the_kind_that_was_chosen(settings
     assert settings["dataset.path"].required or settings["dataset.path"].default is None
 
 
-def test_where_files_are_put_is_left_out(settings):
+def test_output_folders_are_left_out(settings):
     assert not {"cache_dir", "run_dir", "resume"} & settings.keys()

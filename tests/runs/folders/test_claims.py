@@ -1,4 +1,4 @@
-"""Claims: one process at a time holds a job, a dead one's job is taken over by one other, and no two clocks are compared."""
+"""Claims: one process at a time holds a job, exactly one other takes over from a dead one, and no two clocks are compared."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ with claims.held("job") as (is_held, _):
 
 
 class Elsewhere(Claims):
-    """The claims as another machine sees them: it shares the storage, and no kernel."""
+    """The claims as another machine sees them: it shares the storage but not the kernel."""
 
     machine = "berta"
 
@@ -40,7 +40,7 @@ class Elsewhere(Claims):
 
 @pytest.fixture(params=["locks reach all", "locks reach one machine"])
 def jobs(tmp_path, monkeypatch, request):
-    """A folder on storage whose locks reach all machines, or each one only."""
+    """A folder on storage whose locks work across machines, or only within each."""
     if request.param == "locks reach one machine":
         monkeypatch.setattr(module, "locked", always_free)
     return tmp_path / "jobs"
@@ -52,7 +52,7 @@ def always_free(_):
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that stands still until it is moved."""
 
     now = 0.0
 
@@ -106,7 +106,7 @@ def test_a_machine_that_renews_its_claim_is_never_dead(jobs):
         assert not holds(berta)
 
 
-def test_of_several_machines_one_takes_over(jobs):
+def test_only_one_of_several_machines_takes_over(jobs):
     machines = [Elsewhere(jobs, 1, clock=Clock()) for _ in range(8)]
     ready, tried, held = Barrier(len(machines)), Barrier(len(machines)), []
 
@@ -129,7 +129,7 @@ def test_of_several_machines_one_takes_over(jobs):
     assert held.count(True) == 1
 
 
-def test_a_holder_that_was_only_frozen_learns_who_has_taken_over(jobs):
+def test_a_holder_that_was_only_frozen_learns_who_took_over(jobs):
     lost, told = [], Event()
 
     def tell(successor, silent):
@@ -145,7 +145,7 @@ def test_a_holder_that_was_only_frozen_learns_who_has_taken_over(jobs):
     assert lost == [(2, 0.1)]
 
 
-def test_a_worker_is_told_who_is_dead_and_not_when_somebody_was_seen(jobs):
+def test_a_worker_is_told_who_died_without_comparing_clocks(jobs):
     import pickle
 
     clock = Clock()
@@ -159,7 +159,7 @@ def test_a_worker_is_told_who_is_dead_and_not_when_somebody_was_seen(jobs):
         assert holds(pickle.loads(pickle.dumps(berta)))
 
 
-def test_a_claim_that_was_never_written_to_is_a_dead_process_too(jobs):
+def test_an_empty_claim_belongs_to_a_dead_process_too(jobs):
     clock = Clock()
     anna = Claims(jobs, 100, clock=clock)
     jobs.mkdir()
@@ -199,7 +199,7 @@ def test_a_killed_process_of_this_machine_is_dead_at_once(process, tmp_path):
     assert holds(claims)
 
 
-def test_a_process_that_has_lost_its_job_ends_with_a_line(process):
+def test_a_process_that_lost_its_job_ends_with_a_line(process):
     lost = process("lost")
     _, said = lost.communicate()
     assert lost.returncode == TrainingError.exit_code
@@ -207,7 +207,7 @@ def test_a_process_that_has_lost_its_job_ends_with_a_line(process):
     assert len(said.splitlines()) == 1
 
 
-def test_without_a_kernel_that_names_itself_the_host_does(jobs, monkeypatch):
+def test_without_a_boot_id_the_host_name_identifies_the_machine(jobs, monkeypatch):
     monkeypatch.setattr(module, "BOOT", Path("nowhere"))
     monkeypatch.setattr("socket.gethostname", lambda: "carl")
     jobs.mkdir()

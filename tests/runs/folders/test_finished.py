@@ -1,4 +1,4 @@
-"""Finished runs as they are compared: what was tried, and whether they answered the same rows."""
+"""Finished runs for comparison: their settings, and whether they predicted the same rows."""
 
 import json
 
@@ -13,7 +13,7 @@ SCORES = {"n": 3, "accuracy": 0.5, "per_class": {"no": {}, "yes": {}}}
 
 @pytest.fixture
 def run(tmp_path):
-    """Write the records of a finished run; its folder."""
+    """Write the records of a finished run and return its folder."""
 
     def write(name, task="films", split="test", fingerprint="f", answers=("no", "yes", "yes"), **scores):
         folder = tmp_path / name
@@ -34,7 +34,7 @@ def run(tmp_path):
     return write
 
 
-def test_settings_are_flat_and_hold_what_was_tried_alone(run):
+def test_settings_are_flat_and_contain_only_what_was_tried(run):
     (found,), _ = finished_runs([run("a")])
     assert found.settings == {"model.n_layers": 2, "command": "train"}
     assert (found.seed, found.split, found.seconds, found.journal()) == (1, "test", 2.0, [])
@@ -49,14 +49,14 @@ def test_a_run_named_twice_counts_once_and_an_unfinished_one_is_named(run, tmp_p
 
 
 @pytest.mark.parametrize("change", [{"task": "books"}, {"split": "validation"}, {"fingerprint": "g"}, {"n": 4}])
-def test_runs_that_answered_something_else_are_not_comparable(run, change):
+def test_runs_that_predicted_other_rows_are_not_comparable(run, change):
     alike, _ = finished_runs([run("a"), run("b")])
     check_comparable(alike)
     with pytest.raises(DataError, match="/c and .*/a"):
         check_comparable([*alike, *finished_runs([run("c", **change)])[0]])
 
 
-def test_answers_are_read_as_ids_in_the_order_of_the_rows(run):
+def test_predictions_are_read_as_ids_in_the_order_of_the_rows(run):
     runs, _ = finished_runs([run("a"), run("b", answers=("no", "no", "yes"))])
     first, second = read_answers(runs)
     np.testing.assert_array_equal(first.labels, [0, 0, 1])
@@ -64,7 +64,7 @@ def test_answers_are_read_as_ids_in_the_order_of_the_rows(run):
     np.testing.assert_array_equal(first.predicted, [0, 1, 1])
 
 
-def test_records_that_are_damaged_or_missing_are_named(run, tmp_path):
+def test_damaged_or_missing_records_are_named(run, tmp_path):
     folder = run("a")
     (tmp_path / "a" / "environment.json").write_text("[")
     with pytest.raises(DataError, match="environment.json"):

@@ -12,20 +12,20 @@ from encoderlab.runs.folders.folder import MODEL_FILES, RunFolder, check_free, m
 
 
 def made(*arguments):
-    """The folder of a run that has written its settings and ended well."""
+    """Return the folder of a run that has written its settings and succeeded."""
     with RunFolder.new(*arguments) as folder:
         folder.config.write_text("")
     return folder
 
 
-def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path, monkeypatch):
+def test_runs_started_in_the_same_second_get_separate_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = {made(None, "train", "sst2").root for _ in range(20)}
     assert len(folders) == 20
     assert all(root.is_dir() and root.parts[:3] == ("outputs", "train", "sst2") for root in folders)
 
 
-def test_an_empty_folder_of_ones_own_is_taken_and_a_full_one_is_not(tmp_path):
+def test_a_users_empty_folder_is_used_and_a_full_one_refused(tmp_path):
     (tmp_path / "mine").mkdir()
     folder = made(str(tmp_path / "mine"), "train", "sst2")
     assert folder.root == tmp_path / "mine"
@@ -36,7 +36,7 @@ def test_an_empty_folder_of_ones_own_is_taken_and_a_full_one_is_not(tmp_path):
         check_free(str(tmp_path / "mine"))
 
 
-def test_what_a_run_leaves_that_was_killed_before_it_began_does_not_take_a_folder(tmp_path):
+def test_a_folder_left_by_a_run_killed_before_it_began_can_be_used(tmp_path):
     folder = RunFolder(tmp_path)
     for path in (folder.lock, folder.environment, tmp_path / ".tmp-0a1b2c3d-config.yaml"):
         path.write_text("")
@@ -46,7 +46,7 @@ def test_what_a_run_leaves_that_was_killed_before_it_began_does_not_take_a_folde
         check_free(str(tmp_path))
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+def test_a_folder_that_cannot_be_created_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be created: Not a directory. Set run_dir="):
         made(str(tmp_path / "file" / "run"), "train", "sst2")
@@ -73,7 +73,7 @@ def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, c
     assert (f"Resume with: encoderlab train resume={root}" in capsys.readouterr().err) == kept
 
 
-def test_a_folder_that_is_deleted_half_way_is_no_run_any_more(tmp_path, monkeypatch):
+def test_a_half_deleted_folder_is_no_longer_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr("encoderlab.runs.folders.folder.shutil.rmtree", lambda *_, **__: None)  # a second signal
     with pytest.raises(KeyboardInterrupt), RunFolder.new(str(tmp_path / "run"), "train", "sst2") as folder:
         (folder.checkpoints / "step-0").mkdir(parents=True)
@@ -83,7 +83,7 @@ def test_a_folder_that_is_deleted_half_way_is_no_run_any_more(tmp_path, monkeypa
     made(str(tmp_path / "run"), "train", "sst2")
 
 
-def test_what_a_kill_has_left_half_written_is_cleared_when_the_run_goes_on(tmp_path):
+def test_half_written_files_are_removed_when_the_run_resumes(tmp_path):
     folder = made(str(tmp_path / "run"), "train", "sst2")
     (folder.root / ".tmp-12345678-model").mkdir()
     (folder.root / ".tmp-12345678-config.yaml").write_text("half")
@@ -92,7 +92,7 @@ def test_what_a_kill_has_left_half_written_is_cleared_when_the_run_goes_on(tmp_p
     assert sorted(path.name for path in folder.root.iterdir()) == [".lock", "config.yaml"]
 
 
-def test_the_folder_one_stands_in_is_emptied_and_not_deleted(tmp_path, monkeypatch):
+def test_the_current_folder_is_emptied_and_not_deleted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(KeyboardInterrupt), RunFolder.new(".", "train", "sst2") as folder:
         folder.plots.mkdir()
@@ -118,7 +118,7 @@ def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path)
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "No space left on device", "x/y"), OSError(errno.EROFS, "Read-only file system")]
 )
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path, error):
+def test_a_file_that_cannot_be_written_is_reported_in_one_line(tmp_path, error):
     expected = pytest.raises(TrainingError, match=f"cannot be written or read: {error.strerror}. Free space")
     with expected, RunFolder.new(str(tmp_path / "run"), "train", "sst2"):
         raise error

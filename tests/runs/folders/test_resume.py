@@ -1,4 +1,4 @@
-"""Which run is meant by `resume`, and what may be changed about it."""
+"""Which run `resume` means, and which of its settings may change."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ def config_of(**changes):
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """A run folder as a run that was stopped leaves it."""
+    """Return a run folder as left by a stopped run."""
     monkeypatch.chdir(tmp_path)
 
     def begin(root="outputs/train/brackets/run", command="train", **changes):
@@ -43,7 +43,7 @@ def started(tmp_path, monkeypatch):
 
 
 def resumed(config, explicit, command):
-    """As the command line resumes a run: its own settings under the explicit overrides, then its folder."""
+    """Resume a run as the command line does: its own settings below the explicit overrides, then its folder."""
     return continued_run(with_recorded_settings(config, explicit, command), command)
 
 
@@ -51,7 +51,7 @@ def test_a_run_that_resumes_nothing_is_a_new_one():
     assert resumed(config_of(), [], "train") is None
 
 
-def test_a_named_run_keeps_its_own_settings_but_for_what_is_typed_and_may_change(started):
+def test_a_resumed_run_keeps_its_settings_except_for_allowed_overrides(started):
     folder = started(epochs=3.0, learning_rate=0.005)
     typed = config_of(resume=str(folder.root), epochs=7.0, log_every=3)
     config, found = resumed(typed, ["resume", "training.epochs", "training.log_every"], "train")
@@ -59,7 +59,7 @@ def test_a_named_run_keeps_its_own_settings_but_for_what_is_typed_and_may_change
     assert (config.training.epochs, config.training.log_every, config.training.learning_rate) == (7.0, 3, 0.005)
 
 
-def test_another_learning_rate_is_another_run(started):
+def test_another_learning_rate_makes_another_run(started):
     folder = started(learning_rate=0.005)
     typed = config_of(resume=str(folder.root), learning_rate=0.1)
     with pytest.raises(SettingError, match="training.learning_rate=0.1 .*0.005"):
@@ -67,7 +67,7 @@ def test_another_learning_rate_is_another_run(started):
     resumed(typed, ["resume"], "train")  # it was not typed: the run's own counts
 
 
-def test_a_finished_run_another_commands_and_another_folder_are_refused(started):
+def test_a_finished_run_another_commands_run_and_another_folder_are_refused(started):
     folder = started()
     config = config_of(resume=str(folder.root))
     with pytest.raises(SettingError, match="encoderlab train"):
@@ -91,7 +91,7 @@ def test_a_folder_without_a_readable_run_is_refused(started, damaged, content):
         resumed(config_of(resume=str(folder.root)), ["resume"], "train")
 
 
-def test_auto_takes_the_latest_unfinished_run_of_the_same_settings_or_starts_one(started, capsys):
+def test_auto_resumes_the_latest_unfinished_run_of_the_same_settings_or_starts_one(started, capsys):
     other, mine, done = started(seed=5), started("outputs/train/brackets/b"), started("outputs/train/brackets/c")
     done.report.write_text("{}")
     _, found = continued_run(config_of(resume="auto"), "train")
@@ -102,7 +102,7 @@ def test_auto_takes_the_latest_unfinished_run_of_the_same_settings_or_starts_one
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 
-def test_rows_and_files_that_are_not_those_of_the_run_are_found(started):
+def test_changed_rows_and_files_are_detected(started):
     folder = started()
     assert changed_rows(folder, {"train": "f"}) == []
     assert changed_rows(folder, {"train": "g", "test": "h"}) == ["test", "train"]

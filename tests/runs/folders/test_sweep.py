@@ -1,4 +1,4 @@
-"""A sweep's folder: records come back as written, each GPU is held by one job, and no other folder is taken for a sweep."""
+"""A sweep's folder: records come back as written, each GPU is held by one job, and no other folder is mistaken for a sweep."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ def test_records_come_back_as_written_in_the_order_of_their_numbers(sweep):
     assert sweep.read(C) is None
 
 
-def test_a_sweep_and_its_runs_may_be_moved_together(sweep, tmp_path, monkeypatch):
+def test_a_sweep_and_its_runs_can_be_moved_together(sweep, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     sweep.write(JobRecord(A, 0, [], FINISHED, Path("outputs/run")))
@@ -37,7 +37,7 @@ def test_a_sweep_and_its_runs_may_be_moved_together(sweep, tmp_path, monkeypatch
     assert SweepFolder(Path("there/sweep")).read(A).folder == Path("there/outputs/run")
 
 
-def test_each_job_has_a_card_of_its_own_while_there_are_any(sweep):
+def test_each_job_has_its_own_gpu_while_there_are_any(sweep):
     sweep.jobs.mkdir(parents=True)
     with sweep.gpu(2, 7) as first, sweep.gpu(2, 8) as second, sweep.gpu(2, 9) as third:
         assert {first, second} == {0, 1}
@@ -46,7 +46,7 @@ def test_each_job_has_a_card_of_its_own_while_there_are_any(sweep):
         assert again == 0
 
 
-def test_a_record_that_is_damaged_is_named_with_what_to_do(sweep):
+def test_a_damaged_record_is_named_with_the_remedy(sweep):
     sweep.write(JobRecord(A, 0, [], FINISHED))
     (sweep.jobs / f"{A}.json").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match=r"a\.json cannot be read: .*Delete it"):
@@ -56,7 +56,7 @@ def test_a_record_that_is_damaged_is_named_with_what_to_do(sweep):
         sweep.read(A)
 
 
-def test_a_folder_that_holds_something_else_is_no_sweep(sweep):
+def test_a_folder_with_other_content_is_not_a_sweep(sweep):
     sweep.root.mkdir()
     assert SweepFolder.named("sweep").root == sweep.root
     (sweep.root / "precious").write_text("")
@@ -71,7 +71,7 @@ def test_a_folder_that_holds_something_else_is_no_sweep(sweep):
 
 
 @pytest.mark.parametrize("written", ["multirun.yaml", "search.journal", f"jobs/.{A}.claim-1", "jobs/.gpu-0-of-anna.lock"])
-def test_a_sweep_that_was_stopped_before_its_first_record_is_gone_on_with(sweep, written):
+def test_a_sweep_stopped_before_its_first_record_is_resumed(sweep, written):
     path = sweep.root / written
     path.parent.mkdir(parents=True)
     path.write_text("")

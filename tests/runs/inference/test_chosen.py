@@ -1,4 +1,4 @@
-"""Which examples a command looks at: one text that was typed, or rows of a split, and never both."""
+"""Which examples a command uses: a typed text or rows of a split, never both."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ def asked(tmp_path=".", **settings):
     "settings",
     [{"text": "a", "split": "test"}, {"text": "a", "rows": [0]}, {"text": " "}, {"text_pair": "b"}, {"rows": []}],
 )
-def test_what_contradicts_itself_is_refused(settings):
+def test_contradictory_choices_are_refused(settings):
     with pytest.raises(SettingError):
         check_chosen(asked(**settings))
 
@@ -30,7 +30,7 @@ def test_a_text_or_rows_are_enough(settings):
     check_chosen(asked(**settings))
 
 
-def test_rows_are_named_by_their_split_and_those_that_are_not_there_are_refused(tmp_path):
+def test_rows_are_named_by_their_split_and_missing_ones_refused(tmp_path):
     assembly = assembly_of()
     dataset = BracketsDataset(train_rows=20, validation_rows=6, test_rows=4, pairs=5)
     config = SimpleNamespace(task=assembly.config.task, dataset=dataset)

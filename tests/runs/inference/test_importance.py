@@ -32,7 +32,7 @@ digits = st.text("0123456789ab", min_size=1, max_size=14)
 
 
 def odds_of(assembly, encoded, label):
-    """The log-odds of a label for one sequence of ids."""
+    """Return the log-odds of a label for one sequence of ids."""
     rows = hold_encoded([encoded], TOKENIZER.vocabulary_size, assembly.task.heads)
     assembly.model.eval()
     with torch.inference_mode():
@@ -43,7 +43,7 @@ def odds_of(assembly, encoded, label):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_occlusion_is_what_predicting_the_changed_ids_by_hand_gives(shape):
+def test_occlusion_equals_predicting_the_changed_ids_by_hand(shape):
     assembly = assembly_of(**shape)
     text = TextExample("12ab", "73")
     (found,) = token_importance(assembly, [text], "occlusion")
@@ -56,8 +56,8 @@ def test_occlusion_is_what_predicting_the_changed_ids_by_hand_gives(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradient_times_input_is_the_slope_towards_an_embedding_of_zero(shape):
-    """One token's own: each piece stands in the text once, so that its row of the table is its place."""
+def test_gradient_times_input_is_the_slope_towards_a_zero_embedding(shape):
+    """The slope of a single token: each piece occurs once in the text, so its row of the table is its position."""
     assembly = assembly_of(**shape)
     (found,) = token_importance(assembly, [TextExample("12ab")], "gradient")
     (encoded,) = assembly.task.encode([TextExample("12ab")])
@@ -82,7 +82,7 @@ class Through(nn.Module):
 
 @given(texts=st.lists(digits, min_size=1, max_size=4), seed=st.integers(0, 20))
 @settings(max_examples=25)
-def test_for_a_model_that_is_linear_in_its_embeddings_gradient_times_input_adds_up_to_the_log_odds(texts, seed):
+def test_gradient_times_input_sums_to_the_log_odds_of_a_linear_model(texts, seed):
     assembly = assembly_of(
         labels=LABELS[:2], seed=seed, pooling=Pooling.mean, positions=Positions.rotary, embedding_norm=False, segments=0
     )
@@ -98,7 +98,7 @@ def test_for_a_model_that_is_linear_in_its_embeddings_gradient_times_input_adds_
 
 
 def same_scores(found):
-    """Where places mean nothing, a piece has one score wherever it stands."""
+    """Without positions, a piece has the same score wherever it stands."""
     by_piece = {}
     for piece, score in zip(found.pieces, found.scores, strict=True):
         by_piece.setdefault(piece, []).append(score)
@@ -119,7 +119,7 @@ def test_scores_do_not_depend_on_what_else_is_in_the_batch(method, texts, shape)
 
 @pytest.mark.slow
 @given(text=digits, packs=st.booleans())
-def test_leaving_out_padding_changes_no_score(text, packs):
+def test_removing_padding_changes_no_score(text, packs):
     assembly = assembly_of()
     texts = [TextExample("0123456789ab"), TextExample(text), TextExample("7")]
     assembly.model.packs = packs
@@ -130,7 +130,7 @@ def test_leaving_out_padding_changes_no_score(text, packs):
 
 
 @given(text=st.text("0123456789ab xy", max_size=16), pair=st.none() | st.text("0123456789ab ", max_size=16))
-def test_every_token_but_the_special_ones_stands_for_its_characters(text, pair):
+def test_every_token_except_special_ones_stands_for_its_characters(text, pair):
     (found,) = token_importance(assembly_of(), [TextExample(text, pair)])
     assert [piece in ("[CLS]", "[SEP]") for piece in found.pieces] == found.special.tolist()
     for piece, span in zip(found.pieces, found.spans, strict=True):
@@ -142,7 +142,7 @@ def test_every_token_but_the_special_ones_stands_for_its_characters(text, pair):
     assert sum(word.score for word in words) == pytest.approx(found.scores[~found.special].sum(), abs=1e-3)
 
 
-def test_where_the_tokenizer_has_no_mask_a_token_becomes_the_unknown_one():
+def test_without_a_mask_token_the_unknown_one_is_used():
     plain = Tokenizer(TOKENIZER._backend, {role: text for role, text in TOKENIZER.specials.items() if role != "mask_token"})
     assembly = replace(assembly_of(), tokenizer=plain)
     (found,) = token_importance(assembly, [TextExample("x1")], "occlusion")
@@ -150,7 +150,7 @@ def test_where_the_tokenizer_has_no_mask_a_token_becomes_the_unknown_one():
     assert found.scores[2] != 0
 
 
-def test_a_class_of_ones_own_choice_is_explained_and_of_two_classes_one_speaks_against_the_other():
+def test_a_chosen_class_is_explained_and_of_two_classes_one_opposes_the_other():
     assembly = assembly_of(labels=LABELS[:2])
     examples = [TextExample("12ab"), TextExample("3")]
     for method in ("gradient", "occlusion"):
@@ -173,7 +173,7 @@ def test_the_likeliest_class_is_explained_with_the_probabilities_of_all():
 
 @pytest.mark.parametrize("special_tokens", [True, False])
 @pytest.mark.parametrize("method", ["gradient", "occlusion"])
-def test_a_words_label_is_explained_by_all_pieces_of_all_words(method, special_tokens):
+def test_the_label_of_a_word_is_explained_by_all_pieces_of_all_words(method, special_tokens):
     assembly = assembly_of(TaggingConfig(name="tags", special_tokens=special_tokens))
     example = WordsExample(("12", "a", "b34"))
     (encoded,) = assembly.task.encode([example])
@@ -189,7 +189,7 @@ def test_a_words_label_is_explained_by_all_pieces_of_all_words(method, special_t
     assert first.word == 0
 
 
-def test_a_word_that_is_not_there_or_was_cut_off_is_refused():
+def test_a_missing_or_truncated_word_is_refused():
     assembly = assembly_of(TaggingConfig(name="tags"))
     with pytest.raises(DataError, match="word=3 is not one of the text's 2 words. Allowed: 0 to 1"):
         token_importance(assembly, [WordsExample(("1", "2"))], words=[3])
@@ -199,7 +199,7 @@ def test_a_word_that_is_not_there_or_was_cut_off_is_refused():
         token_importance(assembly, [WordsExample(())])
 
 
-def test_a_model_without_classes_is_refused_in_a_line_that_says_what_to_type():
+def test_a_model_without_classes_is_refused_with_a_remedy():
     with pytest.raises(DataError, match="wiki is a pretrained encoder and has no classes to explain.*encoderlab finetune"):
         token_importance(assembly_of(PretrainingConfig(name="wiki"), labels=["follows", "random"]), [TextExample("1")])
     with pytest.raises(DataError, match="bert is an encoder without a head"):
@@ -208,7 +208,7 @@ def test_a_model_without_classes_is_refused_in_a_line_that_says_what_to_type():
         token_importance(assembly_of(labels=["up"]), [TextExample("1")])
 
 
-def test_what_was_compiled_for_training_is_run_as_it_is_written():
+def test_an_encoder_compiled_for_training_is_run_uncompiled():
     assembly = assembly_of()
     plain = token_importance(assembly, [TextExample("12ab")])[0]
 
@@ -221,7 +221,7 @@ def test_what_was_compiled_for_training_is_run_as_it_is_written():
     np.testing.assert_array_equal(plain.scores, compiled.scores)
 
 
-def test_the_model_is_left_as_it_was_and_learns_nothing():
+def test_the_model_is_left_unchanged():
     assembly = assembly_of()
     before = {name: weight.clone() for name, weight in assembly.model.state_dict().items()}
     token_importance(assembly, [TextExample("12ab")])
@@ -235,7 +235,7 @@ logit_rows = st.lists(st.lists(st.floats(-20, 20, allow_subnormal=False), min_si
 
 
 @given(logit_rows, st.floats(-5, 5, allow_subnormal=False))
-def test_log_odds_stay_where_all_logits_grow_alike(rows, more):
+def test_log_odds_do_not_change_if_all_logits_grow_equally(rows, more):
     logits = torch.tensor(rows, dtype=torch.float64)
     classes = torch.zeros(len(rows), dtype=torch.long)
     found = log_odds(logits, classes)
@@ -270,7 +270,7 @@ def test_occluding_a_token_hides_it_in_every_window_that_reads_it(pooling):
     assert found.scores[1 + shared] == pytest.approx(expected, abs=2e-4)
 
 
-def test_gradients_of_all_windows_are_added_up_by_the_tokens_of_the_text():
+def test_gradients_of_all_windows_are_summed_by_token_of_the_text():
     assembly = in_windows(labels=LABELS[:2], positions=Positions.rotary, embedding_norm=False, segments=0)
     assembly.model.encoder.layers = nn.ModuleList([Through()])
     bias = assembly.model.sequence_head.bias.detach()

@@ -1,4 +1,4 @@
-"""The texts a command is given for a finished run: read in order, whole, and no more of them in memory than needed."""
+"""The texts given to a finished run: read completely and in order, with no more in memory than needed."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig
 
 
 class Articles:
-    """A dataset that holds documents and no rows."""
+    """A dataset that contains documents instead of rows."""
 
     def documents(self, cache):
         documents = [["first paragraph", "second"], [], ["third"]]
@@ -31,7 +31,7 @@ def assembly_of(dataset=None, task=None, heads=None):
     return SimpleNamespace(config=config, task=SimpleNamespace(heads=heads or HeadSizes(sequence_classes=2)))
 
 
-def test_a_pretraining_runs_split_is_its_own_held_out_documents_paragraph_by_paragraph(tmp_path):
+def test_a_split_of_a_pretraining_run_is_its_held_out_documents_by_paragraph(tmp_path):
     run = assembly_of(Articles(), PretrainingConfig(name="test"))
     examples, total = inputs.split_examples(run, "validation", str(tmp_path))
     assert list(examples) == [TextExample("first paragraph"), TextExample("second"), TextExample("third")]
@@ -40,7 +40,7 @@ def test_a_pretraining_runs_split_is_its_own_held_out_documents_paragraph_by_par
         inputs.split_examples(run, "test", str(tmp_path))
 
 
-def test_another_runs_split_is_whole_even_where_the_run_was_limited(tmp_path):
+def test_a_split_of_another_run_is_complete_even_if_the_run_was_limited(tmp_path):
     _, total = inputs.split_examples(assembly_of(BracketsDataset(limit=3)), "test", str(tmp_path))
     assert total == 4000
 
@@ -56,11 +56,11 @@ def test_a_file_of_lines_is_read_as_it_is_needed(tmp_path, monkeypatch):
     assert list(words) == [WordsExample(("one",)), WordsExample(()), WordsExample(("three",)), WordsExample(("last",))]
 
 
-def test_a_run_that_answers_with_the_vocabulary_reads_texts():
+def test_a_masked_language_model_reads_texts():
     assert not inputs.reads_words(assembly_of(heads=HeadSizes(vocabulary=True)))
 
 
-def test_chunks_hold_all_examples_in_order(monkeypatch):
+def test_chunks_contain_all_examples_in_order(monkeypatch):
     monkeypatch.setattr(inputs, "ROWS_AT_A_TIME", 3)
     examples = [TextExample(str(n)) for n in range(8)]
     chunks = list(inputs.in_chunks(iter(examples), None, "reading"))
@@ -71,7 +71,7 @@ def test_chunks_hold_all_examples_in_order(monkeypatch):
 @pytest.mark.parametrize(
     "make", [lambda text: TextExample(text), lambda text: TextExample("", text), lambda text: WordsExample((text, ""))]
 )
-def test_a_chunk_of_long_texts_holds_fewer_of_them_so_that_memory_does_not_grow_with_their_length(monkeypatch, make):
+def test_a_chunk_contains_fewer_long_texts_to_bound_memory(monkeypatch, make):
     monkeypatch.setattr(inputs, "CHARACTERS_AT_A_TIME", 10)
     examples = [make("x" * length) for length in (4, 4, 4, 30, 9, 1, 0)]
     chunks = list(inputs.in_chunks(iter(examples), None, "reading"))
@@ -79,7 +79,7 @@ def test_a_chunk_of_long_texts_holds_fewer_of_them_so_that_memory_does_not_grow_
     assert [example for chunk in chunks for example in chunk] == examples
 
 
-def test_a_chunk_is_handed_out_before_more_is_read_than_it_holds(monkeypatch):
+def test_a_chunk_is_returned_before_more_is_read(monkeypatch):
     monkeypatch.setattr(inputs, "ROWS_AT_A_TIME", 2)
     lines = iter("abcd")
     chunks = inputs.in_chunks((TextExample(line) for line in lines), None, "reading")
@@ -87,7 +87,7 @@ def test_a_chunk_is_handed_out_before_more_is_read_than_it_holds(monkeypatch):
     assert next(lines) == "c"
 
 
-def test_examples_are_encoded_part_by_part_and_keep_their_order(monkeypatch):
+def test_examples_are_encoded_in_parts_and_keep_their_order(monkeypatch):
     monkeypatch.setattr(inputs, "ENCODED_AT_A_TIME", 3)
     task = Classification(ClassificationConfig(name="test"), SymbolsConfig().build(lambda: [], Path()), ["a", "b"], 16)
     examples = [TextExample(str(row), "1" * (row % 4) if row % 2 else None) for row in range(8)]

@@ -10,7 +10,7 @@ from tests.runs.small_assembly import LABELS, assembly_of
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_each_example_has_the_answer_it_has_alone():
+def test_each_example_has_the_prediction_it_has_alone():
     assembly = assembly_of()
     assembly.model.eval()
     examples = [TextExample(text) for text in ("0123456789", "a", "", "12ab", "b" * 40)]
@@ -23,7 +23,7 @@ def test_each_example_has_the_answer_it_has_alone():
         assert max(answer.by_label(LABELS), key=answer.by_label(LABELS).get) == answer.labels[0]
 
 
-def test_each_word_has_its_own_answer():
+def test_each_word_has_its_own_prediction():
     assembly = assembly_of(TaggingConfig(name="digits"))
     assembly.model.eval()
     answers = answers_of(assembly, [WordsExample(("1", "2", "ab")), WordsExample(("b",))])

@@ -8,7 +8,7 @@ from encoderlab.runs.inference.token_gradients import predict_from_embeddings
 from tests.runs.small_assembly import assembly_of
 
 
-def test_the_answer_is_the_same_and_a_piece_that_occurs_twice_has_two_gradients():
+def test_the_prediction_is_the_same_and_a_repeated_piece_has_two_gradients():
     assembly = assembly_of()
     assembly.model.eval()
     before = {name: weight.clone() for name, weight in assembly.model.state_dict().items()}

@@ -17,7 +17,7 @@ def tokenizer(tmp_path_factory):
 
 
 def cut(tokenizer, config, example, max_length=64):
-    """Each token's characters of its text; None for [CLS] and [SEP]."""
+    """Return the characters of each token; None for [CLS] and [SEP]."""
     task = build_task(config, tokenizer, ["a", "b"], max_length)
     (encoded,) = task.encode([example])
     spans = spans_of(tokenizer, example, encoded)
@@ -30,7 +30,7 @@ def test_the_tokens_of_a_pair_cover_both_texts():
     assert texts_of(WordsExample(("a", "b"))) == ("a b",)
 
 
-def test_the_pieces_of_a_text_put_together_are_its_words(tokenizer):
+def test_the_pieces_of_a_text_joined_are_its_words(tokenizer):
     example = TextExample("People, unhappily!", "run people")
     pieces, spans = cut(tokenizer, ClassificationConfig(name="t"), example)
     assert pieces[0] is None and pieces[-1] is None
@@ -40,12 +40,12 @@ def test_the_pieces_of_a_text_put_together_are_its_words(tokenizer):
         )
 
 
-def test_what_was_cut_off_has_no_token(tokenizer):
+def test_truncated_text_has_no_token(tokenizer):
     pieces, _ = cut(tokenizer, ClassificationConfig(name="t"), TextExample("people run people run people run"), max_length=6)
     assert [piece for piece in pieces if piece] == ["people", "run", "people", "run"]
 
 
-def test_of_given_words_each_piece_stands_for_the_whole_word(tokenizer):
+def test_each_piece_of_a_given_word_stands_for_the_whole_word(tokenizer):
     _, spans = cut(tokenizer, TaggingConfig(name="t"), WordsExample(("people", "unhappily", "run"), (0, 1, 0)))
     found = {(span.word, span.begin, span.end) for span in spans if span}
     assert found == {(0, 0, 6), (1, 7, 16), (2, 17, 20)}

@@ -33,14 +33,14 @@ def test_a_rows_vectors_are_those_it_has_alone(assembly, pooling):
         np.testing.assert_allclose(found, vectors(assembly, [text], pooling)[0], atol=1e-5)
 
 
-def test_a_text_has_one_vector_or_one_for_each_of_its_tokens(assembly):
+def test_a_text_has_one_vector_or_one_per_token(assembly):
     assert [found.shape for found in vectors(assembly, TEXTS, VectorPooling.mean)] == [(1, 8)] * 3
     of_tokens = vectors(assembly, TEXTS, None)
     assert [found.shape for found in of_tokens] == [(12, 8), (3, 8), (6, 8)]  # [CLS], the symbols, [SEP]
     np.testing.assert_allclose(of_tokens[2].mean(0), vectors(assembly, TEXTS, VectorPooling.mean)[2][0], atol=1e-5)
 
 
-def test_normalized_vectors_have_length_one_and_their_direction(assembly):
+def test_normalized_vectors_have_length_one_and_the_same_direction(assembly):
     plain, normalized = (vectors(assembly, TEXTS, VectorPooling.cls, normalize=given) for given in (False, True))
     for one, other in zip(plain, normalized, strict=True):
         np.testing.assert_allclose(other, one / np.linalg.norm(one), atol=1e-5)

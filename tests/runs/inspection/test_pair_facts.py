@@ -10,7 +10,7 @@ from encoderlab.tasks.config import SecondSentence
 from tests.runs.small_documents import documents_in, task_of
 
 
-def test_what_is_known_of_the_pairs_beforehand_is_counted(tmp_path):
+def test_pairs_are_counted_before_training(tmp_path):
     corpus = documents_in(tmp_path)
     rows = corpus.rows("train", task_of(corpus))
     facts = pair_facts(rows, corpus)

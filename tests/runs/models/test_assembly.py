@@ -1,4 +1,4 @@
-"""Settings that are left open are decided by the rows."""
+"""Settings left open are decided by the rows."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def settled(windows):
     return assembly.settled(rows), rows
 
 
-def test_rows_in_windows_are_read_as_often_as_rows_that_are_cut():
+def test_rows_in_windows_are_read_as_often_as_truncated_rows():
     (whole, whole_rows), (cut, cut_rows) = settled(Windows.mean), settled(Windows.none)
     assert whole_rows.lengths.sum() > 5 * cut_rows.lengths.sum()
     assert whole.config.training.epochs == cut.config.training.epochs == 10
@@ -33,7 +33,7 @@ def test_rows_in_windows_are_read_as_often_as_rows_that_are_cut():
     ("length", "seconds"),
     [({"steps": 1000}, 1.5), ({"epochs": 50.0}, 50 * 2 * 1.5e-3), ({"budget": "10m"}, 600)],
 )
-def test_what_is_compiled_is_decided_by_the_length_of_the_run(length, seconds, monkeypatch):
+def test_the_length_of_the_run_decides_what_is_compiled(length, seconds, monkeypatch):
     asked = []
     monkeypatch.setattr("encoderlab.runs.models.assembly.compile_encoder", lambda *given: asked.append(given[-1]) or "compiled")
     assembly = assembly_of(training=TrainingConfig(**{"batch_size": 32, "accumulate": 1, **length}), n_layers=1)
@@ -53,7 +53,7 @@ def test_a_model_for_cuda_graphs_computes_whole_batches(monkeypatch):
     assert "CUDA graphs would be recorded for each number" in str(windowed.settled(rows).compiled)
 
 
-def test_a_model_in_pieces_is_reckoned_in_pieces_and_kept_off_the_device():
+def test_a_sharded_model_is_counted_by_its_part_and_kept_off_the_device():
     four, config = Processes(0, 4), TrainingConfig(sharding=Sharding.full, steps=3)
     assembly = assembly_of(training=config)
     rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)

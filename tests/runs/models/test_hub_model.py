@@ -1,4 +1,4 @@
-"""A model of the hub as a folder: downloaded once, found again without the hub, and containing nothing that could run."""
+"""A model of the hub as a folder: downloaded once, found again offline, and containing no code that could run."""
 
 import json
 import os
@@ -34,7 +34,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 def fetched(name, endpoint, home, script=FETCH, **more):
-    """The folder, or the refusal; in a process of its own, since huggingface_hub reads its environment once."""
+    """Return the folder or the error, in a new process, because huggingface_hub reads its environment once."""
     environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_ETAG_TIMEOUT": "2", **more}
     done = subprocess.run([sys.executable, "-c", script, name], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0 or "REFUSED" in done.stderr, done.stderr
@@ -42,7 +42,7 @@ def fetched(name, endpoint, home, script=FETCH, **more):
 
 
 class Hub(BaseHTTPRequestHandler):
-    """What huggingface_hub asks of a hub: which commit and which files a model has, and for one of them."""
+    """A hub that tells which commit and files a model has, and serves each file."""
 
     def __init__(self, *arguments, files, asked):
         self.files, self.asked = files, asked
@@ -77,7 +77,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def files(tmp_path):
-    """A checkpoint with everything that hubs hold beside it."""
+    """Return a checkpoint with everything that a hub stores beside it."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 13}
     transformers.BertModel(transformers.BertConfig(**sizes)).save_pretrained(tmp_path / "made")
@@ -88,7 +88,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def serve():
-    """Starts a hub with one model, and returns its endpoint and the set of files it was asked for."""
+    """Start a hub with one model; return its endpoint and the set of requested files."""
     started = []
 
     def start(files):
@@ -104,12 +104,12 @@ def serve():
         server.server_close()
 
 
-def test_a_folder_is_taken_as_it_is(tmp_path):
+def test_a_folder_is_used_as_is(tmp_path):
     assert fetch_model_folder(str(tmp_path)) == tmp_path
 
 
 @pytest.mark.slow
-def test_a_model_is_fetched_without_pickles_and_code_and_found_again_without_the_hub(serve, files, tmp_path):
+def test_a_model_is_downloaded_without_pickles_and_code_and_found_again_offline(serve, files, tmp_path):
     endpoint, asked = serve(files)
     names, home = "someone/model,nobody/nothing", tmp_path / "home"
     assert fetched(names, endpoint, home, AT_HAND) == "True False"
@@ -128,13 +128,13 @@ def test_a_model_is_fetched_without_pickles_and_code_and_found_again_without_the
     assert fetched("someone/model", endpoint, tmp_path / "home", HF_HUB_OFFLINE="1") == folder
 
 
-def test_a_shipped_encoder_is_at_hand_unless_it_is_damaged(shipped, no_network):
+def test_a_shipped_encoder_is_available_unless_it_is_damaged(shipped, no_network):
     assert at_hand("mini-en")
     (shipped / "config.json").write_text("{}")
     assert not at_hand("mini-en")
 
 
-def test_a_model_with_pickles_only_is_refused(serve, files, tmp_path):
+def test_a_model_with_only_pickles_is_refused(serve, files, tmp_path):
     del files["model.safetensors"]
     endpoint, _ = serve(files)
     assert fetched("someone/model", endpoint, tmp_path / "home").startswith(
@@ -156,13 +156,13 @@ def test_a_model_with_pickles_only_is_refused(serve, files, tmp_path):
         ),
     ],
 )
-def test_what_the_hub_does_not_have_is_refused_in_one_line(hub, tmp_path, name, refusal):
+def test_a_model_unknown_to_the_hub_is_refused_in_one_line(hub, tmp_path, name, refusal):
     said = fetched(name, hub, tmp_path / "home")
     assert said.startswith(refusal) and "\n" not in said
 
 
 @pytest.mark.slow
-def test_a_hub_that_cannot_be_reached_is_refused_where_the_cache_lacks_the_model(tmp_path):
+def test_an_unreachable_hub_is_refused_if_the_cache_lacks_the_model(tmp_path):
     said = fetched("someone/model", NOWHERE, tmp_path / "home")
     assert (
         said.startswith(f"someone/model is not a folder, the hub {NOWHERE} cannot be reached, and the cache ") and "HF_HOME" in said
@@ -170,7 +170,7 @@ def test_a_hub_that_cannot_be_reached_is_refused_where_the_cache_lacks_the_model
 
 
 @pytest.mark.slow
-def test_a_cache_with_the_tokenizer_alone_is_no_model(serve, files, tmp_path):
+def test_a_cache_with_only_the_tokenizer_is_not_a_model(serve, files, tmp_path):
     endpoint, _ = serve({name: content for name, content in files.items() if not name.endswith((".safetensors", ".bin"))})
     fetched("someone/model", endpoint, tmp_path / "home")
     said = fetched("someone/model", NOWHERE, tmp_path / "home")

@@ -35,7 +35,7 @@ PRETRAINING = HeadSizes(sequence_classes=2, vocabulary=True)
 
 
 def drawn(heads, seed=0, rows=TOKENIZER.vocabulary_size, **settings):
-    """A model with every weight drawn, so that nothing is equal by being zero."""
+    """Return a model with all weights random, so that nothing is equal just by being zero."""
     torch.manual_seed(seed)
     model = EncoderWithHeads(ModelConfig(**SIZES | settings), rows, TOKENIZER.pad_id, heads)
     with torch.no_grad():
@@ -49,7 +49,7 @@ def pretrained_from(model, heads, labels=(), **settings):
 
 
 def saved(folder, *, tagging=False, **settings):
-    """A finished run's model/ folder."""
+    """Return a finished run's model/ folder."""
     config = RunConfig(
         cache_dir=str(folder),
         task=(TaggingConfig if tagging else ClassificationConfig)(name="digits"),
@@ -66,7 +66,7 @@ def saved(folder, *, tagging=False, **settings):
 
 @pytest.mark.parametrize("tagging", [False, True])
 @pytest.mark.parametrize("inside", ["", "model"])
-def test_a_run_folder_and_its_model_folder_hold_the_same(tmp_path, inside, tagging):
+def test_a_run_folder_and_its_model_folder_give_the_same_model(tmp_path, inside, tagging):
     assembly = saved(tmp_path, tagging=tagging, pooling=Pooling.pooler, segments=0)
     pretrained = load_pretrained(str(tmp_path / inside))
     assert pretrained.name == str(tmp_path / inside)
@@ -85,7 +85,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("lost", ["model.safetensors", "tokenizer.json"])
-def test_a_model_folder_that_has_lost_a_file_is_refused(tmp_path, lost):
+def test_a_model_folder_with_a_missing_file_is_refused(tmp_path, lost):
     saved(tmp_path)
     (tmp_path / "model" / lost).unlink()
     with pytest.raises(DataError, match=rf"^init_from=\S+ lacks {lost}"):
@@ -103,7 +103,7 @@ def test_more_pieces_than_embeddings_are_refused_with_both_numbers(tmp_path):
 
 @pytest.mark.parametrize("positions", Positions)
 @pytest.mark.parametrize("heads", [HeadSizes(sequence_classes=3), HeadSizes(token_classes=3)])
-def test_a_task_takes_the_encoder_and_the_pooler_and_a_fresh_head(heads, positions):
+def test_a_task_gets_the_encoder_and_pooler_and_a_fresh_head(heads, positions):
     settings = {"pooling": Pooling.pooler, "positions": positions}
     old = drawn(heads, **settings)
     model, before = drawn(heads, seed=1, **settings), drawn(heads, seed=1, **settings)
@@ -113,7 +113,7 @@ def test_a_task_takes_the_encoder_and_the_pooler_and_a_fresh_head(heads, positio
         assert torch.equal(weight, (before if name.startswith(tuple(fresh)) else old).state_dict()[name]), name
 
 
-def test_pretraining_that_goes_on_takes_every_head():
+def test_continued_pretraining_keeps_every_head():
     old, model = drawn(PRETRAINING), drawn(PRETRAINING, seed=1)
     assert load_into(model, pretrained_from(old, PRETRAINING)) == []
     assert all(
@@ -121,7 +121,7 @@ def test_pretraining_that_goes_on_takes_every_head():
     )
 
 
-def test_pretraining_that_goes_on_with_another_question_says_what_is_fresh():
+def test_continued_pretraining_with_another_objective_says_what_is_fresh():
     masks = HeadSizes(vocabulary=True)
     assert load_into(drawn(PRETRAINING, pooling=Pooling.pooler), pretrained_from(drawn(masks), masks)) == [
         "pool.dense",
@@ -132,12 +132,12 @@ def test_pretraining_that_goes_on_with_another_question_says_what_is_fresh():
     assert load_into(untied, pretrained_from(drawn(masks), masks)) == ["masked_token_head.decoder"]
 
 
-def test_pretraining_from_a_classifier_of_two_labels_does_not_take_its_head_for_pairs():
+def test_pretraining_from_a_binary_classifier_does_not_reuse_its_head_for_pairs():
     heads = HeadSizes(sequence_classes=2)
     assert "sequence_head" in load_into(drawn(PRETRAINING), pretrained_from(drawn(heads), heads))
 
 
-def test_of_learnt_positions_and_of_embeddings_beyond_the_vocabulary_the_first_rows_are_taken():
+def test_the_first_rows_of_longer_position_and_embedding_tables_are_used():
     heads, padded = HeadSizes(vocabulary=True), TOKENIZER.vocabulary_size + 9
     settings = {"tie_decoder": False}
     old = drawn(heads, rows=padded, **settings)
@@ -156,7 +156,7 @@ def test_an_encoder_without_its_position_table_is_refused():
         load_into(drawn(heads), replace(pretrained_from(old, heads), weights=weights))
 
 
-def test_an_encoder_of_another_shape_is_refused_with_both_and_nothing_is_taken():
+def test_an_encoder_of_another_shape_is_refused_with_both_values_and_nothing_copied():
     heads = HeadSizes(sequence_classes=2)
     model, before = drawn(heads), drawn(heads)
     with pytest.raises(DataError, match=r"^init_from=runs/old does not match its own config: encoder\.\S+ should be 8 x 8, but is"):
@@ -169,7 +169,7 @@ def crooked():
     return {name: torch.zeros(8, 9)}
 
 
-def test_the_same_vocabulary_is_the_same_however_it_was_chosen(tmp_path):
+def test_the_same_vocabulary_is_accepted_however_it_was_chosen(tmp_path):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     TOKENIZER.save(tmp_path / "tokenizer.json")
     check_same_vocabulary(type(TOKENIZER).load(tmp_path / "tokenizer.json"), "tokenizer=pretrained", old)
@@ -210,7 +210,7 @@ def finetuning(corpus, **changes):
     return FinetuneConfig(**given | changes)
 
 
-def test_a_fresh_head_depends_on_the_seed_alone(corpus):
+def test_a_fresh_head_depends_only_on_the_seed(corpus):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     heads = []
     for seed, between in ((3, 0), (3, 1), (4, 2)):
@@ -222,7 +222,7 @@ def test_a_fresh_head_depends_on_the_seed_alone(corpus):
     assert not torch.equal(heads[0], heads[2])
 
 
-def test_what_is_assembled_has_the_pretrained_tokenizer_and_settings_in_full_and_says_so_in_a_line(corpus, capsys):
+def test_an_assembly_has_the_pretrained_tokenizer_and_settings_and_says_so(corpus, capsys):
     old = pretrained_from(drawn(PRETRAINING, pooling=Pooling.pooler), PRETRAINING, pooling=Pooling.pooler)
     config = finetuning(corpus, model=AsPretrained(dropout=0.3, max_length=9))
     assembly = assemble(config, CPU, corpus, old)
@@ -237,7 +237,7 @@ def test_what_is_assembled_has_the_pretrained_tokenizer_and_settings_in_full_and
     assert said == [f"From runs/old: {n:,} pretrained weights; fresh: sequence_head (18)"]
 
 
-def test_a_tokenizer_trained_anew_on_other_text_is_refused(corpus):
+def test_a_tokenizer_retrained_on_other_text_is_refused(corpus):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     with pytest.raises(
         SettingError, match=r"^The tokenizer wordpiece .*task=brackets.* init_from=runs/old.*Use tokenizer=as_pretrained\.$"
@@ -246,13 +246,13 @@ def test_a_tokenizer_trained_anew_on_other_text_is_refused(corpus):
 
 
 @pytest.mark.parametrize("change", [{"tokenizer": AsPretrainedTokenizer()}, {"model": AsPretrained()}])
-def test_from_scratch_nothing_can_be_as_pretrained(corpus, change):
+def test_from_scratch_as_pretrained_is_refused(corpus, change):
     given = {"tokenizer": SymbolsConfig(), "model": ModelConfig(**SIZES)} | change
     with pytest.raises(SettingError, match=rf"^{next(iter(change))}=as_pretrained needs init_from"):
         assemble(finetuning(corpus, **given), CPU, corpus)
 
 
-def test_only_the_main_process_holds_a_model_that_is_to_be_sharded(corpus, recwarn):
+def test_only_the_main_process_has_the_weights_of_a_model_to_be_sharded(corpus, recwarn):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     sharded = finetuning(corpus, training=TrainingConfig(sharding=Sharding.full, freeze_layers=1))
     single, main, other = (assemble(sharded, CPU, corpus, old, processes).model for processes in (SINGLE_PROCESS, *PAIR))
@@ -268,13 +268,13 @@ def test_more_frozen_layers_than_the_pretrained_encoder_has_are_refused(corpus):
         assemble(finetuning(corpus, training=TrainingConfig(freeze_layers=3)), CPU, corpus, old)
 
 
-def test_the_settings_of_a_run_say_nothing_of_where_it_started(corpus):
+def test_a_runs_model_settings_do_not_depend_on_where_it_started(corpus):
     settings = run_settings(finetuning(corpus), pretrained_from(drawn(PRETRAINING), PRETRAINING))
     assert type(settings) is RunConfig
     assert settings.model == ModelConfig(**SIZES | {"max_length": None}, pooling=Pooling.mean)
 
 
-def test_the_encoder_answers_as_the_pretrained_one_does(corpus):
+def test_the_encoder_gives_the_same_outputs_as_the_pretrained_one(corpus):
     model = drawn(PRETRAINING).eval()
     assembly = assemble(finetuning(corpus), CPU, corpus, pretrained_from(model, PRETRAINING))
     ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
@@ -285,7 +285,7 @@ def test_the_encoder_answers_as_the_pretrained_one_does(corpus):
 
 
 def transformers_folder(folder, kind, **changes):
-    """A small checkpoint that transformers wrote, with its tokenizer."""
+    """Return a small checkpoint written by Transformers, with its tokenizer."""
     import transformers
 
     torch.manual_seed(0)
@@ -311,7 +311,7 @@ def transformers_folder(folder, kind, **changes):
         ("DistilBertForSequenceClassification", ["sequence_head"]),
     ],
 )
-def test_a_folder_of_transformers_starts_a_task_with_its_encoder_and_its_pooler_where_it_has_one(tmp_path, corpus, kind, fresh):
+def test_a_transformers_folder_starts_a_task_with_its_encoder_and_any_pooler(tmp_path, corpus, kind, fresh):
     model = transformers_folder(tmp_path, kind)
     pretrained = load_pretrained(str(tmp_path))
     assembly = assemble(finetuning(corpus, init_from=str(tmp_path)), CPU, corpus, pretrained)
@@ -334,13 +334,13 @@ def test_a_folder_of_transformers_starts_a_task_with_its_encoder_and_its_pooler_
         (PRETRAINING, PretrainingConfig(name="t"), Pooling.cls, Pooling.cls),
     ],
 )
-def test_a_task_takes_the_mean_unless_labels_or_a_pooler_have_learnt_something_else(heads, task, pooled, pooling):
+def test_a_task_uses_mean_pooling_unless_a_head_or_pooler_was_trained_otherwise(heads, task, pooled, pooling):
     pretrained = pretrained_from(drawn(heads, pooling=pooled), heads, pooling=pooled)
     assert pretrained.settings_for(task).pooling is pooling
 
 
 @pytest.mark.parametrize(("said", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)])
-def test_an_encoder_of_sentence_transformers_is_pooled_as_it_was_trained(tmp_path, corpus, said, pooling):
+def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, corpus, said, pooling):
     transformers_folder(tmp_path, "BertModel")
     if said is not None:
         (tmp_path / "1_Pooling").mkdir()
@@ -362,7 +362,7 @@ def test_an_encoder_trained_for_sentence_vectors_reads_the_texts_of_a_pair_separ
     assert assemble(finetuning(corpus), CPU, corpus, pretrained).config.model.pairs is Pairs.joint  # rows of single texts
 
 
-def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(corpus, capsys):
+def test_the_rows_decide_the_length_up_to_the_encoders_limit(corpus, capsys):
     long = pretrained_from(drawn(PRETRAINING, max_length=64), PRETRAINING, max_length=64)
     short = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     assert assemble(finetuning(corpus), CPU, corpus, long).config.model.max_length == 32
@@ -374,13 +374,13 @@ def test_the_rows_decide_how_far_a_task_reads_up_to_what_the_encoder_has_learnt(
     assert assemble(typed, CPU, corpus, long).config.model.max_length == 9
 
 
-def test_embeddings_that_transformers_padded_beyond_the_vocabulary_are_cut_to_it(tmp_path, corpus):
+def test_embeddings_padded_beyond_the_vocabulary_by_transformers_are_trimmed(tmp_path, corpus):
     model = transformers_folder(tmp_path, "BertModel", vocab_size=64)
     assembly = assemble(finetuning(corpus), CPU, corpus, load_pretrained(str(tmp_path)))
     assert torch.equal(assembly.model.encoder.embeddings.token.weight, model.embeddings.word_embeddings.weight[:15])
 
 
-def test_a_folder_of_transformers_without_a_tokenizer_is_refused(tmp_path):
+def test_a_transformers_folder_without_a_tokenizer_is_refused(tmp_path):
     transformers_folder(tmp_path, "BertModel")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).unlink()
@@ -388,7 +388,7 @@ def test_a_folder_of_transformers_without_a_tokenizer_is_refused(tmp_path):
         load_pretrained(str(tmp_path))
 
 
-def test_pretraining_goes_on_from_a_folder_of_transformers(tmp_path):
+def test_pretraining_continues_from_a_transformers_folder(tmp_path):
     transformers_folder(tmp_path, "BertForPreTraining")
     pretrained = load_pretrained(str(tmp_path))
     model = EncoderWithHeads(
@@ -399,7 +399,7 @@ def test_pretraining_goes_on_from_a_folder_of_transformers(tmp_path):
 
 
 @pytest.mark.parametrize("init_from", ["", "file", "run/checkpoints/step-5"])
-def test_what_is_no_model_is_refused_by_what_it_is(init_from, tmp_path, monkeypatch):
+def test_paths_that_are_not_models_are_refused_for_what_they_are(init_from, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("no model")
     (tmp_path / "run" / "checkpoints" / "step-5").mkdir(parents=True)
@@ -412,7 +412,7 @@ def test_what_is_no_model_is_refused_by_what_it_is(init_from, tmp_path, monkeypa
         load_pretrained(init_from)
 
 
-def test_a_tokenizer_with_the_same_pieces_that_cuts_otherwise_is_refused(tmp_path):
+def test_a_tokenizer_that_splits_differently_with_the_same_pieces_is_refused(tmp_path):
     texts = ["they say so of it, the us re entered 12 percent deja vu"]
     mine, theirs = (
         WordPieceConfig(vocabulary_size=200, min_frequency=1, lowercase=lower).build(lambda: texts, tmp_path)

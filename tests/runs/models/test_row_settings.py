@@ -1,4 +1,4 @@
-"""The settings of a model that its training rows decide."""
+"""Model settings that the training rows decide."""
 
 import pytest
 
@@ -20,17 +20,17 @@ def single_texts(tmp_path_factory):
 
 
 @pytest.mark.parametrize("model", SEPARATE, ids=["in full", "as pretrained"])
-def test_separate_pairs_are_refused_where_the_rows_are_single_texts(model, single_texts):
+def test_separate_pairs_are_refused_for_single_texts(model, single_texts):
     with pytest.raises(SettingError, match=r"^model.pairs=separate is set, but the rows are single texts. Remove model.pairs.$"):
         check_pairs(model, single_texts)
 
 
-def test_a_model_of_single_texts_has_none_to_separate(single_texts):
-    """Such as one finetuned from an encoder that reads pairs separately: its head is as wide as the encoder."""
+def test_a_model_of_single_texts_separates_no_pairs(single_texts):
+    """For example one finetuned from an encoder that reads pairs separately: its head is as wide as the encoder."""
     assert with_pairs(ModelConfig(pairs=Pairs.separate), single_texts).pairs is Pairs.joint
 
 
-def test_a_vocabulary_of_ones_own_keeps_capitals_where_words_are_labelled_unless_told_otherwise():
+def test_a_trained_vocabulary_keeps_capitals_for_labelled_words_by_default():
     tagging, classification = TaggingConfig(name="names"), ClassificationConfig(name="topics")
     assert with_case(WordPieceConfig(), tagging).lowercase is False
     assert with_case(WordPieceConfig(), classification).lowercase is True

@@ -29,7 +29,7 @@ CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 
 @pytest.fixture
 def assembly(tmp_path):
-    """A small model that answers for words, with settings that are not the defaults."""
+    """Return a small tagging model with settings other than the defaults."""
     config = RunConfig(
         cache_dir=str(tmp_path / "cache"),
         task=TaggingConfig(name="reverse", score=TaggingScore.f1_macro),
@@ -57,7 +57,7 @@ def opened(folder, tmp_path):
     return reopen(run)
 
 
-def test_what_is_read_back_is_what_was_saved(assembly, folder):
+def test_a_saved_model_is_read_back_unchanged(assembly, folder):
     saved = read_model(folder)
     assert saved.config == assembly.config
     assert saved.labels == LABELS
@@ -67,7 +67,7 @@ def test_what_is_read_back_is_what_was_saved(assembly, folder):
     assert all(torch.equal(saved.weights[name], weight) for name, weight in assembly.model.state_dict().items())
 
 
-def test_a_model_that_is_opened_again_answers_as_it_did(assembly, folder, tmp_path):
+def test_a_reopened_model_gives_the_same_predictions(assembly, folder, tmp_path):
     again = opened(folder, tmp_path)
     ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
     batch = Batch(ids, torch.zeros_like(ids), None, torch.arange(3), torch.arange(18), None, None, 18)
@@ -78,7 +78,7 @@ def test_a_model_that_is_opened_again_answers_as_it_did(assembly, folder, tmp_pa
     assert not again.model.training
 
 
-def test_the_folder_holds_what_others_look_for(assembly, folder):
+def test_the_folder_has_the_files_other_libraries_look_for(assembly, folder):
     names = {"README.md", "config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in folder.iterdir()} == names
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -94,7 +94,7 @@ def test_a_save_that_fails_leaves_nothing(assembly, tmp_path):
 
 
 def changed(**changes):
-    """Changes to config.json."""
+    """Return a function that changes config.json."""
 
     def change(text):
         return json.dumps(json.loads(text) | changes).encode()

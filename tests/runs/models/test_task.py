@@ -1,4 +1,4 @@
-"""From settings to a task: every kind that a config can name, and what each leaves to the training rows."""
+"""From settings to a task: every kind that a config can name, and what each takes from the training rows."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ def corpus_of(rows=None, **labels):
     return SimpleNamespace(labels=list(labels), survey=SimpleNamespace(splits={"train": train}))
 
 
-def test_every_task_of_the_table_of_schemas_is_built():
+def test_every_task_schema_can_be_built():
     assert {schema for (group, _), schema in SCHEMAS.items() if group == "task"} <= TASKS.keys()
 
 
@@ -40,14 +40,14 @@ def test_the_rarer_of_two_labels_is_the_positive_one_unless_one_is_named(labels,
 
 
 @pytest.mark.parametrize("config", [ClassificationConfig, TaggingConfig])
-def test_balanced_classes_count_alike_in_all_and_a_row_for_one_on_average(config):
+def test_balanced_classes_have_equal_total_weight_and_rows_weight_one_on_average(config):
     loss = label_loss_of(config(name="t", class_weights="balanced", label_smoothing=0.1), corpus_of(a=80, b=15, c=5))
     assert torch.allclose(loss.weights * torch.tensor([80.0, 15, 5]), torch.full((3,), 100 / 3))
     assert loss.smoothing == 0.1
     assert label_loss_of(config(name="t"), corpus_of(a=80, b=20)) == PLAIN
 
 
-def test_own_weights_keep_their_ratios_and_are_for_known_labels():
+def test_given_weights_keep_their_ratios_and_must_name_known_labels():
     loss = label_loss_of(ClassificationConfig(name="t", class_weights={1: 5}), corpus_of(**{"0": 90, "1": 10}))
     assert (loss.weights[1] / loss.weights[0]).item() == pytest.approx(5)
     assert (loss.weights * torch.tensor([90.0, 10])).sum().item() == pytest.approx(100)
@@ -55,7 +55,7 @@ def test_own_weights_keep_their_ratios_and_are_for_known_labels():
         label_loss_of(ClassificationConfig(name="t", class_weights={"frud": 5}), corpus_of(fraud=1, ok=2))
 
 
-def test_a_balanced_label_of_a_set_begins_as_likely_as_not():
+def test_a_balanced_label_of_a_set_starts_at_probability_one_half():
     corpus = corpus_of(rows=100, rare=4, frequent=60, never=0)
     heads = HeadSizes(sequence_classes=3, sequence_target="label_set")
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=8, n_heads=2, max_length=8), 10, 0, heads)

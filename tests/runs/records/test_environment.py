@@ -11,7 +11,7 @@ from encoderlab.system.device import Compute
 CPU = Compute(torch.device("cpu"), torch.bfloat16, 3, "test")
 
 
-def test_versions_hardware_and_what_was_typed_are_recorded(monkeypatch):
+def test_versions_hardware_and_command_line_are_recorded(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["script.py", "a"])
     found = environment("train", CPU, None)
     assert (found["command"], found["argv"], found["overrides"], found["dataset"]) == ("train", ["script.py", "a"], None, None)

@@ -1,4 +1,4 @@
-"""What a run writes down before it starts is enough to start it again, and to say what it ran on."""
+"""What a run records before it starts is enough to repeat it, and says what it ran on."""
 
 import json
 
@@ -13,18 +13,12 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import Keep, TrainingConfig
 
 CPU = Compute(torch.device("cpu"), torch.bfloat16, 3, "test")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return RunFolder(tmp_path)
 
 
 @pytest.fixture
@@ -41,7 +35,7 @@ def config(tmp_path):
     )
 
 
-def test_the_settings_that_are_written_are_the_settings_of_the_run(folder, config):
+def test_the_recorded_settings_are_those_of_the_run(folder, config):
     record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
     plain = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
     assert settings_from_dict(plain, RunConfig) == config
@@ -50,7 +44,7 @@ def test_the_settings_that_are_written_are_the_settings_of_the_run(folder, confi
     assert "cäche" in folder.config.read_text(encoding="utf-8")
 
 
-def test_settings_of_another_command_are_written_too(folder, tmp_path):
+def test_settings_of_another_command_are_recorded_too(folder, tmp_path):
     config = EvalConfig(cache_dir=str(tmp_path), run="outputs/a", dataset=FilesDataset(path="more.csv", label_names=["no", "yes"]))
     record_start(folder, "train", config, CPU)
     assert settings_from_dict(yaml.safe_load(folder.config.read_text(encoding="utf-8")), EvalConfig) == config
@@ -70,7 +64,7 @@ def test_the_environment_says_what_the_run_ran_on_and_with(folder, config, monke
     assert hardware["cores"] > 0
 
 
-def test_the_data_is_told_by_its_origin_its_counts_and_its_fingerprints(folder, config):
+def test_the_data_are_recorded_with_origin_counts_and_fingerprints(folder, config):
     corpus = Corpus.load(config.dataset, folder.root, config.task.target)
     record_start(folder, "train", config, CPU, corpus)
     found = json.loads(folder.environment.read_text(encoding="utf-8"))["dataset"]
@@ -81,7 +75,7 @@ def test_the_data_is_told_by_its_origin_its_counts_and_its_fingerprints(folder, 
     assert {name: split["fingerprint"] for name, split in found["splits"].items()} == corpus.fingerprints()
 
 
-def test_without_data_and_without_git_the_environment_is_told_as_far_as_it_is_known(folder, config, monkeypatch):
+def test_without_data_and_git_the_environment_is_recorded_as_far_as_known(folder, config, monkeypatch):
     monkeypatch.setenv("PATH", "")
     record_start(folder, "train", config, CPU)
     found = json.loads(folder.environment.read_text(encoding="utf-8"))

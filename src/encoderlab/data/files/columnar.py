@@ -16,7 +16,7 @@ from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_colu
 from encoderlab.data.sources.whole_rows import single_values
 from encoderlab.errors import DataError
 
-_ROWS_UNPACKED = 1024  # rows of a parquet file at a time: a few bytes may expand to any number of rows
+_ROWS_UNPACKED = 1024  # rows of a parquet file at a time: a few bytes can expand to any number of rows
 _FEATHER_1 = b"FEA1"
 _ARROW_FILE = b"ARROW1"
 
@@ -40,7 +40,7 @@ def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
         for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(_ROWS_UNPACKED, columns=names):
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"{path} is no readable parquet file: {error}") from error
+        raise DataError(f"{path} is not a readable parquet file: {error}") from error
 
 
 def read_arrow(path: Path, wanted: Wanted) -> Rows:

@@ -15,7 +15,13 @@ from encoderlab.errors import DataError, SettingError, one_line
 AUTO, SETTING = "auto", "dataset.encoding"
 _WESTERN = "cp1252"
 _BLOCK = 2**20
-_ARCHIVES = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst"}  # by their first two bytes
+_OTHERS = {  # the kind of a file that begins with these bytes, and what to do
+    b"\x1f\x8b": ("compressed", "Rename it to {}.gz"),
+    b"\x28\xb5\x2f\xfd": ("compressed", "Rename it to {}.zst"),
+    b"PK\x03\x04": ("an Excel workbook or a zip file", "Rename it to .xlsx, or unpack it"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel or Word file", "Save it as .xlsx, .csv or .txt"),
+    b"PAR1": ("a parquet file", "Rename it to .parquet"),
+}
 _SHOWN = 40  # characters of the first line that is not UTF-8, around the first that shows it
 
 
@@ -52,8 +58,8 @@ def _found(path: Path, chosen: str, setting: str) -> tuple[str, str]:
         return _decodable(path, UTF_8 if codecs.lookup(chosen).name == "utf-8" else chosen, setting), ""
     with readable(path, UTF_8, setting):
         with bytes_of(path) as stream:
-            mark = stream.read1(2)
-        if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            mark = stream.read1(4)
+        if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return _decodable(path, "utf-16", setting), ""
         return (UTF_8, "") if _is_utf_8(path, "strict") else (_WESTERN, _western(path, mark, setting))
 
@@ -100,8 +106,9 @@ def _western(path: Path, mark: bytes, setting: str) -> str:
     for number, text in marked_lines(path, "utf-8"):
         line = line or (number if BROKEN in text else 0)
         in_utf_8 = in_utf_8 or not text.replace(BROKEN, "").isascii()
-    if mark in _ARCHIVES:
-        raise DataError(f"{path} is compressed", remedy=f"Rename it to {path.name}{_ARCHIVES[mark]}")
+    for beginning, (what, remedy) in _OTHERS.items():
+        if mark.startswith(beginning):
+            raise DataError(f"{path} is {what}", remedy=remedy.format(path.name))
     if in_utf_8:
         raise DataError(
             f"{place(path, line)} cannot be decoded as UTF-8, but other lines can",

@@ -46,7 +46,9 @@ def read_folder(path: Path, wanted: Wanted, encoding: str) -> Rows:
     if wrong:
         raise DataError(f"{wrong} is not a .txt file", allowed=_LAYOUT, remedy="Rename it or remove it")
     if not files:
-        raise DataError(f"{path} has no examples", allowed=_LAYOUT)
+        table = next((entry for entry in _visible(path) if entry.suffix in (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")), None)
+        remedy = f"For the tables in it, set 'dataset.path={path}/*{table.suffix}'" if table else ""
+        raise DataError(f"{path} has no examples", allowed=_LAYOUT, remedy=remedy)
     columns = {"text": [whole_text(file, found) for file, found in with_encodings(files, encoding)]}
     if wanted.label is not None:
         columns["label"] = [file.parent.name for file in files]

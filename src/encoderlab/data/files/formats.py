@@ -77,6 +77,15 @@ _SUFFIXES = {
     ".iob2": Format.conll,
     ".bio": Format.conll,
 }
+_CONVERSIONS = {
+    ".json": "If it has one object per line, rename it to .jsonl; otherwise convert it, with jq -c '.[]'",
+    ".xls": "Save it as .xlsx or .csv",
+    ".ods": "Save it as .xlsx or .csv",
+    ".doc": "Save it as .txt, with one text per line",
+    ".docx": "Save it as .txt, with one text per line",
+    ".pdf": "Convert it to .txt, with one text per line",
+    ".zip": "Unpack it",
+}
 BINARY = (Format.parquet, Format.arrow, Format.excel, Format.folder)
 
 
@@ -141,7 +150,7 @@ def _by_name(path: Path) -> Format:
         raise DataError(
             f"The extension of {path} does not tell its format",
             allowed=f"{', '.join(_SUFFIXES)}, or a folder",
-            remedy="Set dataset.format (csv, tsv, ...) or rename the file",
+            remedy=_CONVERSIONS.get(name.suffix.lower(), "Set dataset.format (csv, tsv, ...) or rename the file"),
         )
     return _SUFFIXES[name.suffix.lower()]
 

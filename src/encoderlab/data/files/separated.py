@@ -210,12 +210,14 @@ class SeparatedFile:
         )
 
     def _ragged(self, record: Record) -> DataError:
-        name = _NAMES.get(self.separator, repr(self.separator))
+        found, mark = len(record.cells), _NAMES.get(self.separator, repr(self.separator))
+        contents = f"a {mark}" if found > len(self.header) else "a line break"
+        quoted = f"ut a cell that contains {contents} in double quotes"
+        quoted += "" if self.reads_quotes else f" (with {self.setting}=double)"
         return DataError(
-            f"{place(self.path, record.line)} has {len(record.cells)} cells, the header has {len(self.header)}",
+            f"{place(self.path, record.line)} has {found} cell{'s' * (found != 1)}, the header has {len(self.header)}",
             allowed=f"one cell for each of {listed(self.header)}",
-            remedy=f"Put a cell that contains a {name} in double quotes"
-            + (f" (with {self.setting}=double)" if not self.reads_quotes else ""),
+            remedy=f"P{quoted}" if found > len(self.header) else f"Complete or remove the row, or p{quoted}",
         )
 
 

@@ -35,7 +35,7 @@ def read_excel(path: Path, wanted: Wanted, sheet: str | None) -> Rows:
         zipfile.BadZipFile,
         openpyxl.utils.exceptions.InvalidFileException,
     ) as error:
-        raise DataError(f"{path} is not a readable Excel workbook: {error}") from error
+        raise DataError(f"{path} is not a readable Excel workbook: {error}", remedy="Save it as .xlsx or .csv again") from error
     try:
         return _rows(path, _sheet(path, {one.title: one for one in book.worksheets}, wanted, sheet), wanted)
     finally:

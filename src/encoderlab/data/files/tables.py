@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from encoderlab.data.files.delimiters import delimiter_of
+from encoderlab.data.files.delimiters import NAMED, delimiter_of
 from encoderlab.data.files.formats import Dialect
 from encoderlab.data.files.separated import SeparatedFile
 from encoderlab.data.files.text_files import numbered_lines, place, plain_lines
@@ -19,6 +19,7 @@ from encoderlab.data.sources.columns import Rows, Wanted, is_label, no_such_colu
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
+_IN_LINES = "Convert the list, with jq -c '.[]' or pandas' to_json(orient='records', lines=True)"
 
 
 class RowsOfFile:
@@ -106,7 +107,7 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> 
     file = SeparatedFile(path, separator, dialect.quoting, wanted.named("quoting"), dialect.encoding)
     for setting, name in wanted.settings().items():
         if name not in file.header:
-            raise no_such_column(f"The first line of {path}", wanted, setting, file.header)
+            raise _undivided(file, wanted, name) or no_such_column(f"The first line of {path}", wanted, setting, file.header)
     others = wanted.carried(file.header, f"The first line of {path}")
     rows = RowsOfFile(path, list(wanted.settings()), others)
     index = {name: place for place, name in enumerate(file.header)}
@@ -114,6 +115,17 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> 
     for record in file.records(wanted.texts(), wanted.label):
         rows.add(record.line, [record.cells[place] for place in places])
     return rows.finish()
+
+
+def _undivided(file: SeparatedFile, wanted: Wanted, name: str) -> DataError | None:
+    """Return the error for a header that another delimiter would divide into columns, one of them `name`; otherwise None."""
+    if len(file.header) > 1 or not any(name in file.header[0].split(mark) for mark in NAMED.values()):
+        return None
+    return DataError(
+        f"The first line of {file.path} is a single cell, {file.header[0]!r}",
+        allowed=f"cells separated by {file.separator!r}",
+        remedy=f"Correct {wanted.named('delimiter')}, or remove it",
+    )
 
 
 def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
@@ -150,10 +162,12 @@ def json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any
         try:
             record = json.loads(line, object_pairs_hook=_without_repetition)
         except (ValueError, RecursionError) as error:
-            reason = str(error).partition(": line 1 ")[0]  # each line is a document of its own
-            raise DataError(f"{place(path, number)} is not JSON: {reason}", allowed="one object per line") from error
+            reason, is_part = str(error).partition(": line ")[0], number == 1 and line.strip() in ("[", "{")
+            remedy = _IN_LINES if is_part else ""  # otherwise each line is a document of its own
+            raise DataError(f"{place(path, number)} is not JSON: {reason}", allowed="one object per line", remedy=remedy) from error
         if not isinstance(record, dict):
-            raise DataError(f"{place(path, number)} is not a JSON object", allowed="one object per line")
+            remedy = _IN_LINES if isinstance(record, list) and number == 1 else ""
+            raise DataError(f"{place(path, number)} is not a JSON object", allowed="one object per line", remedy=remedy)
         yield number, record
 
 

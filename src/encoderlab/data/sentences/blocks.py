@@ -45,7 +45,7 @@ class Preparation:
     min_sentences: int
 
     def __call__(self, documents: list[Document]) -> SentenceBlock:
-        """Raises DataError if a text is not valid Unicode."""
+        """Return the block of some documents. Raises DataError if a text is not valid Unicode."""
         paragraphs = [
             (number, sentences)
             for number, document in enumerate(documents)

@@ -103,7 +103,7 @@ class Punkt:
 
 
 class _Contexts(dict[str, int]):
-    """What is known of words. NLTK's own table grows with every unknown word that is looked up; this one does not."""
+    """What is known about words. NLTK's own table grows with every unknown word that is looked up; this one does not."""
 
     def __missing__(self, word: str) -> int:
         return 0

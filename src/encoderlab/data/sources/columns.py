@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from encoderlab.errors import DataError, closest
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
 
+_LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
 Where = Callable[[int], str]  # returns how messages name a row, given its index
 
 
@@ -232,5 +234,18 @@ def no_such_column(where: str, wanted: Wanted, setting: str, existing: list[str]
     """Return the error for a wanted column that is missing."""
     name, typed = wanted.settings()[setting], wanted.typed.format(setting)
     near = closest(name, existing)
-    remedy = f"Set {typed}={near}" if near else f"Choose with {typed}=COLUMN"
+    if near and near.strip() == name:
+        remedy = f"Remove the spaces around {near!r} in the data"
+    elif near:
+        remedy = f"Set {shlex.quote(f'{typed}={near}')}"
+    elif _holds_no_names(existing, wanted):
+        remedy = f"Choose with {typed}=COLUMN. If these are no column names, put a line with the names first"
+    else:
+        remedy = f"Choose with {typed}=COLUMN"
     return DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
+
+
+def _holds_no_names(existing: list[str], wanted: Wanted) -> bool:
+    """Return whether the first line of a table is probably not that of the column names: a text, or a title alone."""
+    names = set(wanted.settings().values())
+    return any(len(one) > _LONGEST_NAME for one in existing) or (len(existing) < len(names) and not names & {*existing})

@@ -101,7 +101,7 @@ class DatasetConfig(ABC):
 
     @property
     def is_stream(self) -> bool:
-        """Whether `documents` are a stream without end, which a run reads during training."""
+        """Return whether `documents` are an endless stream, which a run reads during training."""
         return False
 
     @property

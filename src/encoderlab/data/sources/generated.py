@@ -86,7 +86,7 @@ class GeneratedDataset(DatasetConfig):
 class BracketsDataset(GeneratedDataset):
     """Is a string of brackets balanced? Half of the rows are.
 
-    Balanced strings are drawn uniformly from all there are. Easy negatives are strings of random brackets that are not balanced;
+    Balanced strings are drawn uniformly from all possible ones. Easy negatives are random unbalanced strings of brackets;
     hard ones become balanced when two characters change places. Of 10 pairs of one kind there are 16,796 balanced strings (a
     Catalan number), which bounds the rows.
     """
@@ -128,7 +128,7 @@ class BracketsDataset(GeneratedDataset):
 
 @dataclass
 class ReverseDataset(GeneratedDataset):
-    """Label every digit of a sequence with the digit that stands there when the sequence is reversed."""
+    """Label every digit of a sequence with the digit at its position in the reversed sequence."""
 
     longer: ClassVar[str] = "dataset.length"
 

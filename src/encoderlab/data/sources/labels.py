@@ -37,9 +37,15 @@ class Labels:
             raise DataError(
                 f"{where(row)} has the label {value!r}, which no training row has",
                 allowed=listed(self.values),
-                remedy="Correct the row, or list every label in dataset.label_names",
+                remedy=_correction(value, self.values),
             )
         return ids
+
+
+def _correction(label: str, known: Iterable[str]) -> str:
+    """Return what to do about an unknown label: write it as one of the `known` if only its case or the space around it differs."""
+    meant = next((name for name in known if name.strip().casefold() == label.strip().casefold()), None)
+    return "Correct the row, or list every label in dataset.label_names" if meant is None else f"Write it as {meant!r}"
 
 
 def refuse_missing_labels(rows: Rows, name: str) -> None:
@@ -124,12 +130,12 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
         raise DataError(
             f"{_first_with(unknown[0], train)} has the label {unknown[0]!r}, which is not a known label",
             allowed=listed(label_names),
-            remedy="Correct the row, or list every label in dataset.label_names",
+            remedy=_correction(unknown[0], label_names),
         )
     raise SettingError(
         f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels in the data",
         allowed=f"all of {listed(known)}, in any order",
-        remedy="Remove dataset.label_names to use these names",
+        remedy=f"Remove dataset.label_names to use these names, or rename each: dataset.label_names={{{known[0]}:NAME,...}}",
     )
 
 

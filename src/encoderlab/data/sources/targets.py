@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from encoderlab.data.sources.columns import Rows, Where
 
 SEPARATORS = ("|", ";", ",")  # tried in this order if none is set
+_LOOKED_AT = 20  # different cells: if none of them is a number, the column holds something else
 YES, NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 
 
@@ -54,11 +55,16 @@ def as_numbers(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedAr
     except pa.ArrowInvalid:
         pass
     row, value = next((row, value) for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value))
-    has_comma = _is_number(value.replace(",", ".", 1))
+    if _is_number(value.replace(",", ".", 1)):
+        remedy = "Use a decimal point instead of the comma"
+    elif any(_is_number(other) for other in column.unique().drop_null().slice(0, _LOOKED_AT).to_pylist()):
+        remedy = "Correct the row or remove it"
+    else:
+        remedy = "Use task=classification if these are classes, or choose the column with dataset.label"
     raise DataError(
         f"{where(row)} has {value[:60]!r} in column {name!r}, which is not a number",
         allowed="a number in each row",
-        remedy="Use a decimal point instead of the comma" if has_comma else "Correct the row or remove it",
+        remedy=remedy,
     )
 
 

@@ -126,7 +126,7 @@ class PretrainedConfig(TokenizerConfig):
     revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Fetch it through transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is never run.
+        """Load it through Transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is never run.
 
         Raises DataError if there is no tokenizer of that name, the hub cannot be reached, it is not a fast tokenizer, or it lacks a
         special token.

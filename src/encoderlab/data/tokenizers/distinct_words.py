@@ -79,7 +79,7 @@ class DistinctWords:
         return pc.split_pattern(pa.array([whole], pa.large_binary()), " ").values.dictionary_encode()
 
     def _looked_up(self, words: list[bytes]) -> list[bytes]:
-        known = self._known  # it is never emptied in place, so this reference keeps its words
+        known = self._known  # the table is never emptied in place, so this reference keeps its words
         new = [word for word in words if word not in known and word != _BETWEEN_TEXTS]
         known[_BETWEEN_TEXTS] = b""
         known.update(zip(new, self._encoded([word.decode() for word in new]), strict=True))

@@ -61,9 +61,9 @@ def find_label_errors(labels: np.ndarray, probabilities: np.ndarray) -> LabelErr
     n_classes = probabilities.shape[1]
     own = probabilities[every, labels]
     counts = np.bincount(labels, minlength=n_classes)
-    thresholds = np.full(n_classes, np.inf)  # no row counts for a class that is no row's label
+    thresholds = np.full(n_classes, np.inf)  # no row counts for a class that no row is labelled with
     np.divide(np.bincount(labels, own, n_classes), counts, out=thresholds, where=counts > 0)
-    # One rounding must not keep a row from its own threshold: with a single row of a label, that is the row's probability.
+    # Rounding must not keep a row from its own threshold: with a single row of a label, that is the row's probability.
     confident = probabilities >= thresholds - 1e-12
     likely = np.where(confident, probabilities, -1.0).argmax(1)
     others = probabilities.copy()

@@ -21,7 +21,7 @@ STYLES = ("-", "--", ":", "-.")
 MARKS = ("o", "s", "^", "D")
 MOST_SWEPT, MOST_LINES, MOST_SETTINGS, MOST_TICKS = 6, 12, 60, 8
 LONGEST_LABEL = 64
-FEW_POINTS = 10  # which a line without marks would not show
+FEW_POINTS = 10  # which a line without markers would not show
 
 
 def pictures_of(

@@ -25,6 +25,8 @@ INTERVAL = (
 )
 TESTED = "test"  # the split of a fold's run that is its fold
 
+CORRELATIONS = ("matthews", "pearson", "spearman")  # from -1 to 1
+
 
 def build_folds_report(folds: CrossValidation) -> dict[str, Any]:
     """Return the content of report.json: JSON-safe. The split `out_of_fold` has each mean over the folds, with its interval."""
@@ -75,7 +77,8 @@ def _flat(figures: Mapping[str, OverFolds]) -> dict[str, Any]:
     for name, figure in figures.items():
         low, high = figure.interval
         found[name] = figure.mean
-        found[f"{name}_ci95"] = [max(low, 0.0), high] if is_lower_better(name) else [low, min(high, 1.0)]
+        least = -1.0 if name in CORRELATIONS else 0.0
+        found[f"{name}_ci95"] = [max(low, least), high if is_lower_better(name) else min(high, 1.0)]
     return found
 
 

@@ -17,7 +17,7 @@ from encoderlab.reports.parts.page import picture, write_page
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MOST_WEIGHTS = 1_500_000  # in a page, a byte each, which makes it 2 MB
+MOST_WEIGHTS = 1_500_000  # in a page, a byte each, which makes the page 2 MB
 MOST_TOKENS = 256
 NAMED = 40  # tokens named along an axis
 

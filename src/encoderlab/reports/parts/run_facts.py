@@ -14,7 +14,7 @@ from encoderlab.runs.folders.chosen_settings import ChosenSetting, chosen_settin
 from encoderlab.runs.folders.folder import RunFolder
 
 MOST_CHARACTERS = 300  # of a setting's value, or of a fact
-NOT_REPEATED = ("run_dir", "resume")  # a run is repeated in a folder of its own
+NOT_REPEATED = ("run_dir", "resume")  # a run is repeated in a new folder
 
 
 def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:

@@ -9,10 +9,17 @@ from encoderlab.reports.parts.console import figure, number, with_interval, word
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import headline, metric_lines
 from encoderlab.reports.parts.shown_texts import shown
-from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
 from encoderlab.runs.folders.folder import RunFolder
 
 PANEL = 4.6  # inches
+BASELINE_NAMES = {
+    "most_frequent_token": "always the most frequent token",
+    "unigram": "each token as often as in training",
+    "majority": "always the most frequent label",
+    "word_overlap": "words that both texts share",
+    "length": "lengths of both texts",
+}
+PAIR_QUESTIONS = {"next": "NSP", "swapped": "sentence order"}  # the name of the figures nsp_* for each task
 
 
 def write_pretraining_page(

@@ -9,8 +9,7 @@ from encoderlab.reports.cards.metadata import front_matter, how_it_was_made
 from encoderlab.reports.parts.plots import plot_pretraining_curves
 from encoderlab.reports.parts.run_report import RunSummary, metric_lines, run_report, scored_split, write_last
 from encoderlab.reports.parts.shown_texts import shown
-from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
-from encoderlab.reports.pretraining.page import write_pretraining_page
+from encoderlab.reports.pretraining.page import BASELINE_NAMES, PAIR_QUESTIONS, write_pretraining_page
 from encoderlab.runs.folders.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> No
 def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return the model's README.md, from report.json's figures and `run_facts`: what it is, how it was made, and its scores."""
     asked = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
-    origin = f"starting from `{report['init_from']}`" if report["init_from"] else "from scratch"
+    origin = f"from `{report['init_from']}`" if report["init_from"] else "from scratch"
     scores = report["splits"][report["scored_split"]]
     checkpoint = report["checkpoint"]
     lines = [

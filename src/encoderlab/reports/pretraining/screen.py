@@ -11,7 +11,7 @@ from rich.text import Text
 
 from encoderlab.reports.parts.console import console_on, figure, line, listing, number, speed, table_of, with_interval
 from encoderlab.reports.parts.run_report import show_model, show_rest
-from encoderlab.reports.pretraining.names import BASELINE_NAMES, PAIR_QUESTIONS
+from encoderlab.reports.pretraining.page import BASELINE_NAMES, PAIR_QUESTIONS
 
 
 def show_pretraining_report(

@@ -96,7 +96,7 @@ def _mistaken_sentence(
 def _words(
     place: int, asked: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
 ) -> Iterator[dict[str, Any]]:
-    """`text`, `label`, `predicted`, `weight`, whether it is `wrong`, and `asked`, for words that have a prediction."""
+    """Yield the words around the `asked` one: `text`, `label`, `predicted`, `weight`, and whether each is `wrong` or `asked`."""
     labels, predicted, names = scores.labels[place], scores.predicted[place], scores.label_names
     begins = list(accumulate((len(word) + 1 for word in example.words), initial=0))
     weights = {} if explained is None else {word.begin: word.score for word in explained.words()}

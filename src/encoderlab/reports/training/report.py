@@ -32,8 +32,8 @@ SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accu
 LEAST_ROWS = 10  # of a class, below which its figures are mostly chance
 MOST_NAMED = 5  # classes in a note
 MOST_MAPPED = 8  # labels in a suggested mapping
-LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly move its score
-_PLAIN = re.compile(r"\w+(?:[- ]\w+)*")  # labels that a mapping on the command line can hold as they are
+LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly change its score
+_PLAIN = re.compile(r"(?!(?:true|false|null|nan|inf)$)[^\W\d]\w*(?:[- ]\w+)*", re.IGNORECASE)  # texts for Hydra without quotes
 
 
 def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:

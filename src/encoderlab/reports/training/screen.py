@@ -27,6 +27,7 @@ from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, labels_al
 from encoderlab.reports.training.windows import windows_table
 
 MOST_NAMED = 5  # labels with a single training row
+MOST_LONE = 50  # labels with a single training row: if more, and most labels, these are probably not labels
 MOST_CLASSES = 12  # more would push the headline off the screen
 USUAL_SPLITS = ("train", "validation", "test")  # of these, only the scored one is printed
 OTHERS = (  # figures next to the main one
@@ -93,7 +94,8 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
         if len(labels) == 2 and any(survey.get(split, {}).get("labels", {}).values()):
             line(console, "Warning", scarce_classes(split, survey[split]["labels"]))
     if lone := [label for label, count in survey.get("train", {"labels": {}})["labels"].items() if count == 1]:
-        line(console, "Warning", _lone_labels(lone))
+        mostly = len(lone) > max(MOST_LONE, len(labels) / 2)
+        line(console, "Warning", _mostly_lone(lone, labels) if mostly else _lone_labels(lone))
 
 
 def _lone_labels(labels: Sequence[str]) -> str:
@@ -101,6 +103,10 @@ def _lone_labels(labels: Sequence[str]) -> str:
     named = ", ".join(map(repr, labels[:MOST_NAMED])) + (f" and {len(labels) - MOST_NAMED:,} more" if labels[MOST_NAMED:] else "")
     have, them = ("the label {} occurs", "it") if len(labels) == 1 else ("the labels {} occur", "them")
     return f"{have.format(named)} once in training, too little to learn from; add more rows, or merge {them} with another label"
+
+
+def _mostly_lone(lone: Sequence[str], labels: Sequence[str]) -> str:
+    return f"{len(lone):,} of the {len(labels):,} labels occur once in training; check that dataset.label names the right column"
 
 
 def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

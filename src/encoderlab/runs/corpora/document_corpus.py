@@ -26,7 +26,7 @@ from encoderlab.tasks.pretraining.stream import StreamedRows, sample_of
 from encoderlab.tasks.rows import id_type
 
 STORE_VERSION = 1  # increase it when the columns of the store or their meaning change
-_FEW_RUNS = 5  # blocks of documents: one process finishes them while others would still be starting
+_FEW_RUNS = 5  # blocks of documents: one process finishes them before others could start
 _LOOKED_AT = 1_000_000  # tokens, to find out whether a tokenizer knows any word
 
 

@@ -135,7 +135,7 @@ def _check_prunable(config: ModelConfig, teacher: ModelConfig) -> None:
     odd = next((name for name, value in fixed.items() if getattr(teacher, name) is not value), None)
     if odd or teacher.activation is Activation.geglu or not teacher.embedding_norm or not teacher.bias:
         raise SettingError(
-            "start=pruned needs a teacher of BERT's kind, which this one is not",
+            "start=pruned needs a teacher with BERT's architecture, which this one lacks",
             allowed="post-norm, layer norm, learned positions, biases",
             remedy="Use start=embeddings or start=fresh",
         )

@@ -38,7 +38,7 @@ class TaskDistillation(Teaching):
         self.encoder = load_pretrained(config.teacher, "teacher") if config.init_from is None else None
         self.teacher = TaskTeacher.open(config, corpus.labels, words)
         check_paired(self.teacher.assembly, corpus.paired)
-        compute_for(config)  # opening the teacher has set its own threads and kernels
+        compute_for(config)  # opening the teacher has changed threads and kernels
 
     def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
         """See `Teaching.prepare`: also adds the texts of `unlabelled`. Raises DataError for a file that cannot be read."""

@@ -211,7 +211,7 @@ def _made_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
 
 
 def made_ahead(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], object] | None = None) -> Iterator[Item]:
-    """Yield the same items in order, made by a thread that keeps `ahead` of them ready while the consumer is busy with one.
+    """Yield the same items in order, built by a thread that keeps `ahead` of them ready while the consumer is busy with one.
 
     An error in the thread is raised here, when its item is due. The thread, which first calls `prepare_thread`, ends
     with this generator, however that ends.

@@ -18,8 +18,8 @@ MODES = {Compile.cuda_graphs: "reduce-overhead"}  # PyTorch's name for CUDA grap
 RECOMPILATIONS = 64  # of one model, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
 COMPILED = "compiled"
 WITH_GRAPHS = f"{COMPILED} with CUDA graphs"
-# Estimates, since nothing is timed to decide: compiling takes about a minute, and what follows at most a third less time. A GPU is
-# told in some 100 calls to compute a layer and its gradients, 10 microseconds each and more, and has rarely more FLOP/s than these.
+# Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time after it. A
+# layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds these FLOP/s.
 LONG_RUN_SECONDS = 180
 LAYER_SECONDS = 1.5e-3
 FLOPS_PER_SECOND = 1e14
@@ -54,7 +54,7 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     encoder.encode = _in_training(encoder, compiled, plain) if choice is Compile.cuda_graphs else compiled
     wrong = _what_is_wrong_with_the_compiler(encoder, compute)
     if wrong is not None:
-        del encoder.encode  # removes the compiled one: the class's own is left
+        del encoder.encode  # removes the compiled one, leaving the class's own
         return f"not compiled (no working compiler: {wrong})"
     return WITH_GRAPHS if choice is Compile.cuda_graphs else COMPILED
 

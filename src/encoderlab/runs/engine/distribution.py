@@ -155,9 +155,9 @@ def distribution(config: TrainingConfig, processes: Processes) -> str | None:
 
 
 def _replicated(model: nn.Module, *, fixed_order: bool) -> nn.Module:
-    # After its first step, DDP arranges gradients by the order in which they came, and their places decide in which order those
-    # of more than two processes are added. A resumed run would round its first step otherwise, unless DDP expects unused
-    # parameters: then it arranges nothing, but looks through the graph at each step.
+    # After its first step, DDP arranges gradients by the order in which they arrived, and that decides the order in which those
+    # of more than two processes are added. A resumed run would round its first step differently, unless DDP expects unused
+    # parameters: then it rearranges nothing, but traverses the graph at each step.
     with warnings.catch_warnings():
         # PyTorch 2.13 renames broadcast_buffers. Our buffers are tables that never change.
         warnings.simplefilter("ignore", FutureWarning)
@@ -199,7 +199,7 @@ class _Answering(nn.Module):
 
 
 def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
-    """Return the same model with weights that take no memory; its tables are there."""
+    """Return the same model with weights that take no memory; its tables keep theirs."""
     empty = {
         id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
         for weight in model.parameters()
@@ -208,7 +208,7 @@ def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
 
 
 def _make_room(model: nn.Module, device: torch.device) -> None:
-    """Give the weights of `model` memory on `device`, with whatever is in it; the tables keep what they hold."""
+    """Allocate memory for the weights of `model` on `device`, uninitialised; the tables keep their content."""
     tables = {name: table.clone() for name, table in model.named_buffers()}
     model.to_empty(device=device)
     for name, table in model.named_buffers():

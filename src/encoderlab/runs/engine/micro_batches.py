@@ -21,7 +21,7 @@ from encoderlab.model.config import Activation, ModelConfig
 from encoderlab.system.device import Compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
-USABLE = 0.8  # share of the free memory: the estimate omits the kernels' workspace and fragmentation
+USABLE = 0.8  # fraction of the free memory: the estimate omits the kernels' workspace and fragmentation
 LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and last)
 WEIGHT_BYTES = 4
 STATE_BYTES = 12  # per weight, besides the weight: its gradient, and AdamW's two averages
@@ -104,7 +104,7 @@ def step_memory(
 
 
 def sharded_bytes(n_parameters: int, gathered: int, pieces: int, compute: Compute) -> int:
-    """`StepMemory.fixed` of a model in `pieces`, one for each process, with the weights, which are not there yet.
+    """Return `StepMemory.fixed` of a model in `pieces`, one for each process, including the weights, which are not allocated yet.
 
     Weights, gradients and averages are in pieces; `gathered` parameters are whole at a time, with their gradients. The copies that
     autocast has rounded are whole until the backward pass: they are not among what `fully_shard` takes apart again.

@@ -34,7 +34,7 @@ from encoderlab.training.checkpoint import (
 )
 from encoderlab.training.config import Keep
 
-CHECKPOINTS_KEPT = 2  # so that a damaged newest one leaves another
+CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
 
 
 @dataclass(frozen=True, slots=True)

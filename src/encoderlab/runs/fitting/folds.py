@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.data.examples import Folded, Splits
 from encoderlab.data.survey import survey
-from encoderlab.errors import SettingError
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import AUTO, HARDWARE, continued_run, run_folder, with_recorded_settings
@@ -20,6 +19,7 @@ from encoderlab.system.device import choose_compute
 from encoderlab.system.distributed import Processes
 from encoderlab.system.signals import stop_if_interrupted
 
+Train = Callable[[RunConfig, Processes], RunFolder | None]
 OUT_OF_FOLD = "out_of_fold"  # the split made of all tested rows
 
 
@@ -39,39 +39,45 @@ def cross_validate(
     config: RunConfig,
     command: str,
     processes: Processes,
-    train: Callable[[RunConfig], RunFolder | None],
+    train: Train,
     report: Callable[[CrossValidation], None],
 ) -> RunFolder | None:
     """Call `train` for each of `config.folds` folds, and `report` for all of them together; return the folder of all.
+
+    The `processes` share each fold, one fold after another.
 
     An unfinished cross-validation resumes if `config.resume` or `config.run_dir` names it: finished folds are kept. A dry run
     covers the first fold, and returns None. Raises SettingError, DataError or TrainingError.
     """
     assert config.folds is not None
-    if processes.size > 1:
-        raise SettingError(
-            f"folds={config.folds} needs a single process, and there are {processes.size}",
-            remedy="Start one process, or each fold by itself with dataset.fold=1/5",
-        )
-    resume = config.resume or (AUTO if config.run_dir is not None else None)
-    run = continued_run(replace(config, resume=resume, dry_run=False), command)
+    wanted = replace(config, resume=config.resume or (AUTO if config.run_dir is not None else None), dry_run=False)
+    run = processes.broadcast_from_main(lambda: continued_run(wanted, command))
     if run is None:
-        check_free(config.run_dir)
+        processes.broadcast_from_main(lambda: check_free(wanted.run_dir))
     else:
         config = replace(run[0], dry_run=config.dry_run)
-    corpus, folded = _whole(config)
+    with processes.main_process_first():
+        corpus, folded = _whole(config)
     if config.dry_run:
         print(f"folds={config.folds} takes {config.folds} runs like this one, the first:", file=sys.stderr)
-        return train(_of_fold(config, 1, run_dir=None))
-    with run_folder(run, config, command, corpus.fingerprints()) as folder:
-        training = config.training
-        compute = choose_compute(training.device, training.precision.value, training.threads, deterministic=training.deterministic)
-        record_start(folder, command, config, compute, corpus)
+        return train(_of_fold(config, 1, run_dir=None), processes)
+    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
+        if processes.is_main:
+            _record_start(folder, command, config, corpus)
         labels = corpus.survey.splits[OUT_OF_FOLD].labels
         config = replace(config, task=with_positive_label(config.task, corpus.labels, labels))  # the same in every fold
-        runs = [_fold_run(config, command, folder, number, train) for number in range(1, (config.folds or 0) + 1)]
-        report(CrossValidation(config, command, corpus, folded, folder, runs))
+        staying = replace(processes, stay=True)  # for the next fold
+        runs = [_fold_run(config, command, folder, number, train, staying) for number in range(1, (config.folds or 0) + 1)]
+        processes.leave()
+        if processes.is_main:
+            report(CrossValidation(config, command, corpus, folded, folder, runs))
     return folder
+
+
+def _record_start(folder: RunFolder, command: str, config: RunConfig, corpus: Corpus) -> None:
+    training = config.training
+    compute = choose_compute(training.device, training.precision.value, training.threads, deterministic=training.deterministic)
+    record_start(folder, command, config, compute, corpus)
 
 
 def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
@@ -90,19 +96,22 @@ def _of_fold(config: RunConfig, number: int, run_dir: str | None) -> RunConfig:
     return replace(config, folds=None, dataset=dataset, run_dir=run_dir, resume=None)
 
 
-def _fold_run(
-    config: RunConfig, command: str, folder: RunFolder, number: int, train: Callable[[RunConfig], RunFolder | None]
-) -> RunFolder:
+def _fold_run(config: RunConfig, command: str, folder: RunFolder, number: int, train: Train, processes: Processes) -> RunFolder:
     """Return the finished run of a fold: a finished one is kept, an interrupted one is resumed with its own settings."""
-    stop_if_interrupted()
+    stop_if_interrupted(processes)
     place = RunFolder(folder.fold(number))
     of = f"fold {number} of {config.folds}"
-    if place.finished:
+    if processes.broadcast_from_main(lambda: place.finished):
         print(f"\nencoderlab: {of} is finished: {place.root}", file=sys.stderr)
         return place
     print(f"\nencoderlab: {of}", file=sys.stderr)
     settings = _of_fold(config, number, run_dir=str(place.root))
-    if place.config.is_file():
-        settings = with_recorded_settings(replace(settings, resume=str(place.root)), HARDWARE, command)
-    train(settings)
-    return place
+
+    def resumed() -> RunConfig:
+        if not place.config.is_file():
+            return settings
+        return with_recorded_settings(replace(settings, resume=str(place.root)), HARDWARE, command)
+
+    train(processes.broadcast_from_main(resumed), processes)
+    with processes.main_process_first():  # the others wait for its report
+        return place

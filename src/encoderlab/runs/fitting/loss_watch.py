@@ -13,7 +13,7 @@ from typing import Any
 
 WINDOW, FEWEST = 10, 6  # lines in the mean that is judged, because single batches vary; and the least in a window of a short run
 DIVERGED_BY = 0.25  # least share of the first loss
-FLAT_FROM = 0.9  # share of the first loss from which it counts as flat
+FLAT_FROM = 0.9  # fraction of the first loss above which it counts as flat
 RISING_ERRORS, FALLING_ERRORS = 3.0, 2.0  # standard errors allowed for chance
 
 

@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 
 from encoderlab.errors import TrainingError
 
-BEATS = 12  # renewals in the time after which a holder counts as dead
+BEATS = 12  # renewals within the time after which a holder counts as dead
 DIGITS = 12  # of the count: it is overwritten in place, which works on a full disk too
 RELEASED = "released"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -73,7 +73,7 @@ class Claims:
         self.folder, self.dead_after = folder, dead_after
         self._on_loss, self._clock = on_loss or end_process, clock
         self._watched: dict[str, tuple[tuple[int, str], float]] = {}  # by key, number and count, and when they were first seen
-        self._dead: set[tuple[str, int, str]] = set()  # keys, numbers and counts that stood still for too long
+        self._dead: set[tuple[str, int, str]] = set()  # keys, numbers and counts that have not changed for too long
 
     @property
     def pause(self) -> float:
@@ -175,7 +175,7 @@ class Claims:
             return None
         try:
             return Claim(number, beat.strip(), **json.loads(head))
-        except (ValueError, TypeError):  # created a moment ago, or its process died at that moment
+        except (ValueError, TypeError):  # just created, or its process died at that moment
             return Claim(number, "")
 
     def _path(self, key: str, number: int) -> Path:

@@ -212,7 +212,7 @@ class RunFolder:
         """Print how to resume if there is something to resume, and explain a file that cannot be written."""
         try:
             yield
-        except BrokenPipeError:  # nobody reads the output, which has nothing to do with the folder
+        except BrokenPipeError:  # the reader of the output is gone, which has nothing to do with the folder
             raise
         except OSError as error:
             self._say_how_to_go_on(command)

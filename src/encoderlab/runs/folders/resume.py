@@ -27,8 +27,8 @@ from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml
 
 # The settings that may change when a named run is resumed: logging changes nothing that is computed, the rows behind a path are
-# compared, a length moves the schedule, other hardware rounds differently, and a run that a limit has ended needs another one. With
-# these last three, the following steps are those of another run.
+# compared, a length changes the schedule, other hardware rounds differently, and a run ended by a limit needs another one. With
+# the last three, the following steps are those of a different run.
 LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "trackers", "training.log_every", "training.checkpoint_every"}
 HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
 PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
@@ -48,7 +48,7 @@ DECIDED = {  # if they are left open
 }
 FILES = {"teacher": "weights", "unlabelled": "texts"}  # what a run reads besides its dataset, by the setting that names it
 CONTINUABLE = ("train", "pretrain", "finetune", "distill")
-MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which usually have some thousand
+MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which usually has a few thousand
 AUTO = "auto"
 Config = TypeVar("Config", bound=RunConfig)
 

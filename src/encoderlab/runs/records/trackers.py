@@ -119,7 +119,7 @@ def _is_figure(value: Any) -> bool:
 class _Guarded:
     """A tracker in its own thread, so that one that hangs, or waits for a network, never delays a step.
 
-    An error in it is printed once, and then it is not used any more.
+    An error in it is printed once, and then the tracker is no longer used.
     """
 
     def __init__(self, name: str, open_: Callable[[], Tracker], remember: Callable[[str | None], None]) -> None:

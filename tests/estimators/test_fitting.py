@@ -1,0 +1,122 @@
+"""Training for an estimator: silent, without a trace on disk, or in a run folder that is kept; and values as they are typed."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from sklearn.base import clone
+
+import encoderlab
+from encoderlab import TextClassifier
+from encoderlab.config.overrides import quoted_arguments
+from encoderlab.errors import SettingError
+from encoderlab.estimators.fitting import _as_typed
+from encoderlab.estimators.inputs import InputError
+from encoderlab.runs.fitting.journal import Journal
+from encoderlab.training.config import Precision
+from tests.estimators.tiny import CLASSES, TEXTS, TINY
+
+
+def test_fit_prints_nothing_and_leaves_no_file(tmp_path, monkeypatch, capfd):
+    for name in ("home", "work", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path / "work")
+    TextClassifier(**TINY | {"validation_fraction": 0.2}).fit(TEXTS, CLASSES)
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(InputError):
+        TextClassifier(**TINY | {"validation_fraction": 0.2}).fit(TEXTS[:2], CLASSES[:2])
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    TextClassifier(**TINY, verbose=True).fit(TEXTS, CLASSES)
+    assert "parameters" in capfd.readouterr().err
+
+
+def test_an_interrupted_fit_leaves_no_file(tmp_path, monkeypatch):
+    def interrupt(journal, step):
+        assert list(tmp_path.rglob("step-*")), "a checkpoint is there while it trains"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Journal, "step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        TextClassifier(**TINY).fit(TEXTS, CLASSES)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
+    settings = {"training.warmup": 0.25, "training.precision": "fp32", "training.threads": 1}
+    classifier = TextClassifier(steps=2, batch_size=4, learning_rate=np.float64(0.01), dropout=0.2, settings=settings)
+    config = classifier.fit(TEXTS, CLASSES).model_.saved.config
+    assert (config.model.name, config.model.d_model, config.model.dropout) == ("mini-en", 16, 0.2)
+    assert (config.training.warmup, config.training.learning_rate, config.training.batch_size) == (0.25, 0.01, 4)
+    assert config.dataset.validation_fraction == 0.1
+
+
+def test_a_setting_that_does_not_exist_is_refused_by_name():
+    with pytest.raises(SettingError, match="There is no setting training.warm_up. Did you mean training.warmup?"):
+        TextClassifier(settings={"training.warm_up": 0.1}).fit(TEXTS, CLASSES)
+    with pytest.raises(SettingError, match=r'Allowed: a dictionary such as {"training.warmup": 0.1}'):
+        TextClassifier(settings=["training.warmup=0.1"]).fit(TEXTS, CLASSES)
+
+
+@pytest.mark.slow
+def test_a_run_folder_is_kept_as_by_the_command_with_the_same_model(tmp_path):
+    folder = tmp_path / "runs" / "one"
+    estimator = TextClassifier(**TINY | {"validation_fraction": 0.2}, run_dir=str(folder))
+    answers = estimator.fit(TEXTS, CLASSES).predict(TEXTS).tolist()
+    in_memory = clone(estimator).set_params(run_dir=None).fit(TEXTS, CLASSES)
+    np.testing.assert_array_equal(in_memory.predict_proba(TEXTS), estimator.predict_proba(TEXTS))
+    run = encoderlab.load(folder)
+    assert [answer["predicted"] for answer in run.predict(TEXTS)] == answers
+    assert run.report["splits"]["validation"]["n"] == 8
+    assert {path.name for path in folder.parent.iterdir()} == {"one", "one-rows.parquet"}
+    assert Path(run.assembly.config.dataset.path).is_file(), "eval reads it again"
+    with pytest.raises(SettingError, match="already holds a run"):
+        estimator.fit(TEXTS, CLASSES)
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+LISTS = st.recursive(PLAIN | st.text(max_size=8), lambda inside: st.lists(inside, max_size=3), max_leaves=6)
+
+
+@given(PLAIN | st.lists(LISTS, max_size=3))
+def test_any_value_of_python_is_read_back_from_how_it_is_typed(value):
+    (argument,) = quoted_arguments([f"training.warmup={_as_typed(value)}"])
+    assert uninterpolated_value(OverridesParser.create().parse_override(argument).value()) == value
+
+
+def uninterpolated_value(value):
+    """What OmegaConf makes of a value that Hydra has parsed."""
+    return OmegaConf.to_container(OmegaConf.create({"value": value}), resolve=True)["value"]
+
+
+@pytest.mark.parametrize(
+    ("value", "typed"),
+    [
+        (np.float32(0.5), "0.5"),
+        (np.int64(3), "3"),
+        (np.True_, "true"),
+        (Precision.bf16, "bf16"),
+        ((1, None), "[1,null]"),
+        ("mini", "mini"),
+    ],
+)
+def test_numbers_of_numpy_and_choices_are_typed_by_their_value(value, typed):
+    assert _as_typed(value) == typed
+
+
+def test_a_mapping_may_have_any_class_as_its_key():
+    weights = {"good": np.int64(2), "bad, né: {really}": 0.5}
+    settings = TINY["settings"] | {"task.class_weights": weights}
+    fitted = TextClassifier(**TINY | {"settings": settings}).fit(TEXTS, np.array(list(weights) * 20))
+    assert fitted.model_.saved.config.task.class_weights == {"good": 2, "bad, né: {really}": 0.5}
+    with pytest.raises(SettingError, match="There is no setting task.class_weight. Did you mean task.class_weights?"):
+        TextClassifier(**TINY | {"settings": {"task.class_weight": weights}}).fit(TEXTS, CLASSES)
+    with pytest.raises(SettingError, match="task.class_weights gives good -1"):
+        TextClassifier(**TINY | {"settings": {"task.class_weights": {"good": -1}}}).fit(TEXTS, CLASSES)

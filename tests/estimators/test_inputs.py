@@ -1,0 +1,73 @@
+"""What an estimator is given: texts or pairs in any container, a target for each, and a ValueError for anything else."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from encoderlab.data.examples import TextExample
+from encoderlab.errors import DataError
+from encoderlab.estimators.inputs import InputError, refuse, targets_of, texts_of
+
+
+@given(st.lists(st.text(max_size=5), max_size=5))
+def test_texts_are_read_from_any_container(texts):
+    wanted = [TextExample(text) for text in texts]
+    series = pd.Series(texts, dtype=object)
+    for container in (texts, tuple(texts), iter(texts), np.array(texts, object), series, series.to_frame("text")):
+        assert texts_of(container) == wanted
+
+
+@given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=1, max_size=5))
+def test_pairs_are_tuples_lists_or_two_columns(pairs):
+    wanted = [TextExample(*pair) for pair in pairs]
+    frame = pd.DataFrame(pairs, columns=["premise", "hypothesis"], dtype=object)
+    for container in (pairs, list(map(list, pairs)), frame, frame.to_numpy()):
+        assert texts_of(container) == wanted
+
+
+@pytest.mark.parametrize(
+    ("X", "refusal"),
+    [
+        (csr_matrix((2, 2)), "X is a sparse matrix, which cannot contain texts"),
+        ("one text", "X is 'one text'. Allowed: an iterable with a text in each row, or a pair of texts"),
+        (7, "X is 7"),
+        (np.array("text"), "X is array"),
+        ([1.5, 2.5], "Row 0 of X is 1.5. Allowed: a text in each row, or a pair of texts"),
+        (["a", None], "Row 1 of X is None"),
+        ([("a", "b", "c")], r"Row 0 of X is \('a', 'b', 'c'\)"),
+        (pd.DataFrame({"a": ["x"], "b": [3]}), r"Row 0 of X is \('x', 3\)"),
+        (np.empty((2, 0), object), r"X has 0 feature\(s\)"),
+        ([1j], "Complex data not supported"),
+        (["a", ("b", "c")], "X contains both single texts and pairs of texts. Allowed: one of the two"),
+    ],
+)
+def test_rows_that_are_no_texts_are_refused(X, refusal):
+    with pytest.raises(ValueError, match=refusal) as refused:
+        texts_of(X)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("y", "n_rows", "refusal"),
+    [
+        (None, 2, "TextClassifier requires y to be passed, but the target y is None"),
+        (["a"], 2, "inconsistent numbers of samples"),
+        (["a", None], 2, "Row 1 of y is None. Allowed: a target for each row"),
+        ([1.0, float("nan")], 2, "Input y contains NaN"),
+        ([["a", "b"], ["c", "d"]], 2, "y should be a 1d array"),
+        (["a"], 1, "X has 1 sample. Allowed: at least two"),
+        ([], 0, "X has 0 samples"),
+    ],
+)
+def test_targets_that_cannot_be_learned_are_refused(y, n_rows, refusal):
+    with pytest.raises(ValueError, match=refusal):
+        targets_of(y, n_rows, "TextClassifier")
+
+
+def test_a_refusal_of_rows_does_not_name_settings_of_files():
+    with pytest.raises(InputError) as refused:
+        refuse(DataError("All rows have one label", allowed="two", remedy="Check dataset.label"))
+    assert str(refused.value) == "All rows have one label. Allowed: two."

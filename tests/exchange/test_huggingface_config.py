@@ -1,0 +1,185 @@
+"""The settings in a config.json of Transformers: read as ours, written from ours, and refused with a reason."""
+
+import pytest
+import transformers
+
+from encoderlab.batch import HeadSizes
+from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
+from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
+from tests.exchange.bert_folders import HEADS, VOCABULARY, drawn, exported, rewrite, saved, stored, theirs_of
+
+
+def test_settings_are_read_from_config_json(tmp_path):
+    sizes = {"n_layers": 3, "n_heads": 3, "width": 4, "d_ff": 20, "max_length": 9, "relu": True}
+    more = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3, "layer_norm_eps": 1e-4, "initializer_range": 0.05}
+    theirs = theirs_of("BertForSequenceClassification", **sizes, **more, pad_token_id=4, id2label={0: "né", 1: "b", 2: "c"})
+    found = read_huggingface(saved(theirs, tmp_path))
+    assert found.config == ModelConfig(
+        name="bert",
+        n_layers=3,
+        d_model=12,
+        n_heads=3,
+        d_ff=20,
+        max_length=9,
+        segments=2,
+        norm_epsilon=1e-4,
+        activation=Activation.relu,
+        pooling=Pooling.pooler,
+        dropout=0.2,
+        attention_dropout=0.3,
+        initializer_range=0.05,
+    )
+    assert (found.labels, found.heads, found.family) == (["né", "b", "c"], HeadSizes(sequence_classes=3), "bert")
+    assert (found.vocabulary_size, found.pad_id) == (VOCABULARY, 4)
+
+
+def test_settings_of_distilbert_are_read_from_config_json(tmp_path):
+    theirs = theirs_of("DistilBertForTokenClassification", dropout=0.3, attention_dropout=0.2, sinusoidal_pos_embds=True)
+    found = read_huggingface(saved(theirs, tmp_path))
+    assert (found.config.dropout, found.config.attention_dropout, found.config.segments) == (0.3, 0.2, 0)
+    assert found.config.pooling is Pooling.relu_pooler and found.config.positions is Positions.learned
+    assert found.labels == ["LABEL_0", "LABEL_1", "LABEL_2"] and found.heads == HeadSizes(token_classes=3)
+
+
+@pytest.mark.parametrize(("kept", "heads"), [("pooler", HeadSizes(sequence_classes=3)), ("", HeadSizes(token_classes=3))])
+def test_a_classifier_with_a_pooler_but_no_name_is_for_sequences(tmp_path, kept, heads):
+    folder = saved(theirs_of("BertForSequenceClassification"), tmp_path)
+    weights = {name: weight for name, weight in stored(folder).items() if kept or "pooler" not in name}
+    rewrite(folder, weights, architectures=None)
+    assert read_huggingface(folder).heads == heads
+
+
+def test_sentence_order_labels_survive_the_round_trip(tmp_path):
+    heads = HEADS["BertForPreTraining"]
+    config, model = drawn(heads)
+    exported(config, heads, model.state_dict(), tmp_path, labels=["in_order", "swapped"])
+    assert read_huggingface(tmp_path).labels == ["in_order", "swapped"]
+
+
+def test_real_labels_are_in_the_export(tmp_path):
+    heads = HEADS["AutoModelForTokenClassification"]
+    config, model = drawn(heads)
+    exported(config, heads, model.state_dict(), tmp_path)
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path)
+    assert theirs.config.id2label == {0: "sad", 1: "nützlich", 2: "glad"}
+    assert theirs.config.label2id == {"sad": 0, "nützlich": 1, "glad": 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"model_type": "roberta"}, r"model_type=roberta\. Allowed: bert, distilbert\."),
+        ({"model_type": ["bert"]}, r"model_type=\['bert'\]\. Allowed: bert, distilbert\."),
+        ({"architectures": ["BertForQuestionAnswering"]}, r"architectures=\['BertForQuestionAnswering'\]\. Allowed: BertModel, "),
+        ({"architectures": "BertModel"}, r"architectures=BertModel\. Allowed: BertModel, "),
+        ({"hidden_act": "gelu_new"}, r"hidden_act=gelu_new\. Allowed: gelu or relu\."),
+        ({"hidden_act": "relu"}, r"predicts masked tokens with relu\. Allowed: gelu"),
+        ({"position_embedding_type": "relative_key"}, r"position_embedding_type=relative_key\. Allowed: absolute\."),
+        ({"is_decoder": True}, r"is_decoder=True\. Allowed: False\."),
+        ({"add_cross_attention": True}, r"add_cross_attention=True\. Allowed: False\."),
+        ({"problem_type": "ranking"}, r"problem_type=ranking\. Allowed: single_label_classification or multi_label_class"),
+        ({"tie_word_embeddings": "yes"}, r"tie_word_embeddings=yes\. Allowed: True or False\."),
+        ({"num_hidden_layers": "2"}, r"num_hidden_layers=2\. Allowed: a whole number\."),
+        ({"num_hidden_layers": True}, r"num_hidden_layers=True\. Allowed: a whole number\."),
+        ({"num_hidden_layers": 10**9}, r"model\.n_layers is 1000000000\. Allowed: at least 1, at most 1000\."),
+        ({"hidden_size": 9}, r"model\.d_model=9 is not a multiple of model\.n_heads=2"),
+        ({"layer_norm_eps": 0}, r"model\.norm_epsilon is 0\.0\. Allowed: more than 0\."),
+        ({"hidden_dropout_prob": 10**400}, r"hidden_dropout_prob=1000.*Allowed: a number\."),
+        ({"layer_norm_eps": "tiny"}, r"layer_norm_eps=tiny\. Allowed: a number\."),
+        ({"type_vocab_size": 1}, r"model\.segments is 1\. Allowed: 0 for none, or at least 2"),
+        ({"vocab_size": 0}, r"vocab_size=0 and pad_token_id=0\. Allowed: an id of the vocabulary"),
+        ({"pad_token_id": 13}, r"vocab_size=13 and pad_token_id=13\."),
+        ({"vocab_size": 14}, r"word_embeddings\.weight has the shape \[13, 8\], but config\.json requires \[14, 8\]"),
+        ({"num_hidden_layers": 3}, r"lacks the weight bert\.encoder\.layer\.2\.attention\.output\.LayerNorm\.bias \(and 15 more\)"),
+        ({"num_hidden_layers": 1}, r"has the unknown weight bert\.encoder\.layer\.1\..* \(and 15 more\)"),
+        ({"tie_word_embeddings": False}, r"lacks the weight cls\.predictions\.decoder\.weight\."),
+    ],
+)
+def test_unsupported_configs_are_refused_in_one_line(bert, change, line):
+    rewrite(bert, **change)
+    with pytest.raises(DataError, match=line) as refused:
+        read_huggingface(bert)
+    assert str(bert) in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"id2label": {"0": "a", "1": "b"}}, "but the head has 3 classes. Allowed: a different name for each class"),
+        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "a different name for each class"),
+        ({"id2label": {"0": "a", "1": "b", "2": 7}}, "a different name for each class"),
+        ({"id2label": ["a", "b", "c"]}, "a different name for each class"),
+    ],
+)
+def test_labels_that_do_not_match_the_head_are_refused(tmp_path, change, line):
+    folder = saved(theirs_of("BertForSequenceClassification"), tmp_path)
+    rewrite(folder, **change)
+    with pytest.raises(DataError, match=line):
+        read_huggingface(folder)
+
+
+def test_a_head_with_one_number_is_a_regression_and_several_are_refused(tmp_path):
+    found = read_huggingface(saved(theirs_of("DistilBertForSequenceClassification", num_labels=1), tmp_path / "one"))
+    assert (found.heads.sequence_classes, found.heads.sequence_target, found.labels) == (1, "number", [])
+    three = theirs_of("DistilBertForSequenceClassification", num_labels=3, problem_type="regression")
+    with pytest.raises(DataError, match="has a head with 3 numbers. Allowed: one number"):
+        read_huggingface(saved(three, tmp_path / "three"))
+
+
+def test_label_sets_are_read_with_the_thresholds_of_our_export(tmp_path):
+    kind = {
+        "num_labels": 2,
+        "problem_type": "multi_label_classification",
+        "id2label": {0: "a", 1: "b"},
+        "label2id": {"a": 0, "b": 1},
+    }
+    for thresholds, read in (({"a": 0.3, "b": 0.6}, {"a": 0.3, "b": 0.6}), ({"a": 0.3}, None)):
+        theirs = theirs_of("BertForSequenceClassification", **kind, thresholds=thresholds)
+        found = read_huggingface(saved(theirs, tmp_path / str(len(thresholds))))
+        assert (found.heads.sequence_target, found.labels, found.thresholds) == ("label_set", ["a", "b"], read)
+
+
+@pytest.mark.parametrize(
+    ("change", "instead"),
+    [
+        ({"positions": Positions.rotary}, "model.positions=learned"),
+        ({"norm": Norm.rms}, "model.norm=layer"),
+        ({"norm": Norm.scalar}, "model.norm=layer"),
+        ({"norm_position": NormPosition.pre}, "model.norm_position=post"),
+        ({"activation": Activation.geglu}, "model.activation=gelu"),
+        ({"embedding_norm": False}, "model.embedding_norm=true"),
+        ({"d_head": 6}, "model.d_head=null"),
+        ({"pooling": Pooling.mean}, "model.pooling=pooler"),
+        ({"pooling": Pooling.max}, "model.pooling=pooler"),
+        ({"pairs": Pairs.separate}, "model.pairs=joint"),
+        ({"pooling": Pooling.relu_pooler, "norm_epsilon": 1e-12}, "model.pooling=pooler"),
+        ({"pooling": Pooling.relu_pooler, "segments": 0}, "model.pooling=pooler"),
+    ],
+)
+def test_settings_without_an_equivalent_are_named_with_what_to_choose_instead(change, instead):
+    heads = HeadSizes(sequence_classes=3)
+    config, model = drawn(heads, **change)
+    with pytest.raises(SettingError, match=f"has no equivalent of .*Use format=.*, or train with .*{instead}"):
+        to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
+
+
+def test_all_reasons_are_given_in_one_line():
+    heads = HeadSizes(sequence_classes=2, vocabulary=True)
+    shape = {"positions": Positions.rotary, "norm": Norm.rms, "norm_position": NormPosition.pre, "activation": Activation.relu}
+    config, model = drawn(heads, **shape, pooling=Pooling.mean)
+    with pytest.raises(SettingError) as refused:
+        to_huggingface(config, heads, model.state_dict(), labels=["a", "b"], vocabulary_size=VOCABULARY, pad_id=0)
+    assert str(refused.value) == (
+        "BERT in transformers has no equivalent of model.positions=rotary, model.norm=rms, model.norm_position=pre, "
+        "model.activation=relu with masked tokens, model.pooling=mean. Use format=onnx, or train with model.positions=learned, "
+        "model.norm=layer, model.norm_position=post, model.activation=gelu, model.pooling=pooler."
+    )
+
+
+@pytest.mark.parametrize("pooling", Pooling)
+def test_a_tagger_is_exported_whatever_its_pooling(pooling):
+    heads = HeadSizes(token_classes=3)
+    config, model = drawn(heads, pooling=pooling)
+    said, _ = to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
+    assert said["architectures"] == ["BertForTokenClassification"]

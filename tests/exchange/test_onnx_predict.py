@@ -1,0 +1,119 @@
+"""The program in an exported folder: what it makes of logits, for every kind of task, and in which order."""
+
+import json
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+
+from encoderlab.exchange import onnx_predict
+from encoderlab.exchange.onnx_predict import answer, predict
+
+TEXTS = {"answers_for": "texts", "problem_type": "single_label_classification", "id2label": {"0": "no", "1": "yes"}}
+
+
+def letters():
+    """A tokenizer whose tokens are the letters a, b and c; it reads no x."""
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc"]
+    made = tokenizers.Tokenizer(models.WordLevel({token: place for place, token in enumerate(tokens)}, unk_token="[UNK]"))
+    made.normalizer = normalizers.Replace("x", "")
+    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split("", "isolated")])
+    made.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made.enable_padding(pad_id=0, pad_token="[PAD]")
+    return made
+
+
+READ = letters().encode("abc")
+LOGITS = st.lists(st.floats(-50, 50), min_size=2, max_size=2).map(np.array)
+
+
+@given(LOGITS)
+def test_the_most_probable_label_is_predicted(logits):
+    found = answer(TEXTS, READ, logits)
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    assert found["probabilities"][found["predicted"]] == max(found["probabilities"].values())
+
+
+@given(LOGITS, st.floats(0, 1))
+def test_of_two_labels_one_is_predicted_from_its_threshold_on(logits, threshold):
+    found = answer(TEXTS | {"thresholds": {"yes": threshold}}, READ, logits)
+    assert found["predicted"] == ("yes" if found["probabilities"]["yes"] >= threshold else "no")
+
+
+@given(LOGITS, st.floats(0, 1), st.floats(0, 1))
+def test_each_label_of_a_set_has_its_threshold(logits, first, second):
+    config = TEXTS | {"problem_type": "multi_label_classification", "thresholds": {"no": first, "yes": second}}
+    found = answer(config, READ, logits)
+    chances = 1 / (1 + np.exp(-logits))
+    assert list(found["probabilities"].values()) == pytest.approx(chances.tolist())
+    assert found["predicted"] == [
+        label for label, chance, least in zip(("no", "yes"), chances, (first, second), strict=True) if chance >= least
+    ]
+
+
+def test_a_number_is_predicted_as_it_is():
+    assert answer(TEXTS | {"problem_type": "regression", "id2label": {}}, READ, np.array([2.5])) == {"predicted": 2.5}
+
+
+def test_without_a_head_the_vector_is_the_mean_of_real_tokens():
+    read, _ = letters().encode_batch(["a", "abc"])
+    assert read.attention_mask == [1, 1, 1, 0, 0]
+    logits = np.array([[1.0, 2], [3, 4], [5, 6], [9, 9], [9, 9]])
+    assert answer(TEXTS | {"answers_for": "nothing"}, read, logits) == {"vector": [3.0, 4.0]}
+
+
+@given(st.lists(st.sampled_from(["a", "bc", "x"]), max_size=6))
+def test_every_word_keeps_its_place_and_is_read_at_its_first_token(words):
+    read = letters().encode(words, is_pretokenized=True)
+    first = {place: read.word_ids.index(place) for place, word in enumerate(words) if word != "x"}
+    logits = np.zeros((len(read.ids), 2))
+    for place, token in first.items():
+        logits[token, place % 2] = 1
+    found = answer(TEXTS | {"answers_for": "words"}, read, logits)["predicted"]
+    assert found == [("no", "yes")[place % 2] if place in first else None for place in range(max(first, default=-1) + 1)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An exported folder whose graph answers "yes" for texts of an even number of tokens; and the shapes that it is given."""
+    letters().save(str(tmp_path / "tokenizer.json"))
+    shapes = []
+
+    class Session:
+        def __init__(self, path, **options):
+            assert path == tmp_path / "model.onnx"
+
+        def run(self, outputs, feed):
+            shapes.append(feed["input_ids"].shape)
+            even = feed["attention_mask"].sum(1) % 2 == 0
+            return [np.stack([~even, even], axis=1).astype(np.float32)]
+
+    monkeypatch.setattr(onnx_predict.onnxruntime, "InferenceSession", Session)
+    config = TEXTS | {"paired": False, "special_tokens": True, "inputs": ["input_ids", "attention_mask"], "answer": "logits"}
+
+    def write(**changes):
+        (tmp_path / "config.json").write_text(json.dumps(config | changes), encoding="utf-8")
+        return tmp_path
+
+    return write, shapes
+
+
+def test_texts_are_answered_in_order_a_few_at_a_time(folder):
+    write, shapes = folder
+    texts = [" ".join("abc"[: 1 + number % 3]) for number in range(20)]
+    found = predict(texts, write())
+    assert [one["predicted"] for one in found] == [("no", "yes")[(len(text.split()) + 2) % 2 == 0] for text in texts]
+    assert shapes == [(16, 5), (4, 5)]
+
+
+def test_a_tab_separates_the_texts_of_a_pair(folder):
+    write, shapes = folder
+    predict(["a b\tc"], write(paired=True))
+    assert shapes == [(1, 6)], "with a second [SEP]"
+    assert predict([], write()) == []

@@ -1,0 +1,10 @@
+"""An empty run folder."""
+
+import pytest
+
+from encoderlab.runs.folders.folder import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path)
