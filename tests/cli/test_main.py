@@ -190,6 +190,18 @@ def encoderlab(*arguments, cwd):
     return subprocess.run([sys.executable, "-m", "encoderlab", *arguments], capture_output=True, text=True, cwd=cwd, check=False)
 
 
+def test_the_last_garbage_collections_of_a_process_have_nothing_to_visit():
+    code = """
+import atexit, gc, sys
+atexit.register(lambda: print(gc.get_freeze_count() > 10_000, gc.collect()))
+sys.argv = ["encoderlab", "--version"]
+from encoderlab.cli.main import main
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[1:] == ["True 0"]
+
+
 def test_a_mistake_prints_one_line_and_no_traceback_in_a_real_process(tmp_path):
     ended = encoderlab("train", "training.epochs=-1", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -241,7 +253,7 @@ def test_list_describes_every_config(command, capsys):
     assert all(len(described[path.stem][0]) > 10 for path in shipped)
 
 
-def test_list_shows_one_group_alone(command, capsys):
+def test_list_shows_a_single_group(command, capsys):
     command("list tokenizer")
     printed = capsys.readouterr().out
     assert "wordpiece" in printed

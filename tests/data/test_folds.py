@@ -53,7 +53,8 @@ def test_a_group_stays_in_one_fold():
 def test_more_folds_than_a_label_has_rows_are_refused_with_the_possible_number():
     split = split_of([f"t{row}" for row in range(40)], [0] * 20 + [1] * 17 + [2] * 3)
     with pytest.raises(
-        DataError, match=r"folds=5 is too many: training has only 3 rows with different texts of the label 'good'.*folds=3"
+        DataError,
+        match=r"folds=5 is too many: training has only 3 rows with different texts of the label 'good'.*Set folds=3, add rows, or merge rare",
     ):
         assign_folds(split, 5, 0, NAMES)
     with pytest.raises(DataError, match=r"training has only 1 row of the label 'good'.*Add rows, or merge rare labels"):

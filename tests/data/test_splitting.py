@@ -84,7 +84,7 @@ def test_rows_of_a_group_stay_on_one_side_with_those_of_the_same_text(authors, s
 
 def test_a_single_group_of_all_rows_is_refused():
     with pytest.raises(DataError, match=r"20 rows with 1 group \(dataset.group\) are too few to take test rows from"):
-        hold_out(split_of([f"t{n}" for n in range(20)], [n % 2 for n in range(20)]), {"test": 0.2}, 0, ["ann"] * 20)
+        hold_out(split_of([f"t{n}" for n in range(20)], [n % 3 for n in range(20)]), {"test": 0.2}, 0, ["ann"] * 20)
 
 
 def test_a_text_repeated_very_often_stays_in_training():

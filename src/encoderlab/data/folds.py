@@ -66,14 +66,16 @@ def _refuse_rare_labels(groups: np.ndarray, labels: np.ndarray, folds: int, name
     pairs = np.unique(np.stack([labels, groups], axis=1)[labels >= 0], axis=0)
     found, counts = np.unique(pairs[:, 0], return_counts=True)
     if len(found) and counts.min() < folds:
-        least, name = int(counts.min()), names[found[counts.argmin()]]
-        raise _too_many(folds, least, f"{unit[least != 1]} of the label {name!r}")
+        least, name = int(counts.min()), names[int(found[counts.argmin()])]
+        raise _too_many(folds, least, unit[least != 1], name)
 
 
-def _too_many(folds: int, most: int, of_what: str) -> DataError:
-    fewer = f"Set folds={most}, or add rows" if most >= 2 else "Add rows, or merge rare labels (dataset.label_names)"
-    words = f"folds={folds} is too many: training has only {most} {of_what}"
-    return DataError(words, allowed="at least one for each fold", remedy=fewer)
+def _too_many(folds: int, most: int, of_what: str, label: str | None = None) -> DataError:
+    words = f"folds={folds} is too many: training has only {most} {of_what}{'' if label is None else f' of the label {label!r}'}"
+    ways = [f"set folds={most}"] * (most >= 2) + ["add rows"]
+    remedy = " or ".join(ways) if label is None else f"{', '.join(ways)}, or merge rare labels (dataset.label_names)"
+    remedy = remedy[0].upper() + remedy[1:]
+    return DataError(words, allowed="at least one for each fold", remedy=remedy)
 
 
 def _refuse_missing_labels(assigned: np.ndarray, labels: np.ndarray, folds: int, names: Sequence[str]) -> None:

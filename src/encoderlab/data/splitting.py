@@ -47,7 +47,7 @@ def _too_few(groups: np.ndarray, labels: np.ndarray, name: str, *, grouped: bool
     n_rows, n_groups = len(groups), int(groups.max(initial=-1)) + 1
     n_labels = len(np.unique(labels[labels != _UNLABELLED]))
     files = f"use a separate file of {name} rows: dataset.train=FILE dataset.{name}=FILE"
-    if n_labels > 2 and np.unique(np.stack([labels, groups]), axis=1).shape[1] == n_labels:
+    if n_groups >= n_labels > 2 and np.unique(np.stack([labels, groups]), axis=1).shape[1] == n_labels:
         of = "group (dataset.group)" if grouped else "text"
         return DataError(
             f"Each of the {n_labels:,} labels has only one {of}, which stays in training, so no {name} rows can be taken",

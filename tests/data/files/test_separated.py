@@ -223,6 +223,7 @@ def test_a_quote_at_the_start_of_a_tsv_cell_requires_dataset_quoting(tmp_path):
             "The first line of rows.csv has no column 'text'. Allowed: Export. Choose with dataset.text=COLUMN. "
             "If these are no column names, put a line with the names first.",
         ),
+        ("text\nx\n", "The first line of rows.csv has no column 'label'. Allowed: text. Choose with dataset.label=COLUMN."),
         (
             "text ,label\nx,a\n",
             "The first line of rows.csv has no column 'text'. Allowed: text , label. Remove the spaces around 'text ' in the data.",

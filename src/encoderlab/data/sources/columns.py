@@ -238,8 +238,14 @@ def no_such_column(where: str, wanted: Wanted, setting: str, existing: list[str]
         remedy = f"Remove the spaces around {near!r} in the data"
     elif near:
         remedy = f"Set {shlex.quote(f'{typed}={near}')}"
-    elif any(len(one) > _LONGEST_NAME for one in existing) or len(existing) < len(wanted.settings()):
+    elif _holds_no_names(existing, wanted):
         remedy = f"Choose with {typed}=COLUMN. If these are no column names, put a line with the names first"
     else:
         remedy = f"Choose with {typed}=COLUMN"
     return DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
+
+
+def _holds_no_names(existing: list[str], wanted: Wanted) -> bool:
+    """Return whether the first line of a table is probably not that of the column names: a text, or a title alone."""
+    names = set(wanted.settings().values())
+    return any(len(one) > _LONGEST_NAME for one in existing) or (len(existing) < len(names) and not names & {*existing})
