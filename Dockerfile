@@ -17,7 +17,7 @@ RUN python3 -m venv /opt/encoderlab \
 
 FROM ${BASE}
 COPY --from=installed /opt/encoderlab /opt/encoderlab
-# Data is read from /data. Runs go to /runs (`outputs/...` is below it), whatever can be made again to /cache, temporary files to /tmp.
+# Data is read from /data. Runs go to /runs (`outputs/...` is below it), everything that can be rebuilt to /cache, temporary files to /tmp.
 # Every user may write there, so --user works, and nothing is written anywhere else, so --read-only works.
 RUN mkdir /data && mkdir -m 1777 /runs /cache
 ENV PATH=/opt/encoderlab/bin:$PATH \

@@ -1,8 +1,8 @@
-/* A library to be preloaded (LD_PRELOAD): it counts the calls that change the disk below one folder, and at the N-th one
- * sends a signal or lets the disk fail. It sleeps until faults_arm() is called, which a forked child does for itself.
+/* A library to preload (LD_PRELOAD): it counts the calls that change the disk below one folder, and at the N-th one
+ * sends a signal or makes the disk fail. It is inactive until faults_arm() is called, which a forked child does for itself.
  *
- * Counted: opening for writing, creating, writing, syncing, renaming, linking, making and deleting files and folders, setting a
- * length. A path is taken as it is spelled; one that is relative is looked up from the folder it is relative to. */
+ * Counted: opening for writing, creating, writing, syncing, renaming, linking, making and deleting files and folders, and
+ * truncating. Paths are compared as spelled; a relative one is resolved against the folder it is relative to. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,11 +22,11 @@
 enum action { COUNT, SIGNAL_BEFORE, SIGNAL_AFTER, SIGNAL_HALFWAY, FAIL_FROM, FAIL_ONCE, HALF_THEN_FAIL, ALWAYS_HALF };
 
 static char folder[PATH_MAX];
-static size_t folder_length; /* 0: asleep */
+static size_t folder_length; /* 0: inactive */
 static enum action action;
 static long at;
 static int value;  /* a signal, or an error number */
-static int target; /* whom a signal is sent to, as kill(2) takes it */
+static int target; /* the receiver of a signal, as in kill(2) */
 static int journal = -1;
 static atomic_long calls;
 
@@ -54,7 +54,7 @@ static void path_of(int descriptor, char *path)
     path[length > 0 ? length : 0] = '\0';
 }
 
-static int whole(int from, const char *given, char *path) /* whether the path, made absolute, lies below the folder */
+static int whole(int from, const char *given, char *path) /* whether the absolute path is below the folder */
 {
     if (!folder_length || !given)
         return 0;
@@ -81,7 +81,7 @@ static int whole_of(int descriptor, char *path)
     return below(path);
 }
 
-/* What a call that starts is to do: 0 goes on, -1 fails with errno set. *number is its place in the count. */
+/* What a starting call must do: 0 to continue, -1 to fail with errno set. *number is its place in the count. */
 static int begins(const char *name, const char *path, const char *other, int takes_space, long *number)
 {
     *number = atomic_fetch_add(&calls, 1) + 1;
@@ -95,7 +95,7 @@ static int begins(const char *name, const char *path, const char *other, int tak
     int due = action == FAIL_ONCE ? *number == at
               : action == HALF_THEN_FAIL ? *number > at || (*number == at && strcmp(name, "write"))
                                          : action == FAIL_FROM && *number >= at;
-    if (due && (takes_space || value != ENOSPC)) { /* a full disk lets one delete */
+    if (due && (takes_space || value != ENOSPC)) { /* a full disk allows deletion */
         errno = value;
         return -1;
     }
@@ -229,7 +229,7 @@ ON_DESCRIPTOR(ftruncate64, "truncate", (int descriptor, off64_t length), 1, real
         char path[PATH_MAX];                                                   \
         TURN(whole(from, given, path) && WANTED(said, path), said, path, 0, takes_space, call); \
     }
-#define WANTED(said, path) (said[0] != 'm' || missing(path)) /* making a folder that is there changes nothing */
+#define WANTED(said, path) (said[0] != 'm' || missing(path)) /* making an existing folder changes nothing */
 ON_PATH(mkdir, "mkdir", (const char *given, mode_t mode), AT_FDCWD, 1, real(given, mode))
 ON_PATH(mkdirat, "mkdir", (int from, const char *given, mode_t mode), from, 1, real(from, given, mode))
 ON_PATH(unlink, "delete", (const char *given), AT_FDCWD, 0, real(given))

@@ -33,7 +33,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The theme's files, the style sheet, the pages, their images, and a page for each other file that a page links to."""
+    """Return the theme's files, the style sheet, the pages, their images, and a page for each other file that a page links to."""
     for file in [file for file in files if file.src_dir == config.docs_dir]:
         files.remove(file)  # it comes back under its path in the repository
     pages = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
@@ -54,7 +54,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to notebooks and source files to the pages that show them."""
+    """Point links to notebooks and source files to the pages that show them."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def target(match: re.Match[str]) -> str:
@@ -65,7 +65,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def notebook_as_markdown(path: Path) -> str:
-    """A notebook's text, code and saved outputs as Markdown. Nothing is run."""
+    """Return a notebook's text, code and saved outputs as Markdown. Nothing is run."""
     return "\n\n".join(part for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] for part in _cell(cell)) + "\n"
 
 
@@ -84,7 +84,7 @@ def _cell(cell: dict[str, Any]) -> Iterator[str]:
 
 
 def _formula(formula: str) -> str:
-    """A formula as an image with its source as the alternative text: the page then needs no script to draw it."""
+    """Return a formula as an image with its source as alternative text, so that the page needs no script to draw it."""
     from matplotlib import rc_context
     from matplotlib.mathtext import math_to_image
 
@@ -107,7 +107,7 @@ def _fenced(text: str, language: str) -> str:
 
 
 def _linked(page: Path) -> Iterator[Path]:
-    """The files of the repository that a page links to."""
+    """Return the files of the repository that a page links to."""
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         path = (page.parent / target).resolve()
         if path.is_relative_to(ROOT):

@@ -38,7 +38,7 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list"], ["completion", "bash"]], ids=" ".join)
-def test_what_only_reads_loads_nothing_heavy(arguments):
+def test_commands_that_only_read_settings_load_nothing_heavy(arguments):
     assert loaded_by(*arguments, heavy=HEAVY | SETTINGS) == set()
 
 

@@ -1,4 +1,4 @@
-"""Baselines for sets of labels: a regression for each label, with thresholds fitted as a model's are."""
+"""Baselines for label sets: a regression for each label, with thresholds fitted like a model's."""
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +54,7 @@ def test_too_many_cells_and_texts_without_words_are_skipped_with_a_reason(monkey
 
 
 @given(st.lists(st.sets(st.integers(0, 4)), min_size=1))
-def test_marks_are_the_labels_of_each_row(sets):
+def test_indicators_mark_the_labels_of_each_row(sets):
     marks = marks_of(split_of(sets), 5)
     assert [set(np.flatnonzero(row)) for row in marks] == sets
 
@@ -63,7 +63,7 @@ def split_of(sets):
     return Split(pa.table({"text": ["a"] * len(sets), "label": pa.array([sorted(one) for one in sets], pa.list_(pa.int64()))}))
 
 
-def test_rows_without_labels_have_no_marks():
+def test_rows_without_labels_have_no_indicators():
     assert not marks_of(Split(pa.table({"text": ["a"], "label": pa.array([None], pa.list_(pa.int64()))})), 2).any()
 
 

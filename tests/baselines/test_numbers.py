@@ -19,7 +19,7 @@ def test_the_mean_is_that_of_training():
     assert found.figures["mae"] == pytest.approx(6.75) and found.figures["seconds"] >= 0
 
 
-def test_words_tell_numbers_apart():
+def test_words_predict_the_numbers():
     found = for_numbers(split(ROWS), split([("a cheap bed", 10.0), ("the view", 30.0), ("cheap, small", 9.0)]))
     cheap, view, small = found["tfidf_ridge"].predicted
     assert small < view > cheap

@@ -80,7 +80,7 @@ def said(capsys):
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_warmup_and_what_follows_the_last_step_are_left_out(clock, capsys):
+def test_warmup_and_work_after_the_last_step_are_not_counted(clock, capsys):
     meter = Meter(warmup=2)
     for seconds in (100, 50, 2, 2):
         clock.now += seconds

@@ -1,4 +1,4 @@
-"""What is offered for a line: commands, groups and their options, settings and their values, and paths where paths are meant."""
+"""Candidates for a line: commands, groups and their options, settings and their values, and paths where paths are expected."""
 
 from dataclasses import fields
 
@@ -15,7 +15,7 @@ from encoderlab.training.config import Schedule
 
 @pytest.fixture
 def offered(tmp_path, tmp_path_factory, monkeypatch):
-    """The words offered for the end of a line, typed in a folder that holds a table and a run."""
+    """Return the candidates for the end of a line, typed in a folder with a table and a run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path_factory.getbasetemp() / "completion_cache"))
     (tmp_path / "reviews.csv").touch()
@@ -65,7 +65,7 @@ OFFERED = {
 
 
 @pytest.mark.parametrize("line", OFFERED)
-def test_what_can_follow_is_offered(offered, line):
+def test_only_valid_continuations_are_offered(offered, line):
     assert sorted(offered(line)) == sorted(OFFERED[line])
 
 
@@ -86,7 +86,7 @@ def test_settings_of_a_dataset_are_those_of_the_chosen_one_or_of_the_chosen_task
     assert "model.segments=" in offered("train model=scratch model."), "scratch extends tiny, which extends the schema"
 
 
-def test_what_is_already_chosen_is_not_offered_again(offered):
+def test_settings_already_chosen_are_not_offered_again(offered):
     assert offered("train seed=1 see") == []
     assert offered("train task=docs task") == ["task."]
 
@@ -100,7 +100,7 @@ def test_sweeps_have_settings_and_lists_of_values(offered):
     assert "hydra/launcher=parallel" in offered("train -m hydra/launcher=")
 
 
-def test_configs_of_your_own_are_offered_with_the_shipped_ones(offered, tmp_path):
+def test_a_users_own_configs_are_offered_with_the_shipped_ones(offered, tmp_path):
     (tmp_path / "mine" / "model").mkdir(parents=True)
     (tmp_path / "mine" / "model" / "little.yaml").write_text("# A little one.\ndefaults:\n  - tiny\n  - _self_\n")
     assert offered("train --config-dir mine model=") == ["model=little", *offered("train model=")]

@@ -57,11 +57,11 @@ def test_a_line_is_split_as_a_shell_splits_it(line, words, quoted):
         ("encoderlab", []),
     ],
 )
-def test_bash_gets_what_it_puts_in_place_of_the_broken_word(folder, line, expected):
+def test_bash_gets_the_replacement_for_the_last_part_of_a_word(folder, line, expected):
     assert [*answer("bash", line, BREAKS, config_folder())] == expected
 
 
-def test_bash_that_does_not_break_at_equals_signs_gets_whole_words(folder):
+def test_bash_without_word_breaks_at_equals_signs_gets_whole_words(folder):
     assert [*answer("bash", "encoderlab train task=ss", " \t\n", config_folder())] == ["task=sst2 "]
 
 
@@ -72,7 +72,7 @@ def test_zsh_and_fish_get_whole_words_with_a_line_of_help(folder, shell):
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
-def test_the_script_of_a_shell_asks_for_that_shell(shell, capsys):
+def test_the_script_for_a_shell_names_that_shell(shell, capsys):
     run(["completion", shell])
     printed = capsys.readouterr().out
     assert f"completion {shell}" in printed

@@ -253,7 +253,7 @@ def test_list_describes_every_config(command, capsys):
     assert all(len(described[path.stem][0]) > 10 for path in shipped)
 
 
-def test_list_shows_one_group_alone(command, capsys):
+def test_list_shows_a_single_group(command, capsys):
     command("list tokenizer")
     printed = capsys.readouterr().out
     assert "wordpiece" in printed

@@ -1,4 +1,4 @@
-"""The table of settings is kept in the cache, made again when the source changes, and never in the way."""
+"""The table of settings is cached, rebuilt when the source changes, and never fails a command."""
 
 import json
 
@@ -26,14 +26,14 @@ def test_the_table_has_every_setting_that_help_shows():
         assert set(table.schemas[group][option]) == shown
 
 
-def test_a_kept_table_is_read_and_equals_the_one_that_was_made(cache, monkeypatch):
+def test_a_cached_table_equals_the_one_that_was_built(cache, monkeypatch):
     made = settings_table()
     monkeypatch.setattr(tables, "make_table", lambda: pytest.fail("made again"))
     assert settings_table() == made
 
 
 @pytest.mark.parametrize("kept", ["", "[]", "{}", '{"source": "of another version"}', None])
-def test_a_table_that_is_damaged_or_of_another_source_is_made_again(cache, kept):
+def test_a_damaged_or_outdated_table_is_rebuilt(cache, kept):
     made = settings_table()
     kept = json.dumps({"source": json.loads((cache / FILE).read_text())["source"]}) if kept is None else kept
     (cache / FILE).write_text(kept)
@@ -41,6 +41,6 @@ def test_a_table_that_is_damaged_or_of_another_source_is_made_again(cache, kept)
     assert json.loads((cache / FILE).read_text())["commands"].keys() == COMMAND_CONFIGS.keys()
 
 
-def test_a_cache_that_cannot_be_written_is_no_obstacle(cache):
+def test_a_cache_that_cannot_be_written_is_ignored(cache):
     cache.write_text("a file where a folder should be")
     assert settings_table() == make_table()

@@ -46,7 +46,7 @@ def test_the_strongest_words_are_listed_for_each_class(command, reviews, capsys)
     assert report(command, capsys, *reviews, "words=0")["baselines"]["tfidf_logreg"]["top_features"] == {}
 
 
-def test_three_classes_have_words_of_their_own(command, tmp_path, capsys):
+def test_each_of_three_classes_has_its_own_words(command, tmp_path, capsys):
     rows = [f"it is {('red', 'green', 'blue')[n % 3]} {n % 7},{('stop', 'go', 'swim')[n % 3]}" for n in range(90)]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     found = report(command, capsys, "task=classification", "dataset=files", "dataset.path=rows.csv")

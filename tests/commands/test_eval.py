@@ -56,7 +56,7 @@ def test_eval_refuses_labels_with_other_meanings(command, pairs_run, tmp_path):
         command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *COLUMNS, "split=validation")
 
 
-def test_eval_refuses_one_text_where_the_model_was_trained_on_pairs(command, pairs_run, tmp_path):
+def test_eval_refuses_single_texts_if_the_model_was_trained_on_pairs(command, pairs_run, tmp_path):
     rows = "\n".join(f"title {n},{('up', 'down')[n % 2]}" for n in range(40))
     (tmp_path / "more.csv").write_text(f"title,way\n{rows}\n")
     with pytest.raises(DataError, match="trained on pairs of texts"):

@@ -277,7 +277,7 @@ def test_an_encoder_gives_the_vectors_of_embed_and_training_starts_from_it(comma
     assert "pool.dense.weight" not in pretrained.weights
 
 
-def test_what_sentence_transformers_cannot_express_is_refused_with_an_alternative(command, finished):
+def test_models_sentence_transformers_cannot_express_are_refused_with_an_alternative(command, finished):
     words = finished(TaggingConfig(name="digits"))
     with pytest.raises(SettingError, match=r"this model labels words\. Use format=huggingface, or heads=false"):
         command("export", f"run={words}", "format=sentence_transformers", "path=there")

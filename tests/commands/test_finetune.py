@@ -157,7 +157,7 @@ def test_the_rows_decide_the_length_of_a_finetuning_which_is_printed_and_recorde
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("typed", "patience"), [((), 4), (("training.patience=null", "training.steps=8"), None)])
-def test_a_finetuning_stops_early_unless_set_otherwise(command, brackets_run, tmp_path, typed, patience):
+def test_finetuning_stops_early_by_default(command, brackets_run, tmp_path, typed, patience):
     rate = ("training.learning_rate=1e-30", "training.warmup=0")  # nothing gets better
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *rate, "training.evaluate_every=1", *typed, "run_dir=run")
     stopped = [note for note in report_of(tmp_path / "run")["notes"] if note.startswith("Stopped early at step 5 of 20")]
@@ -298,7 +298,7 @@ def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 3])  # while the encoder adapts, and while it learns the task
-def test_an_adapted_finetuning_resumes_where_it_stopped(adapted, stop_after, tmp_path, step):
+def test_adapted_finetuning_resumes_where_it_stopped(adapted, stop_after, tmp_path, step):
     whole = adapted("run_dir=run", "training.checkpoint_every=1").rename(tmp_path / "whole")
     stop_after(step)
     with pytest.raises(Interrupted):

@@ -33,7 +33,7 @@ def test_a_damaged_part_is_named_and_the_command_fails(command, copy, capsys):
     assert bad.startswith("BAD ") and "model.safetensors: missing, or different" in bad
 
 
-def test_a_damaged_checkpoint_is_told_from_what_resuming_needs(command, copy):
+def test_a_damaged_checkpoint_is_named_with_its_effect_on_resuming(command, copy):
     (copy / "report.json").unlink()
     next((copy / "checkpoints").glob("step-*/state.pt")).unlink()
     with pytest.raises(DataError, match=r"checkpoints/step-\d+\. A damaged checkpoint is not used: resume= starts from the newest"):

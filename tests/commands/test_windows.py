@@ -40,7 +40,7 @@ def long_run(tmp_path_factory, cache, run_in):
     return folder / "run"
 
 
-def test_the_report_compares_with_the_first_window_alone(long_run):
+def test_the_report_compares_with_only_the_first_window(long_run):
     report = report_of(long_run)
     found, test = report["windows"], report["splits"]["test"]
     assert test["accuracy"] == found["all_windows"]["accuracy"] > 0.9

@@ -35,7 +35,7 @@ def test_a_setting_of_another_group_is_named(typed, meant):
 
 
 @pytest.mark.parametrize("typed", ["rows.csv", "dataset=rows.csv", "dataset=data/rows.csv"])
-def test_a_file_where_a_setting_is_expected_is_told_how_to_be_one(typed, tmp_path, monkeypatch):
+def test_a_file_in_place_of_a_setting_is_refused_with_the_setting_to_use(typed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("text,label\n")
     with pytest.raises(SettingError, match="For a file of your own, set dataset=files dataset.path=(data/)?rows.csv"):

@@ -52,7 +52,7 @@ def test_any_label_can_have_a_weight(label):
 
 
 @pytest.mark.parametrize("value", ["{größer", "größer", "{größer: -1}", "{größer}", "[größer]"])
-def test_what_is_no_mapping_of_weights_is_refused(value):
+def test_values_that_are_not_a_mapping_of_weights_are_refused(value):
     with pytest.raises(SettingError, match="^task.class_weights"):
         compose("task=classification", "dataset=files", "dataset.path=rows.csv", f"task.class_weights={value}")
 

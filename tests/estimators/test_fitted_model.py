@@ -1,4 +1,4 @@
-"""The model inside an estimator: it answers as the model it was made from, pickles, and is saved once."""
+"""The model inside an estimator: it predicts like the original, pickles, and is saved once."""
 
 import pickle
 from dataclasses import replace
@@ -27,7 +27,7 @@ def model():
     return FittedModel(replace(saved, config=replace(saved.config, dataset=BracketsDataset())))
 
 
-def test_it_answers_in_order_and_without_dropout(model):
+def test_it_predicts_in_order_and_without_dropout(model):
     together = model.answers(TEXTS)
     assert [answer.labels[0] in LABELS for answer in together] == [True] * 3
     assert model.answers(TEXTS) == together
@@ -36,7 +36,7 @@ def test_it_answers_in_order_and_without_dropout(model):
     assert model.answers([]) == []
 
 
-def test_a_pickled_copy_answers_the_same_and_holds_no_weight_twice(model):
+def test_a_pickled_copy_predicts_the_same_and_has_no_weight_twice(model):
     content = pickle.dumps(model)
     assert pickle.loads(content).answers(TEXTS) == model.answers(TEXTS)
     n_bytes = sum(weight.numel() * weight.element_size() for weight in model.saved.weights.values())
@@ -49,7 +49,7 @@ def test_a_pair_is_refused_as_a_value_error(model):
     assert isinstance(refused.value, ValueError)
 
 
-def test_it_is_saved_as_any_model_and_replaces_nothing(model, tmp_path):
+def test_it_is_saved_like_any_model_and_replaces_nothing(model, tmp_path):
     model.save(tmp_path / "deep" / "model")
     read = read_model(tmp_path / "deep" / "model")
     assert read.labels == LABELS and all(torch.equal(read.weights[name], weight) for name, weight in model.saved.weights.items())

@@ -1,4 +1,4 @@
-"""Training for an estimator: silent, without a trace on disk, or in a run folder that is kept; and values as they are typed."""
+"""Training for an estimator: silent, without a trace on disk or in a run folder that is kept; and values as typed settings."""
 
 import tempfile
 from pathlib import Path
@@ -86,13 +86,13 @@ LISTS = st.recursive(PLAIN | st.text(max_size=8), lambda inside: st.lists(inside
 
 
 @given(PLAIN | st.lists(LISTS, max_size=3))
-def test_any_value_of_python_is_read_back_from_how_it_is_typed(value):
+def test_any_python_value_survives_being_written_as_a_setting(value):
     (argument,) = quoted_arguments([f"training.warmup={_as_typed(value)}"])
     assert uninterpolated_value(OverridesParser.create().parse_override(argument).value()) == value
 
 
 def uninterpolated_value(value):
-    """What OmegaConf makes of a value that Hydra has parsed."""
+    """Return the value that OmegaConf makes of one parsed by Hydra."""
     return OmegaConf.to_container(OmegaConf.create({"value": value}), resolve=True)["value"]
 
 
@@ -107,11 +107,11 @@ def uninterpolated_value(value):
         ("mini", "mini"),
     ],
 )
-def test_numbers_of_numpy_and_choices_are_typed_by_their_value(value, typed):
+def test_numpy_numbers_and_choices_are_written_by_value(value, typed):
     assert _as_typed(value) == typed
 
 
-def test_a_mapping_may_have_any_class_as_its_key():
+def test_a_mapping_can_have_any_class_as_a_key():
     weights = {"good": np.int64(2), "bad, né: {really}": 0.5}
     settings = TINY["settings"] | {"task.class_weights": weights}
     fitted = TextClassifier(**TINY | {"settings": settings}).fit(TEXTS, np.array(list(weights) * 20))

@@ -1,4 +1,4 @@
-"""What an estimator is given: texts or pairs in any container, a target for each, and a ValueError for anything else."""
+"""Inputs of an estimator: texts or pairs in any container, a target for each, and a ValueError for anything else."""
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,7 @@ def test_pairs_are_tuples_lists_or_two_columns(pairs):
         (["a", ("b", "c")], "X contains both single texts and pairs of texts. Allowed: one of the two"),
     ],
 )
-def test_rows_that_are_no_texts_are_refused(X, refusal):
+def test_rows_that_are_not_texts_are_refused(X, refusal):
     with pytest.raises(ValueError, match=refusal) as refused:
         texts_of(X)
     assert "\n" not in str(refused.value)

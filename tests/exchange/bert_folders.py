@@ -1,4 +1,4 @@
-"""Folders of Transformers' models with random weights, and models of ours exported to such folders."""
+"""Folders of Transformers models with random weights, and our own models exported to such folders."""
 
 import json
 from pathlib import Path

@@ -16,7 +16,7 @@ WIDTH = 64
 
 @pytest.fixture
 def graph(tmp_path):
-    """A graph of a table and a matrix product, with a shape in it that is out of date."""
+    """Return a graph of a table and a matrix product, with an outdated shape."""
     helper, draw = onnx.helper, np.random.default_rng(0)
     weights = {"table": draw.normal(size=(50, WIDTH)), "weight": draw.normal(size=(WIDTH, WIDTH)) * np.logspace(-2, 1, WIDTH)}
     stored = [onnx.numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
@@ -54,7 +54,7 @@ def outputs_without_stale_shapes(path):
     return weights["table"] @ weights["weight"]
 
 
-def test_each_channel_has_a_scale_so_that_small_ones_stay_exact(graph, tmp_path):
+def test_each_channel_has_a_scale_and_small_ones_stay_exact(graph, tmp_path):
     exact = outputs_without_stale_shapes(graph)
     write_int8(graph, tmp_path / "small.onnx")
     errors = np.abs(outputs(tmp_path / "small.onnx") - exact).max(0) / np.abs(exact).max(0)

@@ -1,4 +1,4 @@
-"""The program in an exported folder: what it makes of logits, for every kind of task, and in which order."""
+"""The program in an exported folder: predictions from logits for every kind of task, in order."""
 
 import json
 
@@ -18,7 +18,7 @@ TEXTS = {"answers_for": "texts", "problem_type": "single_label_classification", 
 
 
 def letters():
-    """A tokenizer whose tokens are the letters a, b and c; it reads no x."""
+    """A tokenizer whose tokens are the letters a, b and c; it does not know x."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc"]
     made = tokenizers.Tokenizer(models.WordLevel({token: place for place, token in enumerate(tokens)}, unk_token="[UNK]"))
     made.normalizer = normalizers.Replace("x", "")
@@ -41,7 +41,7 @@ def test_the_most_probable_label_is_predicted(logits):
 
 
 @given(LOGITS, st.floats(0, 1))
-def test_of_two_labels_one_is_predicted_from_its_threshold_on(logits, threshold):
+def test_with_two_labels_one_is_predicted_from_its_threshold_on(logits, threshold):
     found = answer(TEXTS | {"thresholds": {"yes": threshold}}, READ, logits)
     assert found["predicted"] == ("yes" if found["probabilities"]["yes"] >= threshold else "no")
 
@@ -57,7 +57,7 @@ def test_each_label_of_a_set_has_its_threshold(logits, first, second):
     ]
 
 
-def test_a_number_is_predicted_as_it_is():
+def test_a_number_is_predicted_unchanged():
     assert answer(TEXTS | {"problem_type": "regression", "id2label": {}}, READ, np.array([2.5])) == {"predicted": 2.5}
 
 
@@ -81,7 +81,7 @@ def test_every_word_keeps_its_place_and_is_read_at_its_first_token(words):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An exported folder whose graph answers "yes" for texts of an even number of tokens; and the shapes that it is given."""
+    """Return an exported folder whose graph predicts "yes" for texts with an even number of tokens, and the shapes it is given."""
     letters().save(str(tmp_path / "tokenizer.json"))
     shapes = []
 
@@ -104,7 +104,7 @@ def folder(tmp_path, monkeypatch):
     return write, shapes
 
 
-def test_texts_are_answered_in_order_a_few_at_a_time(folder):
+def test_texts_are_predicted_in_order_a_few_at_a_time(folder):
     write, shapes = folder
     texts = [" ".join("abc"[: 1 + number % 3]) for number in range(20)]
     found = predict(texts, write())

@@ -1,4 +1,4 @@
-"""The folder for sentence-transformers: pooling, head, and what it cannot hold."""
+"""The folder for sentence-transformers: pooling, head, and unsupported models."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_a_trained_head_keeps_its_pooling_or_is_refused(pooling):
         assert pooling_of(config, HeadSizes()) is Pooling.mean, "without a head any pooling will do"
 
 
-def test_a_model_of_words_is_refused_and_a_head_of_pretraining_is_not_exported():
+def test_a_tagging_model_is_refused_and_a_pretraining_head_is_not_exported():
     with pytest.raises(SettingError, match="this model labels words. Use format=huggingface"):
         pooling_of(ModelConfig(), HeadSizes(token_classes=2))
     assert not answers_texts(HeadSizes(sequence_classes=2, vocabulary=True)) and answers_texts(HeadSizes(sequence_classes=2))

@@ -21,7 +21,7 @@ def two(tmp_path):
         pytest.skip(str(error))
 
 
-def test_machines_have_names_networks_and_processes_of_their_own(two):
+def test_machines_have_their_own_names_networks_and_processes(two):
     first, second = two
     assert [machine.run("hostname").strip() for machine in two] == [first.name, second.name]
     assert first.init not in second.processes()

@@ -1,4 +1,4 @@
-"""A few documents, their sentences ended by full stops, as the corpus of a pretraining run."""
+"""A few documents whose sentences end with full stops, as the corpus of a pretraining run."""
 
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
 from encoderlab.data.sentences.splitter import SentenceSplitter
@@ -26,7 +26,7 @@ DOCUMENTS = [
 
 
 def documents_in(cache, documents=DOCUMENTS, pack=Pack.sentences, **task):
-    """The corpus of these documents, its token stores in `cache`."""
+    """Return the corpus of these documents, with its token stores in `cache`."""
     split = DocumentSplit(lambda: iter(documents), len(documents), fingerprint(repr(documents).encode()))
     config = PretrainingConfig(name="test", **task)
     return DocumentCorpus(Documents({"train": split, "validation": split}, {"source": "test"}), SPLITTER, config, pack, cache)

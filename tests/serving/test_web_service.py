@@ -1,4 +1,4 @@
-"""The service: answers in order and as the model gives them, bounded requests refused in a line of JSON, and headers for browsers."""
+"""The service: the model's predictions in order, limits on requests with one-line JSON errors, and headers for browsers."""
 
 import json
 import re
@@ -37,7 +37,7 @@ TASKS = {
 
 
 def opened(task=None, labels=LABELS, paired=False):
-    """A small model as a finished run is opened."""
+    """Return a small model, opened like a finished run."""
     assembly = replace(assembly_of(task, labels), origin=Origin({"step": 7}, paired, {}))
     assembly.model.eval()
     return assembly
@@ -77,7 +77,7 @@ def refused(client, status, **request):
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_texts_are_answered_in_order_as_the_model_answers_them(kind):
+def test_texts_get_the_models_predictions_in_order(kind):
     labels = [] if kind == "number" else LABELS
     assembly, given = opened(TASKS[kind], labels), ["012", "ab" * 10, "5"]
     expected = answers_of(assembly, [TextExample(text) for text in given])
@@ -90,7 +90,7 @@ def test_texts_are_answered_in_order_as_the_model_answers_them(kind):
             assert answer["probabilities"] == pytest.approx(wanted.by_label(labels))
 
 
-def test_pairs_are_answered_alone_and_in_lists(pairs):
+def test_pairs_are_predicted_singly_and_in_lists(pairs):
     (one,) = asked(pairs, text="01", text_pair="23")
     both = asked(pairs, texts=["01", "4"], text_pairs=["23", "5"])
     assert one["probabilities"] == pytest.approx(both[0]["probabilities"], abs=1e-5)
@@ -126,7 +126,7 @@ TEXTS = st.text(st.sampled_from("01ab \n\u00e9"), max_size=25)
 
 @settings(max_examples=50)
 @given(st.one_of(ANY_JSON, st.dictionaries(KEYS, ANY_JSON | TEXTS | st.lists(TEXTS, max_size=4), max_size=3)), st.booleans())
-def test_whatever_is_asked_is_answered_or_refused_in_one_line(texts, words, request_, of_words):
+def test_every_request_is_answered_or_refused_in_one_line(texts, words, request_, of_words):
     client = words if of_words else texts
     response = client.post("/predict", content=json.dumps(request_), headers={"content-type": "application/json"})
     if response.status_code == 200:
@@ -160,7 +160,7 @@ def test_invalid_requests_are_refused_in_one_line_of_json(texts, request_, statu
     assert message in refused(texts, status, **request_)
 
 
-def test_texts_and_second_texts_must_be_equally_many(pairs):
+def test_texts_and_second_texts_must_be_equal_in_number(pairs):
     assert "There are 2 texts and 1 text_pairs" in refused(pairs, 422, texts=["a", "b"], text_pairs=["c"])
     assert "trained on pairs of texts, but one text was given" in refused(pairs, 422, text="a")
 

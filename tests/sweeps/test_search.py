@@ -37,7 +37,7 @@ SPACE = "training.learning_rate=log(1e-5,1e-1) model.n_heads=1,2 training.warmup
 
 
 @pytest.mark.slow
-def test_a_search_draws_from_the_ranges_learns_and_resumes_where_it_ended(sweep, scored, capsys):
+def test_a_search_samples_the_ranges_learns_and_resumes_where_it_ended(sweep, scored, capsys):
     called, _ = scored
     sweep(f"trials=4 {SPACE}")
     assert len(called) == 4

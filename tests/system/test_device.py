@@ -84,7 +84,7 @@ def test_a_gpu_index_out_of_range_is_refused(machine):
         (["mps"], {"amx": True}, torch.float32, "only on CUDA GPUs and some processors"),
     ],
 )
-def test_bf16_is_picked_where_it_pays_and_the_reason_is_given(machine, accelerators, units, precision, reason):
+def test_bf16_is_used_where_it_pays_and_the_reason_is_given(machine, accelerators, units, precision, reason):
     machine(*accelerators, **units)
     compute = choose_compute(threads=1)
     assert compute.precision is precision

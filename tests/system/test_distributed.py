@@ -109,7 +109,7 @@ def test_a_process_that_is_new_to_a_restarted_run_counts_as_restarted_too(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_process_with_a_mistake_ends_after_the_main_process_has_told_of_it(run):
+def test_a_process_with_a_mistake_ends_after_the_main_process_has_reported_it(run):
     said = run(
         2,
         """
@@ -126,7 +126,7 @@ def test_a_process_with_a_mistake_ends_after_the_main_process_has_told_of_it(run
 
 
 @pytest.mark.slow
-def test_a_dead_process_is_named_once_whoever_waits_for_it(tmp_path):
+def test_a_dead_process_is_named_once_whichever_process_waits_for_it(tmp_path):
     (tmp_path / "script.py").write_text(
         START
         + dedent(

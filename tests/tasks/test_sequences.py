@@ -97,7 +97,7 @@ def test_an_empty_second_text_is_still_marked(text, pair):
         (TaggingConfig(name="words", special_tokens=False), 0, 1, WordsExample(("1", "2"))),
     ],
 )
-def test_a_model_without_room_for_a_token_beside_the_special_ones_is_refused(task, max_length, shortest, example):
+def test_a_model_without_room_for_an_ordinary_token_is_refused(task, max_length, shortest, example):
     with pytest.raises(SettingError, match=f"model.max_length={max_length} leaves no room.*at least {shortest}"):
         build_task(task, TOKENIZER, ["a", "b"], max_length)
     encoded = build_task(task, TOKENIZER, ["a", "b"], shortest).encode([example])[0]

@@ -55,7 +55,7 @@ def test_a_row_that_takes_longer_than_expected_is_ended_with_the_budget():
     assert clock.now == 1100
 
 
-def test_a_row_that_fails_is_kept_with_its_reason_and_the_others_go_on():
+def test_a_failed_row_is_recorded_with_its_reason_and_the_others_continue():
     def fails(seconds):
         raise TrainingError("Out of memory")
 

@@ -28,7 +28,7 @@ RESULT = {
 }
 
 
-def test_the_tables_say_what_agrees_what_is_exact_and_how_fast():
+def test_the_tables_show_agreement_exactness_and_speed():
     lines = gpu_table(RESULT).splitlines()
     assert "| fp32 | 9.0e-07 (at most 2e-05) | 3.0e-06 (at most 1e-04) | 0.2% | agrees |" in lines
     assert "| resumed | bit-identical | different | **failed** |" in lines
@@ -37,7 +37,7 @@ def test_the_tables_say_what_agrees_what_is_exact_and_how_fast():
     assert speeds[1].startswith("| mini, 128 | yes | no |")
 
 
-def test_what_failed_or_was_dropped_is_named():
+def test_failed_and_dropped_rows_are_named():
     table = gpu_table(RESULT)
     assert "**base_128, packed, compiled failed**: Out of memory." in table
     assert "Dropped, because 8 minutes were not enough: base_512, padded, compiled." in table

@@ -76,7 +76,7 @@ def write_of_task(folder, figures, answers, main, per_class):
         (where / "predictions.csv").write_text("\n".join(["text,label,predicted", *lines]) + "\n", encoding="utf-8")
 
 
-def test_runs_beside_other_work_report_no_times_and_no_memory(folder):
+def test_runs_during_other_work_report_no_times_and_no_memory(folder):
     write_run(folder / "box", 0, 84)
     (folder / "box" / "0.json").write_text(json.dumps(RECORD | {"timed": False}), encoding="utf-8")
     found = figures_of("sms_spam", folder)["kinds"]["box"]
@@ -94,7 +94,7 @@ def test_numbers_are_compared_by_their_correlation(tmp_path):
     assert 0 < found["kinds"]["box"]["ahead"]["interval"][0] < found["kinds"]["box"]["ahead"]["value"] < 1
 
 
-def test_sets_of_labels_are_compared_by_macro_f1_where_that_comes_first(tmp_path):
+def test_label_sets_are_compared_by_macro_f1_if_that_comes_first(tmp_path):
     labels = ["a", "b", "a|b", ""] * 25
     never_b = [label.replace("|b", "").replace("b", "") for label in labels]
     figures = {"f1_macro": 1.0, "f1_micro": 1.0, "subset_accuracy": 1.0}

@@ -46,7 +46,7 @@ def test_only_an_interval_wholly_above_zero_counts(ahead, expected):
     assert standing(kind_of_runs(ahead)) == expected
 
 
-def test_the_summary_counts_the_english_sets_of_the_suite_alone():
+def test_the_summary_counts_only_the_english_sets_of_the_suite():
     names = [name for name, one in SETS.items() if one.group == ENGLISH]
     assert len(names) == 8
     results = {name: result_of(name, box=kind_of_runs(0.02 if place < 5 else 0.0)) for place, name in enumerate(names)}

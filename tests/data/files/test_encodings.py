@@ -70,7 +70,7 @@ def test_bytes_that_fit_no_single_encoding_are_refused_with_their_line(tmp_path,
     assert error_of(tmp_path / "rows.csv").startswith(message)
 
 
-def test_predict_is_told_of_its_own_setting(tmp_path, capsys):
+def test_messages_name_the_setting_of_predict(tmp_path, capsys):
     """Not of `dataset.encoding`, which it does not have."""
     file = write(tmp_path / "new.csv", "text\ncaf\xe9\n", "cp1252")
     assert [example.text for example in read_unlabelled(file, text="text", text_pair=None, words=False)] == ["caf\xe9"]

@@ -1,4 +1,4 @@
-"""Folders of Python files with prose in their docstrings, as libraries."""
+"""Folders of Python files with prose in their docstrings, which serve as libraries."""
 
 PROSE = (
     "Compute the distance between every pair of points in the given array, and return it as a "

@@ -1,4 +1,4 @@
-"""Reading docstrings: prose alone, no duplicates, the names of modules, and their splits."""
+"""Reading docstrings: only prose, no duplicates, the names of modules, and their splits."""
 
 import pytest
 from hypothesis import given

@@ -100,7 +100,7 @@ def test_a_cell_that_is_not_a_finite_number_is_named(tmp_path, cell):
         (("1,5", "2"), "Use a decimal point instead of the comma"),
     ],
 )
-def test_the_remedy_for_cells_that_are_no_numbers_depends_on_the_others(tmp_path, cells, remedy):
+def test_the_remedy_for_cells_that_are_not_numbers_depends_on_the_others(tmp_path, cells, remedy):
     path = tmp_path / "rows.csv"
     path.write_text("text;label\none;{}\ntwo;{}\n".format(*cells))
     with pytest.raises(DataError, match=remedy):

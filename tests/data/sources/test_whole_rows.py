@@ -96,6 +96,6 @@ def test_an_empty_list_or_one_with_a_null_is_missing_and_so_is_nan():
     assert without_missing(numbers, Wanted("text", None, "price", target="number"))[1]["label"].tolist() == [1, 2]
 
 
-def test_a_set_of_labels_may_be_empty():
+def test_a_label_set_can_be_empty():
     sets = rows("a.csv", text=pa.array(["a", "b"]), label=pa.array(["", None]))
     assert without_missing(sets, Wanted("text", None, "tags", target="label_set"))[1] == {}

@@ -1,4 +1,4 @@
-"""Building a tokenizer: the same vocabulary in every process, and what is refused, from texts, a folder or the hub."""
+"""Building a tokenizer from texts, a folder or the hub: the same vocabulary in every process, and refusals."""
 
 import json
 import os

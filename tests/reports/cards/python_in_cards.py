@@ -1,4 +1,4 @@
-"""The programs in a card: they must be valid, and use no name that they do not define."""
+"""The programs in a card: they must be valid, and use only names that they define."""
 
 import ast
 import builtins
@@ -11,7 +11,7 @@ def programs_in(card):
 
 
 def unknown_names(program):
-    """Return the names that a program reads and nowhere sets or imports."""
+    """Return the names that a program reads but never sets or imports."""
     names = [node for node in ast.walk(program) if isinstance(node, ast.Name)]
     known = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | set(dir(builtins))
     known |= {

@@ -26,13 +26,13 @@ def test_its_program_is_valid_and_opens_the_folder_with_a_class_that_exists(fiel
     assert f"{opened_by}.from_pretrained(folder)" in card and hasattr(transformers, opened_by)
 
 
-def test_thresholds_are_read_only_where_there_are_some():
+def test_thresholds_are_read_only_if_there_are_any():
     plain, with_threshold = (huggingface_card(KINDS[0] | more) for more in ({}, {"thresholds": {"yes": 0.3}}))
     assert "thresholds" not in plain and READ_SEQUENCE["two_labels"] in with_threshold
 
 
 @pytest.mark.parametrize("path", ["there", "a folder", "it's", 'say "hi"', "é\\n"])
-def test_the_line_that_opens_it_reads_any_path_as_it_is(path):
+def test_the_line_that_opens_it_reads_any_path_literally(path):
     python, flag, code = shlex.split(line_that_opens({"architectures": ["BertModel"]}, path))
     (opens,) = (
         node

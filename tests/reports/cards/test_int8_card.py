@@ -8,7 +8,7 @@ from encoderlab.runs.inference.int8_check import Int8Check
 CHECK = Int8Check(1500, "test", "", 0.9912, 0.034, "accuracy", 0.8, 0.79, (120.0, 2400.4), 2)
 
 
-def test_scores_sizes_and_speed_are_set_side_by_side():
+def test_scores_sizes_and_speed_are_shown_side_by_side():
     card = int8_card(CHECK, (4_000_000, 1_200_000))
     assert "| graph | 4.0 MB | 1.2 MB |" in card
     assert "| texts per second, encoderlab in fp32 and this graph, 2 threads | 120 | 2,400 |" in card

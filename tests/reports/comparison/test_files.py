@@ -1,4 +1,4 @@
-"""The files of a comparison: one line for each run, a page, and plots, written anew each time."""
+"""The files of a comparison: one line for each run, a page, and plots, rewritten each time."""
 
 import csv
 import json

@@ -41,7 +41,7 @@ def test_a_difference_that_is_not_distinguishable_has_only_its_p_value(compariso
     assert cells(row, comparison)[6] == "-"
 
 
-def test_a_single_setting_is_no_reference(comparison):
+def test_a_single_setting_has_no_reference(comparison):
     comparison["settings"] = comparison["settings"][:1]
     assert cells(comparison["settings"][0], comparison)[5] == ""
     assert headline(comparison) == "Accuracy of 2 runs of films on test (1,200 rows): one setting"
@@ -54,7 +54,7 @@ def test_the_screen_names_differences_notes_runs_and_files(comparison):
     assert "outputs/c" in said and "html: there/compare.html" in said
 
 
-def test_of_many_values_and_runs_some_are_shown(comparison):
+def test_only_some_of_many_values_and_runs_are_shown(comparison):
     comparison["differing"]["seed"] = ["1", "2"] * MOST_VALUES
     row = comparison["settings"][0]
     row["runs"] = [row["runs"][0] | {"folder": f"run{number}"} for number in range(MOST_FOLDERS + 5)]
@@ -70,11 +70,11 @@ def test_markdown_has_the_table_and_the_settings_that_differ(comparison):
 
 
 @given(st.lists(st.lists(st.text(), min_size=3, max_size=3), max_size=3))
-def test_no_text_breaks_a_row_of_a_table(rows):
+def test_no_text_breaks_a_table_row(rows):
     for line in rows_of_table(["a", "b", "c"], rows):
         assert "\n" not in line and len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 4
 
 
 @pytest.mark.parametrize("text", ["<b>", "a|b", "*x*", "[a](b)", "`x`", "a\nb"])
-def test_markdown_of_a_text_is_escaped(text):
+def test_text_is_escaped_in_markdown(text):
     assert not re.search(r"(?<!\\)[|*<\[`\n]", escaped(text))

@@ -15,7 +15,7 @@ SCORES = [{"accuracy": 0.9, "matthews": 0.8, "loss": 0.3}, {"accuracy": 0.7, "ma
 
 
 def folds_of(tmp_path, scores=SCORES, baselines=None, unused=0, **report):
-    """Two finished folds of 30 rows each, trained on the other's."""
+    """Return two finished folds of 30 rows, each trained on the other's rows."""
     runs = []
     for number, score in enumerate(scores, start=1):
         run = RunFolder(tmp_path / f"fold-{number}")
@@ -51,7 +51,7 @@ def test_figures_are_means_with_their_deviations_and_those_of_each_fold(tmp_path
     st.sampled_from(["accuracy", "f1_macro", "matthews", "pearson", "loss", "mae"]),
     st.lists(st.floats(0, 1), min_size=2, max_size=5),
 )
-def test_an_interval_holds_the_mean_and_stays_within_the_figures_range(name, values):
+def test_an_interval_contains_the_mean_and_stays_within_the_figures_range(name, values):
     found = _flat({name: over_folds(values, 0.5)})
     low, high = found[f"{name}_ci95"]
     assert low - 1e-9 <= found[name] <= high + 1e-9

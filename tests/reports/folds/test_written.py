@@ -53,7 +53,7 @@ def test_a_wrong_class_is_shown_with_its_place_and_both_probabilities():
         (NUMBER, "line 9"),
     ],
 )
-def test_a_place_is_a_file_a_line_and_a_word_as_far_as_there_are_any(row, place):
+def test_a_place_names_file_line_and_word_as_far_as_they_exist(row, place):
     assert shown(row)[0]["place"] == place
 
 

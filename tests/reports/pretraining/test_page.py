@@ -17,11 +17,11 @@ def test_every_split_has_a_column_with_counts_and_figures():
 
 
 @pytest.mark.parametrize(("second", "name"), [("next", "NSP accuracy"), ("swapped", "sentence order accuracy")])
-def test_figures_of_pairs_are_named_after_their_question(second, name):
+def test_figures_of_pairs_are_named_after_their_objective(second, name):
     assert name in _figures(report_of(second_sentence=second))
 
 
-def test_each_baseline_stands_below_the_model_with_the_figures_it_has():
+def test_each_baseline_is_shown_below_the_model_with_its_figures():
     report = report_of()
     heading, model, *baselines = _comparison(report, report["splits"]["validation"])
     assert len(model) == len(heading) and model[0] == "this model"
@@ -35,7 +35,7 @@ def test_without_pairs_there_is_no_column_for_them():
     assert heading == ["on the same rows", "MLM accuracy", "MLM perplexity"]
 
 
-def test_a_token_that_the_model_predicts_cannot_break_the_page():
+def test_a_predicted_token_cannot_break_the_page():
     found = _filled({"text": "a [MASK]\n b", "answer": "x" * 99, "guesses": [{"token": "\u202e", "probability": 0.5}]})
     assert "\n" not in found["text"] and len(found["answer"]) < 60 and found["guesses"][0]["token"] != "\u202e"
 

@@ -59,7 +59,7 @@ def test_the_screen_shows_cosines_teacher_and_files(report):
     assert "<their> model" in said and "there/report.html" in said and "encoderlab finetune init_from=there" in said
 
 
-def test_page_and_report_are_written_the_report_last(tmp_path, records, report):
+def test_page_and_report_are_written_with_the_report_last(tmp_path, records, report):
     folder = records(
         tmp_path, "distill", dataset={"origin": {"source": "test"}, "splits": {"train": {"documents": 4, "fingerprint": "ff"}}}
     )

@@ -1,4 +1,4 @@
-"""Windows against truncation: how many rows have several, and how far reading all of them leads."""
+"""Windows against truncation: how many rows have several, and the lead from reading all of them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a student of a task learns from, the same student without its teacher, and the three side by side."""
+"""Distillation on a task: what a student learns from, the same student without its teacher, and all three side by side."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -45,7 +45,7 @@ def corpus_of(tmp_path, words=False):
 
 @pytest.fixture
 def distillation(monkeypatch, tmp_path):
-    """A distillation from a small teacher, with the settings of each run that it trains before."""
+    """Return a distillation from a small teacher, with the settings of each run trained before it."""
 
     def make(words=False, length=12, **settings):
         teacher = replace(assembly_of(TASKS[words], seed=1, max_length=length), origin=Origin({}, False, {}))
@@ -129,13 +129,13 @@ def test_the_control_is_trained_first_without_a_teacher_and_never_twice(distilla
 
 
 @pytest.mark.parametrize("settings", [{"compare": False}, {"compare": True, "teacher_weight": 0.0}])
-def test_without_a_comparison_nothing_is_trained_before(distillation, tmp_path, settings):
+def test_without_a_comparison_nothing_is_trained_first(distillation, tmp_path, settings):
     found, trained = distillation(**settings)
     found.train_before(RunFolder(tmp_path))
     assert trained == [] and found.seconds_before(9.0) == {}
 
 
-def test_the_report_sets_student_teacher_and_control_side_by_side(distillation, monkeypatch, tmp_path):
+def test_the_report_shows_student_teacher_and_control_side_by_side(distillation, monkeypatch, tmp_path):
     found, _ = distillation(compare=True)
     assert found.seconds_before(9.0) == {"the student without its teacher": 9.0}
     student, corpus, folder = assembly_of(TASKS[False], seed=1), corpus_of(tmp_path), RunFolder(tmp_path)

@@ -56,12 +56,12 @@ def rows_of(logits):
 
 
 @given(COUNTS, COUNTS)
-def test_rows_that_follow_others_keep_their_logits(first, second):
+def test_appended_rows_keep_their_logits(first, second):
     assert rows_of(logits_of(first).followed_by(logits_of(second))) == rows_of(logits_of(first)) + rows_of(logits_of(second))
 
 
 @given(COUNTS, st.data())
-def test_a_student_gets_the_first_logits_of_each_row_it_asks_for(counts, data):
+def test_a_student_gets_the_first_logits_of_each_requested_row(counts, data):
     logits, rows = logits_of(counts), data.draw(st.lists(st.integers(0, len(counts) - 1), min_size=1))
     asked = [data.draw(st.integers(0, counts[row])) for row in rows]
     wanted = [one for row, count in zip(rows, asked, strict=True) for one in rows_of(logits)[row][:count]]
@@ -101,7 +101,7 @@ def test_every_row_gets_its_logits_in_the_students_order_of_classes(opened, monk
         assert len(head) == (len(text) if words else 1)
 
 
-def test_a_teacher_may_know_more_labels_than_the_task(opened):
+def test_a_teacher_can_know_more_labels_than_the_task(opened):
     teacher = opened(finished(), ["level", "up"])
     assert teacher.logits([TextExample("01")]).values.shape == (1, 2)
 
@@ -120,5 +120,5 @@ def test_a_run_of_another_task_is_refused(opened, task, labels, words, refusal):
         opened(finished(task), labels, words)
 
 
-def test_a_teacher_of_sets_of_labels_has_logits_for_each(opened):
+def test_a_teacher_of_label_sets_has_logits_for_each_label(opened):
     assert opened(finished(MultilabelConfig(name="digits"))).logits([TextExample("01")]).values.shape == (1, 3)

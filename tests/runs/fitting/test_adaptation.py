@@ -1,4 +1,4 @@
-"""Adapting an encoder to the training texts first: what is read, how it is trained, and when it is resumed or skipped."""
+"""Adapting an encoder to the training texts first: what it reads, how it is trained, and when it is resumed or skipped."""
 
 import pyarrow as pa
 import pytest
@@ -22,7 +22,7 @@ TEXTS = [f"text {number}" for number in range(60)]
 
 
 class Pretrained:
-    """Stands for the command pretrain: keeps what it is given, and finishes its run."""
+    """A stand-in for the command pretrain that records its arguments and finishes its run."""
 
     def __init__(self):
         self.configs, self.documents = [], []
@@ -34,7 +34,7 @@ class Pretrained:
 
 @pytest.fixture
 def adapting(tmp_path, monkeypatch):
-    """An adaptation, the stand-in that pretrains for it, and the encoders that are loaded afterwards."""
+    """Return an adaptation, the stand-in that pretrains for it, and the encoders loaded afterwards."""
     pretrain, loaded = Pretrained(), []
     monkeypatch.setattr(adaptation, "load_pretrained", lambda name: name)
     monkeypatch.setattr(adaptation, "load_into", lambda model, pretrained: loaded.append(pretrained))
@@ -54,7 +54,7 @@ def adapting(tmp_path, monkeypatch):
     return found, pretrain, loaded
 
 
-def test_the_training_texts_alone_are_read_and_each_once(adapting, tmp_path):
+def test_only_the_training_texts_are_read_each_once(adapting, tmp_path):
     found, pretrain, _ = adapting
     found.train_before(RunFolder(tmp_path))
     (documents,) = pretrain.documents
@@ -64,7 +64,7 @@ def test_the_training_texts_alone_are_read_and_each_once(adapting, tmp_path):
     assert len(read["validation"]) == 3, "a twentieth is held out"
 
 
-def test_the_encoder_is_trained_on_masks_for_the_time_given_on_the_runs_own_machine(adapting, tmp_path):
+def test_the_encoder_is_trained_on_masked_tokens_for_the_given_time_with_the_runs_machine_settings(adapting, tmp_path):
     found, pretrain, loaded = adapting
     found.train_before(RunFolder(tmp_path))
     (config,) = pretrain.configs
@@ -92,7 +92,7 @@ def test_an_interrupted_adaptation_is_resumed_and_a_finished_one_only_loaded(ada
     assert capsys.readouterr().err == ""
 
 
-def test_what_the_task_draws_does_not_depend_on_the_adaptation(adapting, tmp_path):
+def test_the_tasks_random_draws_do_not_depend_on_the_adaptation(adapting, tmp_path):
     found, _, _ = adapting
     drawn = []
     for already in (1, 5):

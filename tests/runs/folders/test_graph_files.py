@@ -1,4 +1,4 @@
-"""Only a folder with a graph and the settings of its run is taken for an exported graph of ours."""
+"""Only a folder with a graph and its run's settings counts as our own exported graph."""
 
 import json
 
@@ -26,9 +26,9 @@ def test_a_folder_that_lacks_a_file_is_not(tmp_path, missing):
 
 
 @pytest.mark.parametrize("config", ["{}", '{"model_type": "bert"}', "[]", "{", ""])
-def test_a_folder_of_others_or_a_damaged_one_is_not(tmp_path, config):
+def test_another_programs_folder_or_a_damaged_one_is_not(tmp_path, config):
     assert not is_graph(folder_of(tmp_path, config))
 
 
-def test_a_folder_that_is_not_there_is_not(tmp_path):
+def test_a_missing_folder_is_not(tmp_path):
     assert not is_graph(tmp_path / "nowhere")

@@ -30,7 +30,7 @@ TASKS = {
 
 @dataclass
 class Rows:
-    """A dataset of these labels."""
+    """A dataset with these labels."""
 
     kind: str
     limit: int | None = None
@@ -46,7 +46,7 @@ class Rows:
 
 @pytest.fixture
 def trained(tmp_path):
-    """A model of a kind, as it was trained on its rows."""
+    """Return a model of each kind, as trained on its rows."""
 
     def make(kind):
         assembly = assembly_of(TASKS[kind][0], [] if kind == "number" else LABELS)
@@ -60,7 +60,7 @@ def trained(tmp_path):
 
 @pytest.fixture
 def graph(monkeypatch):
-    """Stands for the graph: the model, its predictions changed."""
+    """A stand-in for the graph: the model with changed predictions."""
 
     def changing(change):
         class Graph(torch.nn.Module):
@@ -107,7 +107,7 @@ def test_without_the_rows_it_was_trained_on_sentences_are_compared(trained, grap
     assert check.agreement == 1.0 and check.change < 1e-6
 
 
-def test_of_a_long_split_rows_are_taken_evenly(trained, graph, tmp_path, monkeypatch):
+def test_evenly_spaced_rows_of_a_long_split_are_compared(trained, graph, tmp_path, monkeypatch):
     monkeypatch.setattr(int8_check, "MOST_ROWS", 7)
     graph(lambda logits: logits)
     assert check_int8(trained("words"), tmp_path, tmp_path).rows == 7

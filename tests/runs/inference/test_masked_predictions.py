@@ -1,4 +1,4 @@
-"""Predictions for masked tokens: one mask for each row shown, its true token, and probabilities that fall."""
+"""Predictions for masked tokens: one mask for each row shown, its true token, and descending probabilities."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def filled():
     return fill
 
 
-def test_a_few_rows_are_shown_with_their_mask_answer_and_guesses(filled):
+def test_a_few_rows_are_shown_with_mask_true_token_and_predictions(filled):
     found = filled(mask_replace_prob=1.0, random_replace_prob=0.0)
     assert len(found) == SHOWN
     for one in found:
@@ -45,6 +45,6 @@ def test_a_row_whose_targets_are_all_shown_unmasked_is_skipped(filled):
     assert filled(mask_replace_prob=0.0, random_replace_prob=0.0) == []
 
 
-def test_a_vocabulary_may_be_smaller_than_the_guesses(filled, monkeypatch):
+def test_a_vocabulary_can_be_smaller_than_the_number_of_predictions(filled, monkeypatch):
     monkeypatch.setattr(masked_predictions, "GUESSES", 1000)
     assert {len(one.guesses) for one in filled()} == {TOKENIZER.vocabulary_size}

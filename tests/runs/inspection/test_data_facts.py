@@ -1,4 +1,4 @@
-"""Facts about a dataset before training: lengths, what is odd, and examples of each kind of label."""
+"""Facts about a dataset before training: lengths, odd rows, and examples of each kind of label."""
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ def test_an_example_is_shown_with_its_label_and_tokens(tmp_path, kind):
     assert found[2]["pieces"] == ["[CLS]", "5", "[UNK]", "[SEP]"] and found[2]["tokens"] == 4
 
 
-def test_words_are_shown_with_a_label_each_and_pairs_side_by_side(tmp_path):
+def test_words_are_shown_with_their_labels_and_pairs_side_by_side(tmp_path):
     (of_words,) = facts_of(tmp_path, TaggingConfig(name="test"), words=[["0", "1"]], labels=[[1, 0]])["splits"]["train"]["examples"]
     assert (of_words["text"], of_words["label"]) == ("0 1", "yes no")
     (pair,) = facts_of(tmp_path, text=["01"], text_pair=["2"], label=[1])["splits"]["train"]["examples"]
@@ -52,14 +52,14 @@ def test_truncated_rows_are_counted_by_the_tokens_they_would_need(tmp_path):
     assert (tokens["counted"], tokens["min"], tokens["max"], tokens["truncated"]) == (4, 3, 32, 0.5)
 
 
-def test_of_many_rows_some_spread_over_the_split_are_counted(tmp_path, monkeypatch):
+def test_evenly_spaced_rows_of_a_long_split_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(data_facts, "COUNTED_ROWS", 3)
     found = facts_of(tmp_path, text=["0" * n for n in range(1, 10)], label=[0, 1, 0] * 3)["splits"]["train"]
     assert (found["rows"], found["tokens"]["counted"]) == (9, 3)
     assert (found["tokens"]["min"], found["tokens"]["median"], found["tokens"]["max"]) == (3, 7, 11)
 
 
-def test_an_odd_row_is_shown_around_what_is_odd(tmp_path):
+def test_an_odd_row_is_shown_around_its_oddity(tmp_path):
     long = "0" * (2 * MOST_CHARACTERS)
     (odd,) = facts_of(tmp_path, text=["01", f"{long}<br>{long}"], label=[0, 1])["splits"]["train"]["odd_rows"]
     assert (odd["kind"], odd["count"]) == ("markup", 1)
@@ -68,7 +68,7 @@ def test_an_odd_row_is_shown_around_what_is_odd(tmp_path):
 
 
 @given(st.sampled_from(sorted(PATTERNS)), st.text("ab ", max_size=400), st.text("ab ", max_size=400))
-def test_what_is_odd_is_always_in_the_part_that_is_shown(kind, before, after):
+def test_the_oddity_is_always_in_the_part_shown(kind, before, after):
     odd = {"control characters": "\x07", "characters that could not be decoded (U+FFFD)": "\ufffd"}
     odd |= {"letters of a wrong encoding": "\u00c3\xa9", "invisible characters": "\u200b", "markup": "&amp;"}
     assert odd[kind] in data_facts._around(before + odd[kind] + after, kind)

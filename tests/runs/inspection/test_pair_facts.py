@@ -1,4 +1,4 @@
-"""What is known of a pretraining run's pairs before training, and what baselines without an encoder score on them."""
+"""Facts about a pretraining run's pairs before training, and the scores of baselines on them."""
 
 import numpy as np
 import pytest

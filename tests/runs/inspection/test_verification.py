@@ -1,4 +1,4 @@
-"""Verifying a run: an untouched one is good in every part, and whatever changes is found and named."""
+"""Verifying a run: an untouched one is good in every part, and every change is found and named."""
 
 import json
 from dataclasses import replace
@@ -32,7 +32,7 @@ ROWS = BracketsDataset(train_rows=8, validation_rows=4, test_rows=4, pairs=4)
 
 
 def finished_run(root, cache):
-    """A folder with what a finished run leaves, without training."""
+    """Return a folder with the files of a finished run, without training."""
     config = RunConfig(
         cache_dir=str(cache),
         task=ClassificationConfig(name="brackets"),
@@ -64,13 +64,13 @@ def run(tmp_path):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """A run that every test leaves as it was."""
+    """A run that every test leaves unchanged."""
     folder = tmp_path_factory.mktemp("kept")
     return finished_run(folder / "run", folder)
 
 
 def bad(folder):
-    """The parts of a run that are not good, with what is said of them."""
+    """Return the parts of a run that are not good, with their descriptions."""
     return {finding.part: finding.words for finding in findings(folder, str(folder.root.parent)) if not finding.good}
 
 
@@ -179,7 +179,7 @@ def test_a_model_folder_is_verified_without_its_run(run):
 
 
 @pytest.mark.parametrize("content", [None, "[]", '{"command": "eval"}', "{"])
-def test_a_folder_whose_record_is_not_one_of_training_is_refused(run, content):
+def test_a_folder_whose_record_is_not_of_training_is_refused(run, content):
     run.environment.unlink()
     if content is not None:
         run.environment.write_text(content)
@@ -188,6 +188,6 @@ def test_a_folder_whose_record_is_not_one_of_training_is_refused(run, content):
 
 
 @pytest.mark.parametrize("dataset", [[1], {"splits": [1]}, {"splits": {"train": "f"}}])
-def test_a_record_of_other_rows_than_a_run_writes_is_bad_data(run, dataset):
+def test_a_damaged_record_of_rows_is_reported_as_bad_data(run, dataset):
     run.environment.write_text(json.dumps({"command": "train", "dataset": dataset}))
     assert list(bad(run)) == ["data"]

@@ -36,7 +36,7 @@ def test_vectors_and_probabilities_change_a_little(kind):
     assert change.probability is None or 0 < change.probability < 0.1
 
 
-def test_a_model_that_was_stored_compactly_changes_no_more():
+def test_a_model_stored_compactly_changes_no_more():
     once, _ = in_compact_storage(saved_of(TASKS["label"]))
     opened = saved_of(TASKS["label"])
     opened.weights.update(expanded(once.weights))

@@ -1,4 +1,4 @@
-"""A graph used like a model: the same logits from any batch, cut into pieces that fit, and refused for all else."""
+"""A graph used like a model: the same logits from any batch, split into parts that fit, and refused for everything else."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ TASKS = {
 
 
 class Session:
-    """Stands for onnxruntime's: computes what the graph of a model would, and counts what it is given."""
+    """A stand-in for onnxruntime's session: it computes what a model's graph would, and counts its inputs."""
 
     def __init__(self, model):
         self.whole, self.tokens = WholeModel(model.eval()).eval(), []
@@ -43,7 +43,7 @@ class Session:
 
 @pytest.fixture
 def opened(monkeypatch, tmp_path):
-    """A model with its graph, for texts or words."""
+    """Return a model with its graph, for texts or words."""
 
     def make(kind):
         assembly = assembly_of(TASKS[kind])
@@ -75,7 +75,7 @@ def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind,
 
 
 @given(st.lists(st.integers(0, 600), min_size=1, max_size=20))
-def test_pieces_hold_every_real_token_once_and_in_order(lengths):
+def test_parts_have_every_real_token_once_and_in_order(lengths):
     from encoderlab.batch import Batch
 
     longest = max(*lengths, 1)
@@ -89,13 +89,13 @@ def test_pieces_hold_every_real_token_once_and_in_order(lengths):
     assert all(len(some) == 1 or some.size <= graph_model.TOKENS_AT_A_TIME for some, _, _ in pieces)
 
 
-def test_what_needs_weights_is_refused(opened):
+def test_anything_that_requires_weights_is_refused(opened):
     _, graph = opened("texts")
     with pytest.raises(DataError, match="an ONNX graph without weights, which only predict, eval and serve can open"):
         _ = graph.encoder
 
 
-def test_a_file_that_is_no_graph_is_refused_in_one_line(tmp_path):
+def test_a_file_that_is_not_a_graph_is_refused_in_one_line(tmp_path):
     pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     (tmp_path / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(DataError, match=r"model\.onnx cannot be opened by onnxruntime") as refused:
@@ -113,7 +113,7 @@ def test_a_missing_onnxruntime_is_named_with_its_extra(tmp_path, monkeypatch):
     ("settings", "refusal"),
     [({"device": "cuda"}, "device=cuda does not work with .*an ONNX graph"), ({"precision": Precision.bf16}, "precision=bf16")],
 )
-def test_a_graph_answers_on_the_cpu_in_32_bits(settings, refusal):
+def test_a_graph_predicts_on_the_cpu_in_32_bits(settings, refusal):
     run = OpenRunConfig(cache_dir="cache", run="there", threads=1)
     compute = compute_to_answer(run, 8, SINGLE_PROCESS, graph=True)
     assert (compute.device.type, compute.precision) == ("cpu", torch.float32)

@@ -1,4 +1,4 @@
-"""What each tracking library is given: Weights & Biases as its user has set it up, and TensorBoard one run after a resume."""
+"""What each tracking library gets: Weights & Biases as its user configured it, and TensorBoard one run after a resume."""
 
 import sys
 from unittest.mock import MagicMock

@@ -1,4 +1,4 @@
-"""A run to be tracked, and what is logged of it."""
+"""A run to track, and what is logged of it."""
 
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.data.sources.generated import BracketsDataset

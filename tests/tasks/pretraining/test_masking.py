@@ -93,7 +93,7 @@ def test_each_row_has_its_fraction_of_targets_rounded_and_at_least_one(rows, fra
 
 @given(rows=sequences, key=st.integers(0, 2**64 - 1), parts=st.integers(1, 4))
 @settings(deadline=None)
-def test_a_row_is_masked_alike_in_any_batch(rows, key, parts):
+def test_a_row_is_masked_the_same_way_in_any_batch(rows, key, parts):
     masks = masking(mlm_probability=0.3)
     together = masks(batch_of(rows), key)
     for row in range(len(rows)):
