@@ -130,7 +130,8 @@ def test_a_stopped_student_verifies_and_resumes_bit_for_bit(command, teacher, do
         "start=embeddings",
     )
     command(*line, "run_dir=whole")
-    assert ", 12 steps of 16 rows; evaluated every " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert ", 12 steps of 16 rows; evaluated every " in said and said.count("Student starts from") == 1
     from encoderlab.runs.fitting.journal import Journal
 
     step = Journal.step
@@ -149,6 +150,7 @@ def test_a_stopped_student_verifies_and_resumes_bit_for_bit(command, teacher, do
     assert found.count("hashes, numbers and shapes are good") == 2  # checkpoints
     assert "the files the run was started with: teacher\n" in found
     command("distill", "resume=stopped")
+    assert "Student starts from" not in capsys.readouterr().err
     whole, stopped_and_resumed = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)
 

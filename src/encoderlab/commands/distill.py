@@ -24,7 +24,7 @@ from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.distillation.side_by_side import encoders_side_by_side
-from encoderlab.runs.distillation.student import start_student
+from encoderlab.runs.distillation.student import check_start, start_student
 from encoderlab.runs.distillation.task_distillation import TaskDistillation
 from encoderlab.runs.distillation.teacher import VectorTeacher
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
@@ -113,9 +113,19 @@ class _VectorDistillation(Training):
         rows: dict[str, Any] = {"train": corpus.training_rows(assembly.task, config.seed)}
         rows |= {name: corpus.rows(name, assembly.task) for name in scored}
         if pretrained is None:
-            start_student(assembly.model, assembly.config.model, teacher.encoder, config.start, sample_of(rows["train"]))
+            check_start(assembly.config.model, teacher.encoder.config, config.start)
         self.facts = training_facts(rows["train"], corpus)
         return Prepared(assembly, corpus, rows)
+
+    def begin(self, prepared: Prepared) -> None:
+        """See `Training.begin`: gives the student parts of its teacher, unless it has a pretrained encoder of its own."""
+        if self.config.init_from is not None:
+            return
+        assembly, rows = prepared.assembly, prepared.rows
+        assert isinstance(assembly.task, TeacherVectors)
+        assert isinstance(assembly.task.teacher, VectorTeacher)
+        encoder = assembly.task.teacher.encoder
+        start_student(assembly.model, assembly.config.model, encoder, self.config.start, sample_of(rows["train"]))
 
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""

@@ -112,6 +112,10 @@ class TrainingOnLabels(Training):
         rows["train"] = self.teaching.prepare(assembly, corpus, rows["train"])
         return Prepared(assembly, corpus, rows)
 
+    def begin(self, prepared: Prepared) -> None:
+        """See `Training.begin`."""
+        self.teaching.begin(prepared.assembly)
+
     def scored_splits(self, corpus: Corpus) -> list[str]:
         """Return the splits to score; the report's main one comes last. Raises DataError if there is none."""
         return corpus.scored_splits()

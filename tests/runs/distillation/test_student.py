@@ -9,7 +9,7 @@ from encoderlab.config.command_settings import StudentStart
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.distillation.student import projection, start_student
+from encoderlab.runs.distillation.student import check_start, projection, start_student
 from encoderlab.runs.models.pretrained import TOKEN_TABLE, Pretrained
 
 
@@ -95,7 +95,7 @@ def test_layers_are_selected_evenly_up_to_the_last(teacher):
 def test_a_student_that_does_not_fit_its_teacher_is_refused(teacher, changes, start, message):
     config = config_of(**changes)
     with pytest.raises(SettingError, match=message):
-        start_student(built(config), config, teacher, start, Rows())
+        check_start(config, teacher.config, start)
 
 
 def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
@@ -108,6 +108,5 @@ def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
 
 def test_a_teacher_of_another_architecture_is_not_pruned():
     config = config_of(positions=Positions.rotary)
-    teacher = Pretrained("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
     with pytest.raises(SettingError, match="teacher with BERT's architecture"):
-        start_student(built(config), config, teacher, StudentStart.pruned, Rows())
+        check_start(config, config, StudentStart.pruned)

@@ -1,5 +1,7 @@
 """The flow of every command that trains: anything invalid is refused before there is a folder, and a dry run leaves none."""
 
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +16,7 @@ from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endl
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.resume import read_settings
 from encoderlab.system.distributed import SINGLE_PROCESS
+from encoderlab.system.signals import Interrupted
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import assembly_of, labelled_rows
@@ -28,7 +31,7 @@ class Recorded(Training):
     command = "train"
 
     def __init__(self, cache, refused=()):
-        self.cache, self.refused, self.calls = cache, refused, []
+        self.cache, self.refused, self.calls, self.stopped = cache, refused, [], False
 
     def check(self, config):
         self.calls.append("check")
@@ -43,12 +46,18 @@ class Recorded(Training):
     def show_dry_run(self, prepared):
         self.calls.append("show_dry_run")
 
+    def begin(self, prepared):
+        self.calls.append("begin")
+
     def train_before(self, folder):
         self.calls.append("train_before")
-        assert folder.config.is_file() and folder.environment.is_file() and not folder.metrics.exists()
+        assert folder.config.is_file() and folder.environment.is_file()
+        assert "report" in self.calls or not folder.metrics.exists()
 
     def report(self, prepared, fitted, folder, trackers):
         self.calls.append("report")
+        if self.stopped:
+            raise Interrupted(15)
         assert fitted.checkpoint["step"] == 2
         folder.report.write_text("{}", encoding="utf-8")
 
@@ -67,12 +76,28 @@ def config_of(tmp_path, monkeypatch):
 def test_a_run_calls_each_part_in_turn_and_records_the_settings_decided_for_it(config_of, tmp_path, capsys):
     training = Recorded(tmp_path / "cache")
     folder = run_training(training, config_of(), SINGLE_PROCESS)
-    assert training.calls == ["check", "prepare", "train_before", "report"]
+    assert training.calls == ["check", "prepare", "begin", "train_before", "report"]
     assert folder.finished and folder.root.parent.parts[-3:] == ("outputs", "train", "digits")
     settings = read_settings(folder, RunConfig).training
     assert settings.learning_rate is not None and settings.accumulate == 1
     said = capsys.readouterr().err
     assert " parameters" in said and f"Run folder {folder.root}" in said
+
+
+def test_initial_weights_are_computed_again_only_if_a_run_was_stopped_before_its_first_checkpoint(config_of, tmp_path):
+    training = Recorded(tmp_path / "cache")
+    training.stopped = True
+    with pytest.raises(Interrupted):
+        run_training(training, config_of(run_dir="run"), SINGLE_PROCESS)
+    recorded = read_settings(RunFolder(tmp_path / "run"), RunConfig)
+    for resume in ("run", "auto"):
+        with pytest.raises(Interrupted):
+            run_training(training, replace(recorded, resume=resume), SINGLE_PROCESS)
+    assert training.calls.count("begin") == 1 and training.calls.count("report") == 3
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    training.stopped = False
+    assert run_training(training, replace(recorded, resume="run"), SINGLE_PROCESS).finished
+    assert training.calls.count("begin") == 2
 
 
 def test_a_dry_run_prints_its_estimate_and_leaves_no_folder(config_of, tmp_path):

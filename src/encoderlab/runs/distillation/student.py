@@ -25,17 +25,25 @@ TEXTS_AT_A_TIME = 32
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
 
 
-def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart, rows: Rows) -> None:
-    """Copy parts of the teacher into `model`, whose settings are `config`; `rows` are the texts for pruning a teacher.
-
-    Raises SettingError if the student cannot hold them.
-    """
-    if start is StudentStart.fresh or not model.has_weights:  # shapes only: the weights are those of the main process
+def check_start(config: ModelConfig, teacher: ModelConfig, start: StudentStart) -> None:
+    """Raise SettingError if a student of the settings `config` cannot hold the parts of its teacher that `start` names."""
+    if start is StudentStart.fresh:
         return
-    _check_width(config, teacher.config)
+    _check_width(config, teacher)
+    if start is StudentStart.layers:
+        _check_layers(config, teacher)
+    if start is StudentStart.pruned:
+        _check_prunable(config, teacher)
+
+
+def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart, rows: Rows) -> None:
+    """Copy parts of the teacher into `model`, whose settings `config` have passed `check_start`.
+
+    `rows` are the texts for pruning a teacher.
+    """
     if start is StudentStart.pruned:
         _start_pruned(model, config, teacher, rows)
-    else:
+    elif start is not StudentStart.fresh:
         _start_from_parts(model, config, teacher, start)
 
 
@@ -51,7 +59,6 @@ def _start_from_parts(model: EncoderWithHeads, config: ModelConfig, teacher: Pre
 
 def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, rows: Rows) -> None:
     """Prune the teacher into `model`; also fit the head that predicts a teacher's vectors, if there is one."""
-    _check_prunable(config, teacher.config)
     pad_id = model.encoder.embeddings.token.padding_idx
     assert pad_id is not None
     whole = EncoderWithHeads(teacher.config, len(teacher.weights[TOKEN_TABLE]), pad_id, HeadSizes())
@@ -102,14 +109,6 @@ def _tables(config: ModelConfig, teacher: Pretrained, pieces: int) -> dict[str, 
 
 def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
     """Return evenly spaced layers of the teacher, ending with its last one."""
-    differing = next((name for name in SAME_SHAPE if getattr(config, name) != getattr(teacher.config, name)), None)
-    if differing or config.n_layers > teacher.config.n_layers:
-        name = differing or "n_layers"
-        raise SettingError(
-            f"start=layers copies the teacher's layers, but model.{name} is {_value(config, name)}, "
-            f"and the teacher's is {_value(teacher.config, name)}",
-            remedy="Use the teacher's shape with fewer layers, or start=embeddings",
-        )
     found = {}
     for layer in range(config.n_layers):
         source = (layer + 1) * teacher.config.n_layers // config.n_layers - 1
@@ -118,6 +117,18 @@ def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
             if name.startswith(prefix):
                 found[f"encoder.layers.{layer}.{name.removeprefix(prefix)}"] = weight.float()
     return found
+
+
+def _check_layers(config: ModelConfig, teacher: ModelConfig) -> None:
+    """Raise SettingError for a student whose layers are not of the teacher's shape, or that has more of them."""
+    differing = next((name for name in SAME_SHAPE if getattr(config, name) != getattr(teacher, name)), None)
+    if differing or config.n_layers > teacher.n_layers:
+        name = differing or "n_layers"
+        raise SettingError(
+            f"start=layers copies the teacher's layers, but model.{name} is {_value(config, name)}, "
+            f"and the teacher's is {_value(teacher, name)}",
+            remedy="Use the teacher's shape with fewer layers, or start=embeddings",
+        )
 
 
 def _check_prunable(config: ModelConfig, teacher: ModelConfig) -> None:

@@ -17,7 +17,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import AnswerScores, Scores, TaggingScores
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.distillation.side_by_side import size_and_speed, timed
-from encoderlab.runs.distillation.student import start_student
+from encoderlab.runs.distillation.student import check_start, start_student
 from encoderlab.runs.distillation.task_teacher import TaskTeacher, TeacherLogits
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints, unlabelled_file
 from encoderlab.runs.fitting.teaching import Teaching
@@ -44,8 +44,8 @@ class TaskDistillation(Teaching):
         """See `Teaching.prepare`: also adds the texts of `unlabelled`. Raises DataError for a file that cannot be read."""
         if self.encoder is not None:
             self._check_tokenizer(assembly)
-            whole = rows.first_windows() if assembly.task.windows and isinstance(rows, ExampleRows) else rows
-            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start, whole)
+            check_start(assembly.config.model, self.encoder.config, self.config.start)
+            self.texts = rows.first_windows() if assembly.task.windows and isinstance(rows, ExampleRows) else rows
         if not self.config.teacher_weight:
             return rows
         assert isinstance(rows, ExampleRows)
@@ -61,6 +61,11 @@ class TaskDistillation(Teaching):
             found = self.teacher.logits(more)
             rows, logits = joined([rows, _encoded(assembly, _labelled(more, found))]), logits.followed_by(found)
         return TaughtRows(rows, logits, self.config.temperature, self.config.teacher_weight)
+
+    def begin(self, assembly: Assembly) -> None:
+        """See `Teaching.begin`: without a pretrained encoder of its own, the student gets parts of its teacher."""
+        if self.encoder is not None:
+            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start, self.texts)
 
     def fingerprints(self) -> dict[str, str]:
         """See `Teaching.fingerprints`."""

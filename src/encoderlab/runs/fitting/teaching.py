@@ -21,8 +21,11 @@ class Teaching:
     encoder: Pretrained | None = None
 
     def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
-        """Return the training rows with the teacher's outputs, and give the student its initial weights."""
+        """Return the training rows with the teacher's outputs."""
         return rows
+
+    def begin(self, assembly: Assembly) -> None:
+        """Give the student its initial weights; see `Training.begin`."""
 
     def fingerprints(self) -> dict[str, str]:
         """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares them."""

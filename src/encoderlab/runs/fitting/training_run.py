@@ -22,6 +22,7 @@ from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
 from encoderlab.system.distributed import Processes
 from encoderlab.tasks.pretraining.stream import StreamedRows
+from encoderlab.training.checkpoint import checkpoints
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import length_in_words
 
@@ -54,6 +55,12 @@ class Training(ABC):
     def fingerprints(self) -> dict[str, str]:
         """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares them."""
         return {}
+
+    def begin(self, prepared: Prepared) -> None:  # noqa: B027  most models are ready
+        """Compute the model's initial weights, if building it did not: not in a dry run, nor with a checkpoint to resume from.
+
+        Only the main process calls it. The others receive its weights when the model is distributed.
+        """
 
     def train_before(self, folder: RunFolder) -> None:  # noqa: B027  most runs need nothing before
         """Train whatever has to be trained before this run, inside its `folder`."""
@@ -93,6 +100,7 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
         if processes.is_main:
             record_start(folder, command, config, assembly.compute, corpus, beside)
         _announce(prepared, folder)
+        _begin(training, prepared, folder)
         training.train_before(folder)
         with tracked(config, command, folder, processes) as trackers:
             fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
@@ -122,6 +130,16 @@ def refuse_endless(config: RunConfig) -> None:
             "dataset.streaming=true has no end, and neither training.steps nor training.budget is set",
             remedy="Set training.steps=100000, or training.budget=12h",
         )
+
+
+def _begin(training: Training, prepared: Prepared, folder: RunFolder) -> None:
+    """Compute the initial weights on the main process, unless `folder` has a checkpoint, whose weights would replace them."""
+    processes = prepared.assembly.processes
+    if processes.broadcast_from_main(lambda: checkpoints(folder.checkpoints)):
+        return
+    with processes.main_process_first():  # the others wait with a message
+        if processes.is_main:
+            training.begin(prepared)
 
 
 def _announce(prepared: Prepared, folder: RunFolder) -> None:
