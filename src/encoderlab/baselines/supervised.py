@@ -173,8 +173,8 @@ def _timed(answer: Callable[[], Answers], labels: np.ndarray | list[np.ndarray |
 def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers, names: Sequence[str]) -> dict[str, float]:
     if isinstance(labels, np.ndarray):
         assert isinstance(predicted, np.ndarray)
-        asked = labels >= 0
-        labels, predicted = labels[asked], predicted[asked]
+        is_labelled = labels >= 0
+        labels, predicted = labels[is_labelled], predicted[is_labelled]
         return {"accuracy": float((labels == predicted).mean()), **_f1(labels, predicted), **_matthews(labels, predicted)}
     pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None]
     scores = answered_words([a for a, _ in pairs], [b for _, b in pairs], names, "token_accuracy")
