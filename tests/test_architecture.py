@@ -188,6 +188,15 @@ def test_the_tests_mirror_the_tree():
     assert {name for name in folders - FOLDERS.keys() if name.split(".")[0] not in ("benchmarks", "faults")} == set()
 
 
+WITHOUT_TESTS = {"__main__": "it only calls cli.main; tests/cli and tests/commands/test_serve.py run it as a process"}
+
+
+def test_every_module_has_its_tests_at_the_same_path():
+    here = {name: ROOT / "tests" / path.relative_to(SOURCE).with_name(f"test_{path.name}") for name, path in MODULES.items()}
+    untested = {name for name, path in here.items() if name not in FOLDERS and not path.is_file()}
+    assert untested == WITHOUT_TESTS.keys()
+
+
 def test_no_catch_all_module_names_and_no_bare_except():
     assert [path for path in MODULES.values() if path.stem in {"utils", "util", "helpers", "common", "misc"}] == []
     for path in MODULES.values():

@@ -62,7 +62,10 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
-def closest(name: str, choices: Iterable[str]) -> str:
-    """Return the choice spelled most like `name`, or "" if none is close; of very many, only the first are compared."""
-    near = difflib.get_close_matches(name, islice(choices, MOST_COMPARED), n=1, cutoff=0.5)
+def closest(name: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return the choice spelled most like `name`, or "" if none is as close as `cutoff` (1: equal).
+
+    Of very many choices, only the first are compared.
+    """
+    near = difflib.get_close_matches(name, islice(choices, MOST_COMPARED), n=1, cutoff=cutoff)
     return near[0] if near else ""

@@ -49,6 +49,7 @@ def test_a_record_with_an_unknown_name_is_refused(changed, refusal):
         ("model.n_layer", "There is no setting model.n_layer. Did you mean model.n_layers?"),
         ("training.lr", "There is no setting training.lr. Did you mean training.learning_rate?"),
         ("trainig.steps", "There is no setting trainig.steps. Did you mean training.steps?"),
+        ("task.window", "There is no setting task.window. Did you mean task.windows?"),
         ("model.steps", "There is no setting model.steps. Did you mean training.steps?"),
     ],
 )

@@ -71,6 +71,7 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("training", "training"): TrainingConfig,
 }
 
+MISSPELLED = 0.8  # how alike a setting of the same group has to be to be meant rather than one of another group
 GROUPS = {group for group, _ in SCHEMAS}
 COMMAND_CONFIGS: dict[str, type] = {
     "train": RunConfig,
@@ -169,7 +170,7 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
     if owners:
         where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
         return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
-    if elsewhere := _in_other_groups(name, group, known):
+    if not closest(name, known, MISSPELLED) and (elsewhere := _in_other_groups(name, group, known)):
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {' or '.join(elsewhere)}?")
     if near := closest(name, known) or next((one for one in known if name == initials(one)), ""):
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {prefix}{near}?")
