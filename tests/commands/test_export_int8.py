@@ -58,17 +58,6 @@ def test_words_are_compared_too(command, reverse_run, tmp_path, capsys):
     assert (tmp_path / "scored" / "predictions.csv").exists()
 
 
-def test_without_the_runs_rows_built_in_sentences_are_compared(command, run_in, cache, tmp_path, capsys):
-    rows = "".join(f"title {n},{('up', 'down')[n % 2]}\n" for n in range(60))
-    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
-    sizes = ("model.n_layers=1", "model.d_model=16", "tokenizer.vocabulary_size=120", "training.steps=2")
-    run_in(cache, "train", "task=classification", "dataset=files", f"dataset.path={tmp_path / 'rows.csv'}", *sizes, "run_dir=run")
-    (tmp_path / "rows.csv").unlink()
-    command("export", "run=run", "format=int8", "path=small")
-    assert "on 8 sentences" in capsys.readouterr().out.splitlines()[-1]
-    assert "It was not scored: " in (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
-
-
 def test_a_graph_that_loses_too_much_accuracy_is_not_written(command, brackets_run, tmp_path, monkeypatch):
     monkeypatch.setattr(int8_check, "LARGEST_LOSS", -1.0)
     with pytest.raises(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from encoderlab.baselines.linear import N_TOP, Baseline, cannot_read, joined, tfidf
+from encoderlab.baselines.linear import N_TOP, Baseline, cannot_read, joined, tfidf, timed
 from encoderlab.data.examples import Split
 from encoderlab.metrics.label_sets import label_set_figures
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds
@@ -26,12 +26,13 @@ def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels
     `metrics.label_sets.label_set_figures`, and `seconds`.
     """
     marks, labels = (marks_of(split, n_labels) for split in (train, scored))
+    figures = partial(label_set_figures, labels)
 
     def majority() -> np.ndarray:
         return np.tile(np.arange(n_labels) == marks.sum(0).argmax(), (len(scored), 1))
 
     if reason := cannot_fit(train, n_labels):
-        return {"majority": _timed(majority, labels), "tfidf_logreg": Baseline(skipped=reason)}
+        return {"majority": timed(majority, figures), "tfidf_logreg": Baseline(skipped=reason)}
     linear = _OneForEach()
 
     def answer() -> np.ndarray:
@@ -41,7 +42,8 @@ def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels
             thresholds = fit_thresholds(linear.probabilities(_texts(held_out)), marks_of(held_out, n_labels), shared=False)
         return linear.probabilities(_texts(scored)) >= thresholds
 
-    return {"majority": _timed(majority, labels), "tfidf_logreg": _timed(answer, labels, linear.top_features)}
+    fitted = timed(answer, figures)
+    return {"majority": timed(majority, figures), "tfidf_logreg": replace(fitted, top_features=linear.top_features())}
 
 
 def cannot_fit(train: Split, n_labels: int) -> str:
@@ -96,10 +98,3 @@ def marks_of(split: Split, n_labels: int) -> np.ndarray:
     for row, example in enumerate(split.of_texts()):
         marks[row, list(example.label) if isinstance(example.label, tuple) else []] = True
     return marks
-
-
-def _timed(answer: Callable[[], np.ndarray], labels: np.ndarray, top: Callable[[], dict[int, list[str]]] = dict) -> Baseline:
-    started = time.perf_counter()
-    predicted = answer()
-    seconds = time.perf_counter() - started
-    return Baseline(label_set_figures(labels, predicted) | {"seconds": seconds}, predicted, top_features=top())

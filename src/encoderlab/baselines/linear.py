@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,7 @@ N_TOP = 100  # words kept for each class
 _FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
 
 Answers = np.ndarray | list[np.ndarray]
+Predicted = TypeVar("Predicted", np.ndarray, list[np.ndarray])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,14 @@ class Baseline:
     predicted: Answers | None = None
     skipped: str = ""
     top_features: dict[int, list[str]] = field(default_factory=dict)
+
+
+def timed(answer: Callable[[], Predicted], figures: Callable[[Predicted], dict[str, float]]) -> Baseline:
+    """Return the baseline whose predictions `answer` computes, with their `figures` and the `seconds` they took."""
+    started = time.perf_counter()
+    predicted = answer()
+    seconds = time.perf_counter() - started
+    return Baseline(figures(predicted) | {"seconds": seconds}, predicted)
 
 
 def tfidf() -> TfidfVectorizer:

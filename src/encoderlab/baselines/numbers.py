@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 
-from encoderlab.baselines.linear import Baseline, cannot_read, joined, tfidf
+from encoderlab.baselines.linear import Baseline, cannot_read, joined, tfidf, timed
 from encoderlab.data.examples import Split
 from encoderlab.metrics.regression import number_figures
 
@@ -30,13 +27,9 @@ def for_numbers(train: Split, scored: Split) -> dict[str, Baseline]:
             model = make_pipeline(tfidf(), Ridge(random_state=0)).fit(texts, answers)
             return np.asarray(model.predict([joined(example) for example in scored.of_texts()]))
 
+    def figures(predicted: np.ndarray) -> dict[str, float]:
+        known = ~np.isnan(labels)
+        return number_figures(labels[known], predicted[known])
+
     reason = cannot_read(train)
-    return {"mean": _timed(mean, labels), "tfidf_ridge": Baseline(skipped=reason) if reason else _timed(ridge, labels)}
-
-
-def _timed(answer: Callable[[], np.ndarray], labels: np.ndarray) -> Baseline:
-    started = time.perf_counter()
-    predicted = answer()
-    seconds = time.perf_counter() - started
-    known = ~np.isnan(labels)
-    return Baseline(number_figures(labels[known], predicted[known]) | {"seconds": seconds}, predicted)
+    return {"mean": timed(mean, figures), "tfidf_ridge": Baseline(skipped=reason) if reason else timed(ridge, figures)}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from encoderlab.baselines.label_sets import cannot_fit, for_label_sets
-from encoderlab.baselines.linear import N_TOP, Answers, Baseline, cannot_read, joined, tfidf
+from encoderlab.baselines.linear import N_TOP, Baseline, cannot_read, joined, tfidf, timed
 from encoderlab.baselines.numbers import for_numbers
 from encoderlab.data.examples import Split, Splits, WordsExample
 from encoderlab.metrics.classification import given_from
@@ -80,10 +80,10 @@ def _for_texts(splits: Splits, scored: Split, threshold: ThresholdRule | None, p
             model.fit(texts, answers)
             return _linear_answers(model, splits.by_name.get("validation"), scored, threshold, positive)
 
-    reason = _cannot_fit(train, answers)
+    figures, reason = partial(_class_figures, labels), _cannot_fit(train, answers)
     return {
-        "majority": _timed(majority, labels),
-        "tfidf_logreg": Baseline(skipped=reason) if reason else replace(_timed(linear, labels), top_features=_top_features(model)),
+        "majority": timed(majority, figures),
+        "tfidf_logreg": Baseline(skipped=reason) if reason else replace(timed(linear, figures), top_features=_top_features(model)),
     }
 
 
@@ -147,7 +147,8 @@ def _for_words(train: Split, scored: Split, names: Sequence[str]) -> dict[str, B
             np.array([best.get(word, most_frequent) for word in example.words], dtype=np.int64) for example in scored.of_words()
         ]
 
-    return {"majority": _timed(majority, labels, names), "word_majority": _timed(word_majority, labels, names)}
+    figures = partial(_word_figures, labels, names)
+    return {"majority": timed(majority, figures), "word_majority": timed(word_majority, figures)}
 
 
 def _label_counts(train: Split) -> tuple[Counter[int], dict[str, Counter[int]]]:
@@ -162,23 +163,16 @@ def _label_counts(train: Split) -> tuple[Counter[int], dict[str, Counter[int]]]:
     return overall, by_word
 
 
-def _timed(answer: Callable[[], Answers], labels: np.ndarray | list[np.ndarray | None], names: Sequence[str] = ()) -> Baseline:
-    """Call `answer`, score its predictions for the labelled rows, and time it; for words, `names` are the labels'."""
-    started = time.perf_counter()
-    predicted = answer()
-    seconds = time.perf_counter() - started
-    return Baseline(_figures(labels, predicted, names) | {"seconds": seconds}, predicted)
+def _class_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Return the figures of the labelled rows; `labels` are -1 elsewhere."""
+    is_labelled = labels >= 0
+    labels, predicted = labels[is_labelled], predicted[is_labelled]
+    return {"accuracy": float((labels == predicted).mean()), **_f1(labels, predicted), **_matthews(labels, predicted)}
 
 
-def _figures(labels: np.ndarray | list[np.ndarray | None], predicted: Answers, names: Sequence[str]) -> dict[str, float]:
-    if isinstance(labels, np.ndarray):
-        assert isinstance(predicted, np.ndarray)
-        asked = labels >= 0
-        labels, predicted = labels[asked], predicted[asked]
-        return {"accuracy": float((labels == predicted).mean()), **_f1(labels, predicted), **_matthews(labels, predicted)}
+def _word_figures(labels: Sequence[np.ndarray | None], names: Sequence[str], predicted: list[np.ndarray]) -> dict[str, float]:
     pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None]
-    scores = answered_words([a for a, _ in pairs], [b for _, b in pairs], names, "token_accuracy")
-    return scores.figures
+    return answered_words([a for a, _ in pairs], [b for _, b in pairs], names, "token_accuracy").figures
 
 
 def _matthews(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

@@ -69,9 +69,3 @@ ENTITY_SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "entity_recall": lambda counts: _share(counts[..., 0], counts[..., 2]),
     "entity_f1": lambda counts: _share(2 * counts[..., 0], counts[..., 1] + counts[..., 2]),
 }
-
-
-def entity_figures(labels: EntityLabels, right: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> dict[str, float]:
-    """Return `entity_precision`, `entity_recall` and `entity_f1` over the entities of all types and sentences."""
-    counts = entity_counts(labels, right, predicted).sum((0, 2))
-    return {name: float(score(counts)) for name, score in ENTITY_SCORES.items()}

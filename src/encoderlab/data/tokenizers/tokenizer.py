@@ -141,8 +141,8 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that change whenever the tokenizer does."""
-        said = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()[:16]
+        content = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def _allowed(self, ids: list[int]) -> list[int]:
         if self._reserved.isdisjoint(ids):
@@ -189,8 +189,8 @@ def _specials_said(path: Path) -> dict[str, Any]:
             return {}
         if path.stat().st_size > LARGEST_FILE:
             raise ValueError(f"it has more than {LARGEST_FILE:,} bytes")
-        said = json.loads(path.read_text(encoding="utf-8"))
-        tokens = {role: said[role] for role in BERT_SPECIALS if role in said}
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        tokens = {role: fields[role] for role in BERT_SPECIALS if role in fields}
         return {role: None if token is None else _text_of(token) for role, token in tokens.items()}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, error) from error

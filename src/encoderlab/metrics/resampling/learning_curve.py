@@ -63,7 +63,7 @@ class LearningCurve:
 
 
 def fit_learning_curve(
-    rows: Sequence[int], scores: Sequence[float], errors: Sequence[float], *, lower_is_better: bool, seed: int = 0
+    rows: Sequence[int], scores: Sequence[float], errors: Sequence[float], *, lower_is_better: bool
 ) -> LearningCurve:
     """Fit the curve of runs with these numbers of training rows (at least three different); `errors` are standard errors."""
     sizes, sign = np.asarray(rows, np.float64), -1.0 if lower_is_better else 1.0
@@ -74,7 +74,7 @@ def fit_learning_curve(
     a, b, c = (one[0] for one in first)
     curve = a - b * share**-c
     missed = (((observed - curve) / deviations) ** 2).sum() / max(len(sizes) - 3, 1)
-    noise = np.random.default_rng(seed).standard_normal((DRAWS, len(sizes)))
+    noise = np.random.default_rng(0).standard_normal((DRAWS, len(sizes)))
     drawn = _fitted(share, curve + noise * deviations * max(missed, 1.0) ** 0.5, deviations, ceiling)
     joined = (np.concatenate([one, others]) for one, others in zip(first, drawn, strict=True))
     return LearningCurve(*joined, largest=int(sizes.max()), sign=sign)
