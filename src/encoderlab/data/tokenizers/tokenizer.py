@@ -134,7 +134,7 @@ class Tokenizer:
         if not path.is_file():
             raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
         backend = open_backend(path)
-        named = BERT_SPECIALS | _specials_said(path.with_name("tokenizer_config.json"))
+        named = BERT_SPECIALS | _stated_specials(path.with_name("tokenizer_config.json"))
         specials = {role: text for role, text in named.items() if text is not None}
         return cls(backend, specials, str(path))
 
@@ -182,7 +182,7 @@ def _growth(normalizer: Any) -> float:
     return math.prod(times) * max(1, len(str(normalizer.get("content", ""))))
 
 
-def _specials_said(path: Path) -> dict[str, Any]:
+def _stated_specials(path: Path) -> dict[str, Any]:
     """Return the special tokens that the tokenizer_config.json at `path` names; none if there is no such file."""
     try:
         if not path.is_file():
