@@ -44,8 +44,7 @@ class Variant:
 
 
 COMPILED = {"never": "not compiled", "always": "compiled", "cuda_graphs": "compiled with CUDA graphs"}
-# What runs without compilation comes first, because the last are dropped if time runs out, and compiling takes a minute and more per
-# row. CUDA graphs need fixed shapes: nothing is packed.
+# The last are dropped if time runs out, so packed rows that need no compiler, which takes a minute and more, come first. CUDA graphs need fixed shapes: nothing is packed.
 VARIANTS = (
     Variant(True, "never"),
     Variant(True, "always"),
