@@ -44,7 +44,8 @@ class Variant:
 
 
 COMPILED = {"never": "not compiled", "always": "compiled", "cuda_graphs": "compiled with CUDA graphs"}
-# The last are dropped if time runs out, so packed rows that need no compiler, which takes a minute and more, come first. CUDA graphs need fixed shapes: nothing is packed.
+# The last are dropped if time runs out, so packed rows that need no compiler, which takes a minute and more, come first. CUDA
+# graphs need fixed shapes: nothing is packed.
 VARIANTS = (
     Variant(True, "never"),
     Variant(True, "always"),
