@@ -67,7 +67,7 @@ MACHINES = (
     Promise(
         "machines_share",
         "Two machines share a sweep's folder: when one is without power or frozen, the other takes over its job after "
-        f"takeover_seconds={sharing.TAKEOVER_SECONDS} and ends the sweep with the bits of one that nothing disturbed; a frozen one "
+        f"takeover_seconds={sharing.TAKEOVER_SECONDS} and ends the sweep bit for bit like an undisturbed one; a frozen one "
         "that wakes ends with one line. With clocks an hour apart, nothing is taken over.",
         sharing.shared,
         quick=0,

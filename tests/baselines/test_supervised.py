@@ -10,6 +10,7 @@ import pytest
 from encoderlab.baselines import linear as module
 from encoderlab.baselines import supervised
 from encoderlab.data.examples import Split, Splits
+from encoderlab.metrics.thresholds import ThresholdRule
 
 SST2 = Path(__file__).parents[3] / "shared" / "hub" / "datasets" / "nyu-mll" / "glue" / "sst2"
 
@@ -95,6 +96,38 @@ def test_sequences_without_labels_are_predicted_and_not_scored():
     found = baselines(train, words([(["a", "b"], None), (["b"], [1])]))["word_majority"]
     assert [answers.tolist() for answers in found.predicted] == [[0, 1], [1]]
     assert found.figures["token_accuracy"] == 1.0
+
+
+@pytest.mark.parametrize(("least", "predicted"), [(0.01, [1, 1]), (0.99, [0, 0])])
+def test_a_known_threshold_decides_between_two_classes(least, predicted):
+    rows = texts([("good film", 1), ("bad film", 0)] * 10)
+    splits = Splits({"train": rows, "test": texts([("good", 1), ("bad", 0)])}, ["a", "b"])
+    found = supervised.baselines(splits, "test", ThresholdRule(known=least))["tfidf_logreg"]
+    assert found.predicted.tolist() == predicted
+
+
+def test_a_threshold_is_found_on_validation():
+    rows = texts([("good film", 1)] * 2 + [("bad film", 0)] * 18)
+    held_out = texts([("good", 1), ("bad", 0), ("bad", None)] * 5)
+    splits = Splits({"train": rows, "validation": held_out, "test": texts([("good", 1), ("bad", 0)])}, ["a", "b"])
+    found = supervised.baselines(splits, "test", ThresholdRule())["tfidf_logreg"]
+    assert found.predicted.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        texts([("good", 1), ("bad", 0)]),
+        texts([("good", 1), ("fine", 1)]),
+        texts([("good", 1.5), ("bad", 0.5)]),
+        texts([(" ", [0]), ("", [1])]),
+        words([(["a", "b"], [0, 1])]),
+    ],
+)
+def test_the_planned_baselines_are_those_that_are_fitted(train):
+    splits = Splits({"train": train, "test": train}, [] if train.target == "number" else ["a", "b"])
+    found = supervised.baselines(splits, "test")
+    assert supervised.planned(splits) == {name: baseline.skipped for name, baseline in found.items()}
 
 
 def test_fitting_twice_gives_the_same_answers():

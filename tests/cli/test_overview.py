@@ -1,4 +1,4 @@
-"""The overview: every command that there is, in a line that a terminal shows."""
+"""The overview: every command, in a line that fits a terminal."""
 
 from importlib.util import find_spec
 
@@ -18,6 +18,6 @@ def test_each_command_exists_and_is_one_sentence_in_one_line(name):
     assert COMMANDS[name].endswith(".") and "\n" not in COMMANDS[name] and len(COMMANDS[name]) <= 90
 
 
-def test_its_examples_are_of_commands():
+def test_its_examples_use_existing_commands():
     lines = [line.split() for line in OVERVIEW.splitlines() if line.startswith("  encoderlab ")]
     assert lines and {line[1] for line in lines} <= {*COMMANDS, "COMMAND"}

@@ -23,7 +23,7 @@ BRACKETS = (*BRACKETS_MODEL, *TASK)
 
 @pytest.fixture(scope="session")
 def articles(tmp_path_factory):
-    """Sixty documents of four topics with words of their own."""
+    """Write sixty documents on four topics, each with its own words."""
     draw, path = np.random.default_rng(0), tmp_path_factory.mktemp("articles") / "articles.txt"
     words = [["".join(draw.choice(list("bdfgklmnprstaeiou"), 4)) for _ in range(30)] for _ in range(4)]
 

@@ -33,7 +33,7 @@ def bert(tmp_path_factory):
 
 
 def theirs(bert, texts, pairs=None):
-    """What transformers makes of the texts: the vectors of all tokens [texts, longest, d_model], and which are real."""
+    """Return Transformers' vectors of all tokens, [texts, longest, d_model], and which tokens are real."""
     inputs = AutoTokenizer.from_pretrained(bert)(texts, pairs, padding=True, truncation=True, max_length=32, return_tensors="pt")
     with torch.no_grad():
         hidden = AutoModel.from_pretrained(bert).eval()(**inputs).last_hidden_state

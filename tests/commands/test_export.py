@@ -81,7 +81,7 @@ def opened(folder):
 
 
 def our_logits(folder, examples):
-    """What the run says of each example: of a text [classes], of words [words, classes]."""
+    """Return the run's logits for each example: for a text [classes], for words [words, classes]."""
     assembly = opened(folder)
     rows = hold_encoded(assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, assembly.task.heads)
     said = {}

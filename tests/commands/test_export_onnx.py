@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures("symbolic_sizes"), pytest.mark.slow]
 
 
 def answers_of_the_program(folder, texts):
-    """What predict.py prints for these texts, in a process that cannot import torch or encoderlab."""
+    """Return what predict.py prints for these texts in a process that cannot import torch or encoderlab."""
     block = "import sys; sys.modules['torch'] = sys.modules['encoderlab'] = sys.modules['transformers'] = None; import runpy; "
     code = f"{block}runpy.run_path(sys.argv.pop(1), run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code, folder / "predict.py", *texts], capture_output=True, text=True, check=False)

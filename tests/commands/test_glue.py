@@ -33,7 +33,7 @@ def stand_in_rows():
 
 @pytest.fixture(scope="module")
 def glue_sweep(tmp_path_factory, cache, run_in):
-    """Three tasks with one seed: the folder of the sweep, and each task's run."""
+    """Run three tasks with one seed; return the folder of the sweep, and each task's run."""
     folder = tmp_path_factory.mktemp("glue") / "sweep"
     run_in(cache, "train", "-m", "task=cola,stsb,mnli", "seed=0", *SMALL, f"sweep_dir={folder}")
     reports = {path.parent: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("runs/*/report.json")}

@@ -7,7 +7,7 @@ from encoderlab.errors import DataError
 
 @pytest.fixture(scope="session")
 def cache(built_in_cache):
-    """What commands find here; it was read without a network, too."""
+    """The cache that commands use here; it was built without a network, too."""
     return built_in_cache
 
 

@@ -35,7 +35,7 @@ def topics():
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory, topics):
-    """Documents of one topic each: sentences of its words, three to a paragraph."""
+    """Write documents on one topic each: sentences of its words, three per paragraph."""
     draw, path = np.random.default_rng(0), tmp_path_factory.mktemp("corpus") / "articles.txt"
 
     def sentence(words):
@@ -101,7 +101,7 @@ def labelled_rows(words, n, seed):
 
 @pytest.fixture(scope="session")
 def new_words(tmp_path_factory, topics):
-    """Texts labelled by topic. Training has one half of the words, the other splits the other half."""
+    """Texts labelled by topic. Training has one half of the words, the other splits have the other half."""
     folder = tmp_path_factory.mktemp("task")
     halves = [[words[:25] for words in topics], [words[25:] for words in topics]]
     for name, half, n in (("train", 0, 120), ("validation", 1, 80), ("test", 1, 200)):

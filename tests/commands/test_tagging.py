@@ -14,7 +14,7 @@ NAMES = {"person": (["Ada", "Bob"], ["Lovelace", "Byron", ""]), "place": (["New"
 
 
 def write_sentences(path, n, seed=0):
-    """Names of one or two words among others, in BIO."""
+    """Write sentences with names of one or two words, labelled in BIO."""
     generator, lines = random.Random(seed), []
     for _ in range(n):
         for _ in range(3):

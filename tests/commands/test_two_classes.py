@@ -14,7 +14,7 @@ FRAUD, HAM = ("prize", "winner", "transfer", "urgent"), ("lunch", "meeting", "re
 
 
 def write_rows(path, rows, seed=0):
-    """One row in four is fraud; a word in five is of the other class."""
+    """Write rows of which one in four is fraud; one word in five is of the other class."""
     generator = random.Random(seed)
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)

@@ -1,4 +1,4 @@
-"""The settings of commands: combinations that contradict each other are refused with what to remove."""
+"""The settings of commands: contradictory combinations are refused with what to remove."""
 
 import pytest
 
@@ -55,13 +55,13 @@ def settings_of(schema, dataset=None, **settings):
         (FinetuneConfig, {"adapt": "5"}, r"adapt=5 is not a time\..*Set adapt=30m"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(schema, settings, refusal):
+def test_impossible_settings_are_refused(schema, settings, refusal):
     with pytest.raises(SettingError, match=refusal) as refused:
         settings_of(schema, **settings)
     assert "\n" not in str(refused.value)
 
 
-def test_a_cross_validation_may_be_finetuned_and_a_fold_trained_alone():
+def test_cross_validation_works_with_finetune_and_a_single_fold_can_be_trained():
     assert settings_of(FinetuneConfig, folds=5).folds == 5
     assert settings_of(RunConfig, BracketsDataset(fold="1/3")).dataset.fold == "1/3"
     assert settings_of(FinetuneConfig, adapt="90s").adapt == "90s"

@@ -9,7 +9,7 @@ from encoderlab.errors import SettingError
 from encoderlab.training.config import Precision
 
 
-def test_how_a_file_is_read_is_one_value():
+def test_the_settings_for_reading_a_file_are_one_value():
     config = PredictConfig(run="there", quoting=Quoting.literal, delimiter="semicolon", encoding="latin-1", sheet="May")
     assert config.dialect == Dialect(Quoting.literal, "semicolon", "latin-1", "May")
 
@@ -28,7 +28,7 @@ def test_how_a_file_is_read_is_one_value():
         (ExplainConfig, {"word": -1}, "word is -1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(schema, settings, refusal):
+def test_impossible_settings_are_refused(schema, settings, refusal):
     with pytest.raises(SettingError, match=refusal.replace("|", r"\|")):
         schema(run="there", **settings)
 

@@ -1,4 +1,4 @@
-"""The settings of commands that inspect: ranges, and what a task brings along unused."""
+"""The settings of commands that inspect: ranges, and the tokenizer that a task brings without need."""
 
 import pytest
 
@@ -22,6 +22,6 @@ def test_settings_out_of_range_are_refused(schema, settings, refusal):
         schema(**settings)
 
 
-def test_only_baselines_take_a_tokenizer_that_they_do_not_use():
+def test_only_baselines_accept_a_tokenizer_they_do_not_use():
     assert brought_along(BaselineConfig) == ["tokenizer"]
     assert brought_along(DataConfig) == brought_along(TokenizerCommandConfig) == []

@@ -354,7 +354,7 @@ def settings_of(case):
 
 
 def rows_of(splits):
-    """Each training row as it was read."""
+    """Return each training row as it was read."""
     names = splits.labels
     for example in splits.by_name["train"]:
         if hasattr(example, "words"):

@@ -476,7 +476,7 @@ def test_the_source_opens_no_pickles_and_runs_no_foreign_code():
 
 
 class Harmful:
-    """Calls something when it is unpickled."""
+    """An object that calls something when unpickled."""
 
     def __reduce__(self):
         return Path.touch, (Path("a file that only foreign code makes"),)

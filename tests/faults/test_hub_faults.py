@@ -50,7 +50,7 @@ for line in sys.stdin:
 
 
 class Faulty(BaseHTTPRequestHandler):
-    """Forwards requests to a working hub and corrupts the answers as `fault` says: those for files, after the first `spared`."""
+    """A hub that forwards requests to a working one and corrupts responses as `fault` says: those for files, after the first `spared`."""
 
     protocol_version = "HTTP/1.1"
     good, fault, spared = "", "", 0
@@ -163,7 +163,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(good, tmp_path_factory):
-    """One process for all faults in turn, so that each try finds what the fault before it left behind."""
+    """One process for all faults in turn, so that each trial finds what the previous fault left behind."""
     Faulty.good = good
     home = tmp_path_factory.mktemp("home")
     with ThreadingHTTPServer(("127.0.0.1", 0), Faulty) as server:

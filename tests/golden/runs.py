@@ -33,7 +33,7 @@ CASES = [(command, precision) for command in DATA for precision in ("fp32", "bf1
 
 
 def depends_on(threads: int) -> str:
-    """What decides the last digits on a CPU: PyTorch's build with its libraries, the instructions they find, and the threads."""
+    """Return what decides the last digits on a CPU: PyTorch's build with its libraries, the instruction set, and the threads."""
     import torch
 
     from encoderlab.system.device import _bf16_units
@@ -66,7 +66,7 @@ def hashes(threads: int, further: Iterable[str] = ()) -> dict[str, str]:
 
 
 def _write_documents(path: Path) -> None:
-    """Forty documents of three sentences, of words put together by counting.
+    """Write forty documents of three sentences, with words built by counting.
 
     The words are too long to be taken for abbreviations: with or without NLTK's punkt_tab, the sentences are the same.
     """

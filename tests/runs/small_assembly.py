@@ -32,7 +32,7 @@ def assembly_of(task=None, labels=LABELS, seed=0, training=None, **shape):
 
 
 def labelled_rows(n):
-    """Encoded texts whose first symbol is their label."""
+    """Return encoded texts whose first symbol is their label."""
     first = TOKENIZER.vocabulary_size - 3
     encoded = [Encoded([first + n % 3, 5, 6, 7][: 2 + n % 3], [0] * min(2 + n % 3, 4), label=n % 3) for n in range(n)]
     return hold_encoded(encoded, TOKENIZER.vocabulary_size, HeadSizes(sequence_classes=3))

@@ -70,7 +70,7 @@ def test_a_dry_sweep_names_no_folder(ended):
     assert "sweep_dir" not in str(failed.value)
 
 
-def test_runs_that_cannot_be_compared_are_named_and_stop_nothing(monkeypatch, capsys, tmp_path):
+def test_runs_that_cannot_be_compared_are_named_without_failing(monkeypatch, capsys, tmp_path):
     def refuse(folders):
         raise DataError("Their rows differ")
 

@@ -21,7 +21,7 @@ LABELS = torch.randint(2, (30,), generator=torch.Generator().manual_seed(1))
 
 
 class Dropping(nn.Module):
-    """Has a dropout of one half; remembers how it was called."""
+    """A model with dropout of one half that records how it was called."""
 
     def __init__(self):
         super().__init__()

@@ -158,7 +158,7 @@ class OnMeta(Tiny):
 
 
 def steps_on_meta(monkeypatch, processes=SINGLE_PROCESS, micro_batches=1):
-    """Three steps in the middle of a run on the meta device, where reading a value raises an error."""
+    """Take three steps in mid-run on the meta device, where reading a value raises an error."""
     meta, config = Compute(torch.device("meta"), torch.float32, 1, "test"), TrainingConfig(clip_norm=0.5, log_every=100)
     model = OnMeta()
     optimizer, updates = build_optimizer(model, config), []

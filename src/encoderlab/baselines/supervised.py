@@ -165,8 +165,8 @@ def _label_counts(train: Split) -> tuple[Counter[int], dict[str, Counter[int]]]:
 
 def _class_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """Return the figures of the labelled rows; `labels` are -1 elsewhere."""
-    asked = labels >= 0
-    labels, predicted = labels[asked], predicted[asked]
+    is_labelled = labels >= 0
+    labels, predicted = labels[is_labelled], predicted[is_labelled]
     return {"accuracy": float((labels == predicted).mean()), **_f1(labels, predicted), **_matthews(labels, predicted)}
 
 

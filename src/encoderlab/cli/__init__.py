@@ -1,1 +1,1 @@
-"""From command-line arguments to one command, or to its help."""
+"""From command-line arguments to one command, to its help, or to what TAB completes."""

@@ -144,19 +144,19 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     refuse_what_hydra_cannot(command, arguments)
     register_schemas(command, arguments)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
-    begun: list[str] = []
+    started: list[str] = []
     refused: list[UserError | FailedElsewhereError | BrokenPipeError] = []
-    with explained(command, begun):
+    with explained(command, started):
         flags = checked_flags(command, arguments)
         arguments = with_task_of_own_data(command, folders_as_setting(command, arguments, flags.overrides))
         options, arguments = sweep_settings(arguments, flags.multirun)
         if flags.multirun and options.trials is None:
             check_combinations(quoted_arguments(flags.overrides))
         if flags.multirun and not flags.cfg:
-            _sweep(command, arguments, options, begun, processes)
+            _sweep(command, arguments, options, started, processes)
             return
         shown = COMMAND_CONFIGS[command] if flags.cfg else None
-        _with_hydra(command, arguments, _job(command, begun, refused, processes), lambda config: check_shown(config, shown))
+        _with_hydra(command, arguments, _job(command, started, refused, processes), lambda config: check_shown(config, shown))
     if refused:
         raise refused[0]
 
@@ -174,9 +174,9 @@ def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], 
 
 
 def _job(
-    command: str, begun: list[str], refused: list[UserError | FailedElsewhereError | BrokenPipeError], processes: Processes
+    command: str, started: list[str], refused: list[UserError | FailedElsewhereError | BrokenPipeError], processes: Processes
 ) -> Callable[[DictConfig], None]:
-    """Return the function that Hydra calls with the composed config. It adds to `begun` when its command starts.
+    """Return the function that Hydra calls with the composed config. It adds to `started` when its command starts.
 
     A user's mistake goes to `refused`, because Hydra would add a line of its own to it.
     """
@@ -189,7 +189,7 @@ def _job(
         try:
             with explained(command):
                 settings = typed(config, COMMAND_CONFIGS[command])
-            begun.append(command)
+            started.append(command)
             _start(command, settings, HydraConfig.get().overrides.task, processes)
         except (UserError, FailedElsewhereError, BrokenPipeError) as error:
             refused.append(error)
@@ -211,7 +211,7 @@ def _start(command: str, settings: Any, overrides: Sequence[str], processes: Pro
         return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)
 
 
-def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list[str], processes: Processes) -> None:
+def _sweep(command: str, arguments: list[str], options: SweepConfig, started: list[str], processes: Processes) -> None:
     """Run every combination of the values given, or the trials of a search. Raises SweepError if jobs failed."""
     from hydra.core.hydra_config import HydraConfig
 
@@ -222,7 +222,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, begun: list
     from encoderlab.sweeps.sweep import Sweep
 
     def start(settings: Any, overrides: Sequence[str]) -> Any:
-        begun.append(command)
+        started.append(command)
         return _start(command, settings, overrides, processes)
 
     def job(config: DictConfig) -> None:

@@ -45,7 +45,7 @@ def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
 
 
 @contextmanager
-def explained(command: str, begun: Sequence[str] = ()) -> Iterator[None]:
+def explained(command: str, started: Sequence[str] = ()) -> Iterator[None]:
     """Raise errors of Hydra, OmegaConf and YAML as a one-line SettingError; and any other error, as long as no job has begun.
 
     Hydra raises plain errors of many kinds for input it cannot parse.
@@ -59,7 +59,7 @@ def explained(command: str, begun: Sequence[str] = ()) -> Iterator[None]:
     except yaml.YAMLError as error:
         raise SettingError(f"A config file cannot be read: {error}") from None
     except Exception as error:
-        if begun:
+        if started:
             raise
         reason = str(error) or type(error).__name__
         raise SettingError(f"The command line cannot be read: {reason}", remedy=f"See encoderlab {command} --help") from None

@@ -90,8 +90,8 @@ def _header(weights: Path) -> dict[str, Any]:
 
 
 def _parameters(header: dict[str, Any]) -> int:
-    tensors = {name: told for name, told in header.items() if name != "__metadata__" and not name.endswith(".scale")}
-    return sum(math.prod(told["shape"]) for told in tensors.values())
+    tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__" and not name.endswith(".scale")}
+    return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
 
 
 def _summary(card: str) -> str:

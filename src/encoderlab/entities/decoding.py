@@ -41,9 +41,9 @@ class ValidDecoder:
         best, came_from = scores[:, 0] + begin, []
         for step in range(1, scores.shape[1]):
             reached, previous = (best[:, :, None] + transitions).max(1)
-            goes_on = (step < counts)[:, None]
-            best = torch.where(goes_on, reached + scores[:, step], best)
-            came_from.append(torch.where(goes_on, previous, unchanged))
+            continues = (step < counts)[:, None]
+            best = torch.where(continues, reached + scores[:, step], best)
+            came_from.append(torch.where(continues, previous, unchanged))
         label = (best + end).argmax(-1, keepdim=True)
         path = [label]
         for previous in reversed(came_from):

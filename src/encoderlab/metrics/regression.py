@@ -154,8 +154,8 @@ class RegressionMetrics:
         assert (np.diff(rows[order]) > 0).all(), "an example was added twice"
         losses = (predicted[order].astype(np.float64) - labels[order]) ** 2
         refuse_non_finite(losses)
-        told, answered = (
+        targets, predictions = (
             rounded(some[order].astype(np.float64) * self.deviation + self.mean, self.deviation) for some in (labels, predicted)
         )
-        figures = {"loss": float(losses.mean()), **number_figures(told, answered)}
-        return NumberScores(len(rows), figures, rows[order], told, answered, self.main)
+        figures = {"loss": float(losses.mean()), **number_figures(targets, predictions)}
+        return NumberScores(len(rows), figures, rows[order], targets, predictions, self.main)

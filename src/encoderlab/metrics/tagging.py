@@ -62,7 +62,7 @@ class TaggingScores(AnswerScores):
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`; words beyond the model's reach have no prediction and are not compared."""
-        other = [predicted[row][: len(asked)] for row, asked in zip(self.rows, self.labels, strict=True)]
+        other = [predicted[row][: len(labels)] for row, labels in zip(self.rows, self.labels, strict=True)]
         return self.lead_on_rows(other, seed)
 
     def lead_on_rows(self, other: Sequence[np.ndarray], seed: int) -> tuple[float, list[float]]:
@@ -88,8 +88,8 @@ class TaggingScores(AnswerScores):
 
     def _resampled(self, columns: np.ndarray, seed: int) -> np.ndarray:
         """Return the totals of each resample of sentences; a sentence is drawn whole, because its words are not independent."""
-        asked = columns[columns[:, 0] > 0]
-        return totals_of_resamples(np.ones(len(asked), np.int64), asked, seed)
+        scored = columns[columns[:, 0] > 0]
+        return totals_of_resamples(np.ones(len(scored), np.int64), scored, seed)
 
 
 def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str]) -> np.ndarray:

@@ -91,8 +91,8 @@ class _Service:
     async def predict(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "Send JSON, with the header content-type: application/json")
-        asked = await _body(request, self.limits.body)
-        pairs, top_k = _pairs(asked, self.limits), _top_k(asked, self.assembly.task)
+        content = await _body(request, self.limits.body)
+        pairs, top_k = _pairs(content, self.limits), _top_k(content, self.assembly.task)
         answers = await asyncio.get_running_loop().run_in_executor(self.worker, self._answers, pairs, top_k)
         return JSONResponse({"answers": answers})
 
@@ -165,18 +165,18 @@ async def _body(request: Request, most: int) -> Any:
         raise HTTPException(400, 'The request is not JSON. Send {"texts": ["...", "..."]}') from None
 
 
-def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
+def _pairs(content: Any, limits: Limits) -> list[tuple[str, str | None]]:
     """Return the texts of a request, each with its second text or None. Raises HTTPException for any other request."""
-    if not isinstance(asked, dict):
+    if not isinstance(content, dict):
         raise _not_understood("The request is not an object")
-    if unknown := asked.keys() - {"text", "text_pair", "texts", "text_pairs", "top_k"}:
+    if unknown := content.keys() - {"text", "text_pair", "texts", "text_pairs", "top_k"}:
         raise _not_understood(f"The request has an unknown key, {sorted(unknown)[0][:40]!r}")
-    if {"text", "texts"} <= asked.keys() or not {"text", "texts"} & asked.keys():
+    if {"text", "texts"} <= content.keys() or not {"text", "texts"} & content.keys():
         raise _not_understood("The request must have either text or texts")
-    several = "texts" in asked
-    texts = asked["texts"] if several else [asked["text"]]
-    seconds = asked.get("text_pairs") if several else [asked["text_pair"]] if "text_pair" in asked else None
-    if ("text_pair" if several else "text_pairs") in asked:
+    several = "texts" in content
+    texts = content["texts"] if several else [content["text"]]
+    seconds = content.get("text_pairs") if several else [content["text_pair"]] if "text_pair" in content else None
+    if ("text_pair" if several else "text_pairs") in content:
         raise _not_understood("text goes with text_pair, and texts with text_pairs")
     _check_texts("texts" if several else "text", texts, limits)
     if seconds is None:
@@ -187,9 +187,9 @@ def _pairs(asked: Any, limits: Limits) -> list[tuple[str, str | None]]:
     return list(zip(texts, seconds, strict=True))
 
 
-def _top_k(asked: dict[str, Any], task: Task) -> int | None:
+def _top_k(content: dict[str, Any], task: Task) -> int | None:
     """Return how many classes are asked for (None: all). Raises HTTPException if it is no such number, or if there are none."""
-    top_k = asked.get("top_k")
+    top_k = content.get("top_k")
     if top_k is None:
         return None
     if not task.labels:

@@ -16,7 +16,7 @@ def wait_for_others(sweep: Sweep) -> bool:
 
     Returns True once such a job is free, because it was stopped or because its process is dead; False if all have ended.
     """
-    left, told = set(sweep.jobs.values()), ""
+    left, printed = set(sweep.jobs.values()), ""
     while not sweep.dry:
         running = []
         for key in sorted(left):
@@ -31,9 +31,9 @@ def wait_for_others(sweep: Sweep) -> bool:
         if not running:
             return False
         names = ", ".join(running[:NAMED]) + (", ..." if len(running) > NAMED else "")
-        if names != told:
+        if names != printed:
             say(f"waiting for {names}. Jobs that stop, or do not answer for {sweep.takeover_seconds} s, are resumed here")
-        told = names
+        printed = names
         time.sleep(min(POLL_SECONDS, sweep.claims.pause))
     return False
 

@@ -144,12 +144,12 @@ def _refuse_other_values(study: Study, space: dict[str, BaseDistribution]) -> No
     """Raise SettingError if `space` has what the study cannot go on with: of another kind, or another list of values."""
     from optuna.distributions import check_distribution_compatibility
 
-    begun = {name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()}
-    for name in sorted(begun.keys() & space.keys()):
+    previous = {name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()}
+    for name in sorted(previous.keys() & space.keys()):
         try:
-            check_distribution_compatibility(begun[name], space[name])
+            check_distribution_compatibility(previous[name], space[name])
         except ValueError:
-            typed = _written(name, begun[name])
+            typed = _written(name, previous[name])
             raise SettingError(
                 f"This search was started with {typed}, and cannot continue with {_written(name, space[name])}",
                 remedy=f"Set {shlex.quote(typed)}, or another sweep_dir",

@@ -24,19 +24,19 @@ def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfi
     Raises SettingError for such a setting without -m, and for a value it cannot have.
     """
     names = [declared.name for declared in fields(SweepConfig)]
-    said = {name: value for name, equals, value in (one.partition("=") for one in arguments) if equals and name in names}
-    rest = [argument for argument in arguments if argument.partition("=")[0] not in said]
-    alone = [*said, *(["sweep"] if any(one.startswith("sweep=") and one != "sweep=null" for one in rest) else [])]
+    given = {name: value for name, equals, value in (one.partition("=") for one in arguments) if equals and name in names}
+    rest = [argument for argument in arguments if argument.partition("=")[0] not in given]
+    alone = [*given, *(["sweep"] if any(one.startswith("sweep=") and one != "sweep=null" for one in rest) else [])]
     if alone and not multirun:
         raise SettingError(f"{alone[0]} needs several runs", remedy="Add -m to start them")
-    numbers = {name: _whole_number(name, said[name]) for name in _EXAMPLES if said.get(name, "null") != "null"}
+    numbers = {name: _whole_number(name, given[name]) for name in _EXAMPLES if given.get(name, "null") != "null"}
     ranges = [one for one in rest if _RANGE.fullmatch(one)]
     if ranges and "trials" not in numbers:
         remedy = f"Add {'' if multirun else '-m '}trials=20 to search it"
         raise SettingError(f"{ranges[0]} is a range, not a value", remedy=remedy)
     hydras = [one.removeprefix(_HYDRAS_NAME) for one in rest if one.startswith(_HYDRAS_NAME)]
     rest = [argument for argument in rest if not argument.startswith(_HYDRAS_NAME)]
-    folder = said.get("sweep_dir", hydras[0] if hydras else "null")
+    folder = given.get("sweep_dir", hydras[0] if hydras else "null")
     return SweepConfig(sweep_dir=None if folder == "null" else folder, **numbers), rest
 
 

@@ -238,9 +238,9 @@ def _continued(settings: Any, unused: Callable[[str], Path], before: JobRecord |
     if getattr(settings, "resume", "none") is not None:  # already named, or a command that cannot be resumed
         return settings
     typed = None if settings.run_dir is None else Path(settings.run_dir)
-    begun = typed or (None if before is None else before.folder)
-    if begun is not None and RunFolder(begun).config.is_file() and not RunFolder(begun).finished:
-        return replace(settings, run_dir=None, resume=str(begun))
+    started = typed or (None if before is None else before.folder)
+    if started is not None and RunFolder(started).config.is_file() and not RunFolder(started).finished:
+        return replace(settings, run_dir=None, resume=str(started))
     return settings if typed else replace(settings, run_dir=str(unused(settings.task.name)))
 
 

@@ -89,12 +89,12 @@ def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> 
 
 def _whole_number(name: str, least: int, *, below: int | None = None, default: int | None = None) -> int:
     """Return the number in an environment variable. Raises SettingError."""
-    said = os.environ.get(name)
-    if said is None and default is not None:
+    text = os.environ.get(name)
+    if text is None and default is not None:
         return default
-    value = int(said) if said is not None and said.strip().isascii() and said.strip().isdigit() else None
+    value = int(text) if text is not None and text.strip().isascii() and text.strip().isdigit() else None
     if value is None or value < least or (below is not None and value >= below):
-        found = "not set" if said is None else f"{said!r}"
+        found = "not set" if text is None else f"{text!r}"
         most = "" if below is None else f" and at most {below - 1}"
         remedy = f"Let torchrun set it: {START}; without it, unset WORLD_SIZE"
         raise SettingError(

@@ -51,8 +51,8 @@ class SecondSentence(Enum):
 
 def requested_precision(threshold: Any) -> float | None:
     """Return the precision in a threshold such as precision:0.9; None for anything else."""
-    asked = re.fullmatch(r"precision:(\d*\.?\d+)", threshold) if isinstance(threshold, str) else None
-    return float(asked[1]) if asked and 0 < float(asked[1]) <= 1 else None
+    requested = re.fullmatch(r"precision:(\d*\.?\d+)", threshold) if isinstance(threshold, str) else None
+    return float(requested[1]) if requested and 0 < float(requested[1]) <= 1 else None
 
 
 @dataclass
@@ -161,7 +161,7 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     @property
     def requested_precisions(self) -> dict[str, float]:
         """Return the precisions for which the other `thresholds` are fitted."""
-        return {str(label): asked for label, one in (self.thresholds or {}).items() if (asked := requested_precision(one))}
+        return {str(label): requested for label, one in (self.thresholds or {}).items() if (requested := requested_precision(one))}
 
 
 @dataclass

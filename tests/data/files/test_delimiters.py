@@ -2,7 +2,7 @@
 
 import pytest
 
-from encoderlab.data.files.delimiters import AUTO, delimiter_of, refuse_unusable, told_by_excel
+from encoderlab.data.files.delimiters import AUTO, delimiter_of, excel_delimiter, refuse_unusable
 from encoderlab.errors import SettingError
 
 
@@ -35,7 +35,7 @@ def test_an_empty_file_has_the_usual_delimiter(tmp_path):
 
 @pytest.mark.parametrize("line", ["sep=", "sep=;;", "text,sep=;", "separator"])
 def test_only_a_line_that_names_one_character_is_taken_as_excels(line):
-    assert told_by_excel(line) is None
+    assert excel_delimiter(line) is None
 
 
 @pytest.mark.parametrize("delimiter", ['"', "\n", "ab", "", " "])

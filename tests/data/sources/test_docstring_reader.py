@@ -1,12 +1,21 @@
 """Reading docstrings: only prose, no duplicates, the names of modules, and their splits."""
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from encoderlab.data.sources.docstring_reader import Paragraph, prose_paragraphs, split_of, without_duplicates
-from tests.data.sources.python_trees import PROSE, module, sentence
+from encoderlab.data.sources.docstring_reader import (
+    Paragraph,
+    no_garbage_collection,
+    prose_paragraphs,
+    python_files,
+    split_of,
+    without_duplicates,
+)
+from tests.data.sources.python_trees import PROSE, module, sentence, write_tree
 
 
 def test_prose_is_found_in_modules_classes_functions_and_branches():
@@ -95,3 +104,42 @@ def test_one_copy_is_kept_within_a_library_and_none_of_copies_across_libraries()
 def test_copies_that_differ_only_in_code_and_numbers_are_copies():
     texts = [f"Builds a `{name}Model` with {n} layers; {PROSE}" for n, name in enumerate(["Bert", "Roberta"])]
     assert len(without_duplicates([Paragraph(text, "alpha", f"alpha.{n}") for n, text in enumerate(texts)])) == 1
+
+
+def test_modules_are_named_as_they_are_imported_and_tests_and_installed_packages_are_skipped(tmp_path):
+    files = [
+        "b.py",
+        "a/__init__.py",
+        "a/deep/c.py",
+        "a/data.txt",
+        "a/tests/test_c.py",
+        "site-packages/other.py",
+        "a/__pycache__/c.py",
+    ]
+    write_tree(tmp_path, dict.fromkeys(files, b""))
+    found = python_files(tmp_path)
+    assert found == [
+        ("a", tmp_path / "a" / "__init__.py"),
+        ("a.deep.c", tmp_path / "a" / "deep" / "c.py"),
+        ("b", tmp_path / "b.py"),
+    ]
+    assert [name for name, _ in python_files(tmp_path, "lib")] == ["lib.a", "lib.a.deep.c", "lib.b"]
+
+
+@pytest.mark.parametrize("ending", [b'\nprint "old"', b"\n\0", b"\n\xff", b"\n    (", b"\nx = 'open"])
+def test_a_file_that_is_not_valid_python_has_no_paragraphs(ending):
+    assert prose_paragraphs(module(PROSE)) == [PROSE]
+    assert prose_paragraphs(module(PROSE) + ending) == []
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collection_is_as_it_was_afterwards(enabled):
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(KeyError), no_garbage_collection():
+            assert not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()

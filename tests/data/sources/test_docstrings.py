@@ -13,7 +13,6 @@ import pyarrow.parquet
 import pytest
 
 from encoderlab.data.sources import docstrings
-from encoderlab.data.sources.docstring_reader import python_files
 from encoderlab.data.sources.docstrings import DocsDataset, Library, installed_libraries, read_corpus
 from encoderlab.errors import DataError
 from tests.data.sources.python_trees import module, sentence, write_tree
@@ -41,20 +40,6 @@ def tree(tmp_path):
 def installed(tree, monkeypatch):
     monkeypatch.setattr(docstrings, "installed_libraries", lambda: tree)
     return tree
-
-
-def test_modules_have_their_import_names_and_tests_and_other_packages_are_skipped(tree):
-    names = [name for library in tree for name, _ in python_files(library.root, library.package)]
-    assert "alpha.part7" in names
-    assert "deep.part7" in names  # of the library whose modules stand at the top, as the standard library's do
-    assert not [name for name in names if "test" in name or "stranger" in name]
-    packaged = python_files(tree[1].root, "beta")
-    assert packaged[0][0] == "beta"
-    assert packaged == sorted(packaged)
-
-
-def test_files_that_are_not_valid_python_are_skipped(tree):
-    assert not [paragraph for paragraph in read_corpus(tree) if paragraph.module in ("broken", "zeros")]
 
 
 def test_no_module_is_in_two_splits_and_every_split_has_both_labels(installed, tmp_path):

@@ -50,7 +50,7 @@ def test_every_character_is_shown_once_and_in_order(texts, cuts):
         spans.append(Span(last, word, min(begin, len(texts[last])), min(begin + size, len(texts[last]))))
         scores.append(score)
     stretches = shaded(importance(texts, spans, scores))
-    assert ["".join(part["said"] for part in parts) for parts in stretches] == texts
+    assert ["".join(part["text"] for part in parts) for parts in stretches] == texts
     assert all(0 <= part["strength"] <= 1 for parts in stretches for part in parts if part["score"] is not None)
 
 
@@ -62,7 +62,7 @@ def test_pieces_of_a_word_are_summed_and_special_tokens_are_not_words():
         {"text": 0, "begin": 7, "end": 8, "word": "!", "gradient": -4.0},
     ]
     parts = shaded(found)[0]
-    assert [(part["said"], part["score"]) for part in parts] == [("unable", 3.0), (" ", None), ("!", -4.0), ("", None)]
+    assert [(part["text"], part["score"]) for part in parts] == [("unable", 3.0), (" ", None), ("!", -4.0), ("", None)]
     assert [part["strength"] for part in parts if part["score"]] == [0.75, 1.0]
 
 
@@ -92,7 +92,7 @@ def test_for_a_long_text_the_strongest_words_are_printed():
 
 def test_a_text_with_nothing_to_shade_is_shown_too():
     empty = importance([""], [None, None], [1, 2])
-    assert shaded(empty) == [[{"said": "", "score": None}]]
+    assert shaded(empty) == [[{"text": "", "score": None}]]
     assert "good 75.0%" in printed(Explanation("text", [empty]))
     assert [part["strength"] for part in shaded(one_word_each("a b", [0.0, 0.0]))[0] if part["score"] is not None] == [0, 0]
 

@@ -1,7 +1,7 @@
 """Verifying a run: an untouched one is good in every part, and every change is found and named."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import safetensors.torch
@@ -10,13 +10,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.config.command_settings import RunConfig
-from encoderlab.config.schemas import settings_to_dict
+from encoderlab.config.command_settings import DistillConfig, RunConfig
+from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.inspection.verification import findings
 from encoderlab.runs.models.assembly import assemble
@@ -191,3 +192,39 @@ def test_a_folder_whose_record_is_not_of_training_is_refused(run, content):
 def test_a_damaged_record_of_rows_is_reported_as_bad_data(run, dataset):
     run.environment.write_text(json.dumps({"command": "train", "dataset": dataset}))
     assert list(bad(run)) == ["data"]
+
+
+def test_data_that_is_gone_is_bad_and_the_model_is_verified_all_the_same(run):
+    config = yaml.safe_load(run.config.read_text())
+    config["dataset"] = {"schema": "files", "path": str(run.root / "gone.csv")}
+    run.config.write_text(yaml.safe_dump(config))
+    found = list(findings(run, str(run.root.parent)))
+    assert [finding.part for finding in found if not finding.good] == ["data"]
+    assert "gone.csv" in next(finding.words for finding in found if finding.part == "data")
+    assert {"model", "checkpoints/step-2"} <= {finding.part for finding in found if finding.good}
+
+
+@pytest.fixture
+def distilled(run, tmp_path):
+    """An unfinished distillation, and the weights of its teacher."""
+    teacher = finished_run(tmp_path / "teacher", tmp_path)
+    config = settings_from_dict(yaml.safe_load(run.config.read_text()), RunConfig)
+    own = {field.name: getattr(config, field.name) for field in fields(config)}
+    student = DistillConfig(**own, teacher=str(teacher.root))
+    run.config.write_text(yaml.safe_dump(settings_to_dict(student)))
+    record = json.loads(run.environment.read_text()) | {"command": "distill", "files": teacher_fingerprints(student)}
+    run.environment.write_text(json.dumps(record))
+    run.report.unlink()
+    return run, teacher.model / "model.safetensors"
+
+
+def test_the_teacher_of_an_unfinished_student_is_verified(distilled):
+    run, weights = distilled
+    assert bad(run) == {}
+    assert "teacher" in {finding.part for finding in findings(run, str(run.root.parent))}
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert bad(run) == {"teacher": "the files have changed since the run was started: teacher"}
+    weights.parent.rename(run.root / "moved")
+    assert list(bad(run)) == ["teacher"]
+    run.report.write_text("{}")
+    assert bad(run) == {}, "a finished student needs it no more"

@@ -37,7 +37,7 @@ def finished(kind, paired=False):
 
 @pytest.fixture
 def fields_of(monkeypatch, tmp_path):
-    """The fields of config.json; the graph itself is tested in tests/exchange."""
+    """Return the fields of config.json; the graph itself is tested in tests/exchange."""
     monkeypatch.setattr(graph_folder, "write_graph", lambda whole, path: path.write_bytes(b"graph"))
     monkeypatch.setattr(graph_folder, "largest_difference", lambda *given: 1e-7)
     return lambda assembly: write_checked_graph(tmp_path, assembly)
@@ -64,7 +64,7 @@ def test_config_json_says_what_the_program_needs(fields_of, kind, answers_for, p
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_only_a_model_with_predictions_is_opened_again(kind, tmp_path):
+def test_only_a_model_with_predictions_can_be_reopened(kind, tmp_path):
     assembly = finished(kind)
     assert gives_answers(assembly) == (kind not in ("pretraining", "nothing"))
     (tmp_path / GRAPH).write_bytes(b"graph")
@@ -75,7 +75,7 @@ def test_only_a_model_with_predictions_is_opened_again(kind, tmp_path):
     assert json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))["precision"] == "fp32"
 
 
-def test_its_tokenizer_truncates_and_pads_as_the_model_needs_and_the_program_is_a_copy(tmp_path):
+def test_its_tokenizer_truncates_and_pads_for_the_model_and_the_program_is_a_copy(tmp_path):
     (tmp_path / GRAPH).write_bytes(b"graph")
     assembly = finished("label")
     write_graph_folder(tmp_path, assembly, {}, "")

@@ -1,4 +1,4 @@
-"""The pretraining task: new texts are read without masks, and pairs answered in the labels' order."""
+"""The pretraining task: new texts are read without masks, and pairs predicted in the labels' order."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_sequences_of_words_are_refused():
 
 
 @pytest.mark.parametrize("second", [SecondSentence.next, SecondSentence.swapped])
-def test_a_pair_is_answered_with_the_more_probable_relation(second):
+def test_the_more_probable_relation_of_a_pair_is_predicted(second):
     first, other = task_of(second).answers(Prediction(sequence_logits=torch.tensor([[2.0, 0.0], [0.0, 3.0]])), BATCH)
     assert (first.labels[0], other.labels[0]) == tuple(PAIR_LABELS[second])
     assert first.probabilities[0] > 0.5 and sum(other.probabilities) == pytest.approx(1)

@@ -27,7 +27,7 @@ class FullStops:
 
 
 def read(shard, start):
-    """Documents of 3 to 6 sentences whose digits tell them apart."""
+    """Yield documents of 3 to 6 sentences that differ in their digits."""
     for number in range(start, 12):
         if shard == 99:
             raise DataError("it is torn")

@@ -20,11 +20,11 @@ def refuse_unusable(delimiter: str, setting: str) -> None:
         raise SettingError(f"{setting} is {delimiter!r}", allowed=f"auto, {', '.join(NAMED)}, or one character")
 
 
-def told_by_excel(line: str) -> str | None:
+def excel_delimiter(line: str) -> str | None:
     """Return the delimiter that a first line such as `sep=;` names; None for any other line."""
     text = line.rstrip("\r\n").strip('"')
-    told = text[len(_EXCEL) :] if text.lower().startswith(_EXCEL) else ""
-    return told if len(told) == 1 else None
+    rest = text[len(_EXCEL) :] if text.lower().startswith(_EXCEL) else ""
+    return rest if len(rest) == 1 else None
 
 
 def delimiter_of(path: Path, encoding: str, chosen: str, usual: str, columns: Collection[str]) -> str:
@@ -36,9 +36,9 @@ def delimiter_of(path: Path, encoding: str, chosen: str, usual: str, columns: Co
     if chosen != AUTO:
         return NAMED.get(chosen, chosen)
     first = next((line for _, line in numbered_lines(path, "", encoding)), "")
-    told = told_by_excel(first)
-    if told is not None:
-        return told
+    stated = excel_delimiter(first)
+    if stated is not None:
+        return stated
     candidates = [usual, *(one for one in NAMED.values() if one != usual)]
     named = (one for one in candidates if set(columns) <= set(_cells(first, one)))
     return next(named, None) or next((one for one in candidates if one in first), usual)

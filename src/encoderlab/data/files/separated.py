@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from encoderlab.data.files.delimiters import told_by_excel
+from encoderlab.data.files.delimiters import excel_delimiter
 from encoderlab.data.files.formats import Quoting
 from encoderlab.data.files.text_files import LONGEST_LINE, UTF_8, numbered_lines, place
 from encoderlab.data.sources.columns import listed
@@ -137,11 +137,11 @@ class SeparatedFile:
     def _first_line(self) -> int:
         """Return the line that the header begins on."""
         first = next((line for _, line in numbered_lines(self.path, "", self.encoding)), "")
-        return 2 if told_by_excel(first) else 1
+        return 2 if excel_delimiter(first) else 1
 
     def _noted(self, taken: list[str]) -> Iterator[str]:
         for number, line in numbered_lines(self.path, "", self.encoding):
-            if number == 1 and told_by_excel(line):
+            if number == 1 and excel_delimiter(line):
                 continue
             taken.append(line)
             yield line
@@ -150,7 +150,7 @@ class SeparatedFile:
         try:
             return next(reader, None)
         except csv.Error as error:
-            what = next((words for said, words in _CSV_ERRORS.items() if said in str(error)), _SINGLE_QUOTE)
+            what = next((words for message, words in _CSV_ERRORS.items() if message in str(error)), _SINGLE_QUOTE)
             remedy = f'Write a quote inside quotes as "", or set {self.setting}=literal if quotes mean nothing here'
             raise DataError(f"{place(self.path, line)} {what}", remedy=remedy) from error
 

@@ -78,11 +78,11 @@ class HubDataset(ColumnDataset):
         from datasets import config
 
         reachable = hub_answers(config.HF_ENDPOINT)
-        with self.said_plainly(reachable=reachable), nullcontext() if reachable else no_requests():
+        with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
             return _patiently(self._load, _PAUSES if reachable else ())
 
     @contextmanager
-    def said_plainly(self, *, reachable: bool = True) -> Iterator[None]:
+    def hub_errors_explained(self, *, reachable: bool = True) -> Iterator[None]:
         """Silence the hub's own output within this context, and raise any error as a DataError."""
         from datasets.exceptions import DatasetsError
 
@@ -122,7 +122,7 @@ class HubDataset(ColumnDataset):
 
     def open_builder(self) -> datasets.DatasetBuilder:
         """Return the builder with which `datasets` reads the rows from a reachable hub. Raises as `load` does."""
-        with self.said_plainly():
+        with self.hub_errors_explained():
             return _patiently(self._builder, _PAUSES)
 
     def _builder(self) -> datasets.DatasetBuilder:

@@ -134,7 +134,7 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
     def _sharded(self, articles: _Articles) -> Documents:
         """Return the articles in the hub's files, for a run that reads them during training."""
         builder = _open_stream(articles)
-        with articles.said_plainly(), few_retries():
+        with articles.hub_errors_explained(), few_retries():
             total = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train")).num_shards
         names = {f"{builder.config.name}-{shard:05}-of-{total:05}": f"{builder.hash} {shard}" for shard in range(total)}
 
@@ -198,7 +198,7 @@ class _Stream:
 
     def __call__(self) -> Iterator[list[str]]:
         """Yield the articles. Raises DataError if the connection to the hub breaks."""
-        with self.articles.said_plainly(), few_retries():
+        with self.articles.hub_errors_explained(), few_retries():
             stream = cast("datasets.IterableDataset", self.builder.as_streaming_dataset(split="train"))
             if self.shard is not None:
                 stream = stream.shard(num_shards=stream.num_shards, index=self.shard)
@@ -206,7 +206,7 @@ class _Stream:
             batches = (wanted if self.count is None else wanted.take(self.count)).iter(_ARTICLES_AT_A_TIME)
         read = 0
         while True:
-            with self.articles.said_plainly(), few_retries():
+            with self.articles.hub_errors_explained(), few_retries():
                 texts = next(batches, {"text": []})["text"]
             if not texts:
                 break

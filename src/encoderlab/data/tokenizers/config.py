@@ -171,8 +171,8 @@ class PretrainedConfig(TokenizerConfig):
                 raise self._refused(
                     "is not in the cache, and the hub cannot be reached", "a folder, or a hub that answers"
                 ) from error
-            said = " ".join(str(error).split())[:200]
-            raise self._refused(f"has no tokenizer that can be read ({said})", "a name or folder with a tokenizer.json") from error
+            why = " ".join(str(error).split())[:200]
+            raise self._refused(f"has no tokenizer that can be read ({why})", "a name or folder with a tokenizer.json") from error
 
     def _refused(self, wrong: str, allowed: str) -> DataError:
         remedy = "Check the name and the network (HF_ENDPOINT), or set tokenizer=wordpiece, which needs neither"

@@ -134,15 +134,15 @@ class Tokenizer:
         if not path.is_file():
             raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
         backend = open_backend(path)
-        named = BERT_SPECIALS | _specials_said(path.with_name("tokenizer_config.json"))
+        named = BERT_SPECIALS | _stated_specials(path.with_name("tokenizer_config.json"))
         specials = {role: text for role, text in named.items() if text is not None}
         return cls(backend, specials, str(path))
 
     @cached_property
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that change whenever the tokenizer does."""
-        said = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()[:16]
+        content = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def _allowed(self, ids: list[int]) -> list[int]:
         if self._reserved.isdisjoint(ids):
@@ -182,15 +182,15 @@ def _growth(normalizer: Any) -> float:
     return math.prod(times) * max(1, len(str(normalizer.get("content", ""))))
 
 
-def _specials_said(path: Path) -> dict[str, Any]:
+def _stated_specials(path: Path) -> dict[str, Any]:
     """Return the special tokens that the tokenizer_config.json at `path` names; none if there is no such file."""
     try:
         if not path.is_file():
             return {}
         if path.stat().st_size > LARGEST_FILE:
             raise ValueError(f"it has more than {LARGEST_FILE:,} bytes")
-        said = json.loads(path.read_text(encoding="utf-8"))
-        tokens = {role: said[role] for role in BERT_SPECIALS if role in said}
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        tokens = {role: fields[role] for role in BERT_SPECIALS if role in fields}
         return {role: None if token is None else _text_of(token) for role, token in tokens.items()}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, error) from error

@@ -83,6 +83,6 @@ def _table(comparison: Mapping[str, Any]) -> str:
         tested += [difference.get(name) for name in ("p_value", "p_corrected", "test")]
         figures = [row["value"], row["deviation"], *(row["interval"] or (None, None)), row["interval_over"]]
         for run in row["runs"]:
-            said = [row["label"], *row["values"].values(), run["seed"], run["score"]]
-            table.writerow([*said, *figures, *tested, row["train_seconds"], run["folder"]])
+            cells = [row["label"], *row["values"].values(), run["seed"], run["score"]]
+            table.writerow([*cells, *figures, *tested, row["train_seconds"], run["folder"]])
     return file.getvalue()

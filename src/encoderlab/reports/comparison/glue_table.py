@@ -46,8 +46,8 @@ def build_glue_table(runs: Sequence[FinishedRun]) -> dict[str, Any]:
     by_setting: dict[str, dict[str, list[FinishedRun]]] = {}
     notes: list[str] = []
     for task in GLUE_TASKS:
-        found, left_out = settings_of([run for run in runs if run.report["task"] == task])
-        notes += left_out
+        found, skipped = settings_of([run for run in runs if run.report["task"] == task])
+        notes += skipped
         for setting in found:
             by_setting.setdefault(setting.label, {})[task] = setting.runs
     settings = [_setting(label, tasks) for label, tasks in by_setting.items()]
@@ -105,8 +105,7 @@ def _notes(settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for missing in dict.fromkeys(tuple(setting["missing"]) for setting in settings):
         if missing:
             yield f"Not run: {', '.join(missing)}. Averages are comparable only over the same tasks"
-    left_out = GLUE_TASKS[LEFT_OUT].title
-    yield f"Published averages usually leave out {left_out}"
+    yield f"Published averages usually leave out {GLUE_TASKS[LEFT_OUT].title}"
     if any(average["n"] is None for setting in settings for average in setting["averages"]):
         yield "The tasks were not run with the same seeds, so their average has no standard deviation"
     yield "Scores are on validation, where the checkpoints were chosen too; GLUE's server scores test"

@@ -59,8 +59,8 @@ def headline(comparison: Mapping[str, Any]) -> str:
 
 def _differing(comparison: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return every setting that differs with its values, in the order of the table; first those that distinguish all runs."""
-    told = comparison["told_apart_by"]
-    ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in told)
+    distinguishing = comparison["told_apart_by"]
+    ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in distinguishing)
     return [(name, values if len(values) <= MOST_VALUES else list(dict.fromkeys(values))) for name, values in ordered]
 
 

@@ -109,9 +109,9 @@ def _show(report: Mapping[str, Any], judged: str, errors: list[dict[str, Any]], 
     if report["verdict"]:
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
     counted = report["label_errors"]
-    said = f"{counted['n']:,} of {counted['of']:,} {judged} are probably wrong, the least plausible first"
+    heading = f"{counted['n']:,} of {counted['of']:,} {judged} are probably wrong, the least plausible first"
     listed = [f"{one['place']}: {one['label']}, probably {one['predicted']}: {one['texts'][0][:80]}" for one in errors]
-    listing(console, said, listed[:MOST_ON_SCREEN])
+    listing(console, heading, listed[:MOST_ON_SCREEN])
     for note in report["notes"]:
         line(console, "Note", note)
     paths = {"page": folds.folder.page, "report": folds.folder.report, "predictions": folds.folder.predictions}

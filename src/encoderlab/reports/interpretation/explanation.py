@@ -42,8 +42,8 @@ class Explanation:
         """Return what the prediction is about, in words."""
         if self.first.word is None:
             return "the whole text" if len(self.first.texts) == 1 else "the pair of texts"
-        asked = self.first.texts[0].split(" ")[self.first.word]
-        return f"word {self.first.word}, {asked!r}"
+        selected = self.first.texts[0].split(" ")[self.first.word]
+        return f"word {self.first.word}, {selected!r}"
 
     def words(self) -> list[dict[str, Any]]:
         """Return each word with `text` (0, or 1 for the second), `begin`, `end`, `word` and a score by each method's name."""
@@ -51,9 +51,9 @@ class Explanation:
         rows = []
         for same in zip(*each, strict=True):
             word = same[0]
-            said = self.first.texts[word.text][word.begin : word.end]
+            characters = self.first.texts[word.text][word.begin : word.end]
             scores = {found.method: one.score for found, one in zip(self.by_method, same, strict=True)}
-            rows.append({"text": word.text, "begin": word.begin, "end": word.end, "word": said, **scores})
+            rows.append({"text": word.text, "begin": word.begin, "end": word.end, "word": characters, **scores})
         return rows
 
     def as_dict(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Explanation:
 
 
 def shaded(found: TokenImportance) -> list[list[dict[str, Any]]]:
-    """Return for each text its parts in order: `said` and, for a word, its `score`, its `strength` and `against`.
+    """Return for each text its parts in order: `text` and, for a word, its `score`, its `strength` and `against`.
 
     The word with the greatest score of either sign has strength 1; `against` is True if it counts against the class.
 
@@ -90,11 +90,11 @@ def shaded(found: TokenImportance) -> list[list[dict[str, Any]]]:
         for word in (word for word in words if word.text == number and word.end > end):
             begin = max(word.begin, end)
             if begin > end:
-                parts.append({"said": text[end:begin], "score": None})
+                parts.append({"text": text[end:begin], "score": None})
             strength = round(abs(word.score) / greatest, 3)
-            parts.append({"said": text[begin : word.end], "score": word.score, "strength": strength, "against": word.score < 0})
+            parts.append({"text": text[begin : word.end], "score": word.score, "strength": strength, "against": word.score < 0})
             end = word.end
-        parts.append({"said": text[end:], "score": None})
+        parts.append({"text": text[end:], "score": None})
         stretches.append(parts)
     return stretches
 

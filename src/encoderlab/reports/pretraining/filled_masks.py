@@ -27,20 +27,20 @@ def readable(filled: Filled) -> dict[str, Any]:
     return {"text": _around(words, place), "answer": filled.answer, "guesses": guesses}
 
 
-def _words(pieces: Sequence[str], asked: int) -> tuple[list[str], int]:
-    """Return the blank-separated words, and the index of the one with the mask at `asked` in the tokens."""
+def _words(pieces: Sequence[str], target: int) -> tuple[list[str], int]:
+    """Return the blank-separated words, and the index of the one with the mask at `target` in the tokens."""
     texts = [place for place, piece in enumerate(pieces) if piece not in _NO_TEXT]
-    mask, words, before, at = pieces[asked], [], None, 0
+    mask, words, before, at = pieces[target], [], None, 0
     for place in range(texts[0], texts[-1] + 1):
         piece = pieces[place]
-        masked = MASK if place == asked else HIDDEN if piece == mask else None
+        masked = MASK if place == target else HIDDEN if piece == mask else None
         shown = masked or piece.removeprefix("##") or piece
         if before is not None and _closes_up(before, piece):
             words[-1] += shown
         else:
             words.append(shown)
         before = None if piece in _NO_TEXT else shown
-        at = len(words) - 1 if place == asked else at
+        at = len(words) - 1 if place == target else at
     return words, at
 
 

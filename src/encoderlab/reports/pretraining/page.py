@@ -33,8 +33,8 @@ def write_pretraining_page(
     scored = report["splits"][report["scored_split"]]
     drawn = None
     if lines := metric_lines(folder):
-        said = "Curves over the optimizer's steps: losses, accuracies on validation, learning rate"
-        drawn = picture(pretraining_curves(thinned(lines), token_guess, pair_guess, PANEL), said)
+        description = "Curves over the optimizer's steps: losses, accuracies on validation, learning rate"
+        drawn = picture(pretraining_curves(thinned(lines), token_guess, pair_guess, PANEL), description)
     write_page(
         folder.page,
         "pretraining.html",

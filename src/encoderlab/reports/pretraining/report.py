@@ -90,7 +90,7 @@ def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> No
 
 def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return the model's README.md, from report.json's figures and `run_facts`: what it is, how it was made, and its scores."""
-    asked = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
+    objectives = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
     origin = f"from `{report['init_from']}`" if report["init_from"] else "from scratch"
     scores = report["splits"][report["scored_split"]]
     checkpoint = report["checkpoint"]
@@ -104,7 +104,7 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
         f"{front_matter(report, facts, 'fill-mask')}"
         f"# encoderlab: {report['task']}\n\n"
         f"A transformer encoder of {report['model']['parameters']:,} parameters, pretrained {origin} by `encoderlab pretrain` on "
-        f"{asked.get(report['second_sentence'], 'masked tokens')}, with seed {report['seed']}.\n\n"
+        f"{objectives.get(report['second_sentence'], 'masked tokens')}, with seed {report['seed']}.\n\n"
         + "".join(f"- {line}.\n" for line in lines)
         + "\nFinetune it with `encoderlab finetune task=... init_from=<this folder>`; "
         "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n\n" + how_it_was_made(facts)

@@ -63,13 +63,13 @@ def _lengths(console: Console, by_split: Mapping[str, Mapping[str, Any]], max_le
 def _pieces(console: Console, cutting: Mapping[str, Any] | None) -> None:
     if cutting is None:
         return
-    said = [
+    parts = [
         f"{cutting['pieces_per_word']:.2f} tokens per word",
         f"{cutting['whole_words']:.1%} of the words whole",
         f"{cutting['unknown_pieces']:.2%} of the tokens unknown",
         f"a vocabulary of {cutting['vocabulary_size']:,}",
     ]
-    line(console, "Pieces", ", ".join(said))
+    line(console, "Pieces", ", ".join(parts))
 
 
 def _odd(kinds: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -46,25 +46,25 @@ def _steps(console: Console, facts: Mapping[str, Any]) -> None:
     line(console, "Rows", ", ".join(f"{number(count)} {name}" for name, count in rows.items()))
     about, ends = ("about ", f" within training.budget={steps['budget']}") if steps["budget"] else ("", "")
     epochs = f"{steps['epochs']:,.2f} epochs of {number(steps['per_epoch'])}"
-    said = [
+    parts = [
         f"{about}{number(steps['total'])}{ends} of {steps['batch_size']} rows ({epochs})",
         f"{number(steps['warmup'])} of warmup",
         f"{number(steps['evaluations'])} evaluation{'s' * (steps['evaluations'] != 1)} during training",
     ]
-    line(console, "Steps", ", ".join(said))
+    line(console, "Steps", ", ".join(parts))
     line(console, "Tokens", f"{steps['tokens']:,.0f} to train on; {facts['padding_fraction']:.1%} padding in an epoch's batches")
 
 
 def _memory(memory: Mapping[str, Any]) -> str:
     on_gpu = memory["device"] == "cuda"
     peak = "unknown here" if memory["peak"] is None else _bytes(memory["peak"])
-    said = [
+    parts = [
         f"{_bytes(memory['estimate'])} estimated for the weights and a step",
         f"{peak} peak measured ({'on the GPU' if on_gpu else 'the whole process, with Python and libraries'})",
     ]
     if memory["free"] is not None:
-        said.append(f"{_bytes(memory['free'])} were free")
-    return ", ".join([*said, f"a checkpoint takes {_bytes(memory['checkpoint'])} on disk"])
+        parts.append(f"{_bytes(memory['free'])} were free")
+    return ", ".join([*parts, f"a checkpoint takes {_bytes(memory['checkpoint'])} on disk"])
 
 
 def _time(facts: Mapping[str, Any]) -> str:

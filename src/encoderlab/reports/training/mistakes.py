@@ -36,10 +36,10 @@ def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None)
     unlikely = wrong[np.argsort(of_label, kind="stable")][:MOST_MISTAKES]
     chosen = [*confident, *(place for place in unlikely if place not in confident and len(scores.label_names) > 2)]
     found = [examples[int(scores.rows[place])] for place in chosen]
-    said = [scores.label_names[scores.predicted[place]] for place in chosen]
-    explained = importance(found, labels=said) if importance and found else [None] * len(found)
-    told = [_mistaken_text(*each, scores) for each in zip(chosen, found, explained, strict=True)]
-    return {"confident": told[: len(confident)], "unlikely": told[len(confident) :]}
+    predicted_names = [scores.label_names[scores.predicted[place]] for place in chosen]
+    explained = importance(found, labels=predicted_names) if importance and found else [None] * len(found)
+    described = [_mistaken_text(*each, scores) for each in zip(chosen, found, explained, strict=True)]
+    return {"confident": described[: len(confident)], "unlikely": described[len(confident) :]}
 
 
 def _mistaken_text(place: int, example: Any, explained: TokenImportance | None, scores: Scores) -> dict[str, Any]:
@@ -71,11 +71,11 @@ def mistaken_sentences(examples: Any, scores: TaggingScores, importance: Importa
     most = [place for place in sorted(mistaken, key=lambda place: -len(wrong[place]))[:MOST_MISTAKES] if place not in confident]
     chosen = [*confident, *most]
     found = [examples[int(scores.rows[place])] for place in chosen]
-    said = [scores.label_names[scores.predicted[place][surest[place]]] for place in chosen]
+    predicted_names = [scores.label_names[scores.predicted[place][surest[place]]] for place in chosen]
     asked = [surest[place] for place in chosen]
-    explained = importance(found, labels=said, words=asked) if importance and found else [None] * len(found)
-    told = [_mistaken_sentence(*each, scores) for each in zip(chosen, asked, found, explained, strict=True)]
-    return {"confident": told[: len(confident)], "most": told[len(confident) :]}
+    explained = importance(found, labels=predicted_names, words=asked) if importance and found else [None] * len(found)
+    described = [_mistaken_sentence(*each, scores) for each in zip(chosen, asked, found, explained, strict=True)]
+    return {"confident": described[: len(confident)], "most": described[len(confident) :]}
 
 
 def _mistaken_sentence(
@@ -119,7 +119,7 @@ def largest_errors(examples: Any, scores: NumberScores, importance: Importance |
     chosen = [place for place in np.argsort(-errors, kind="stable")[:MOST_MISTAKES].tolist() if errors[place]]
     found = [examples[int(scores.rows[place])] for place in chosen]
     explained = importance(found) if importance and found else [None] * len(found)
-    told = [
+    described = [
         {
             "row": int(scores.rows[place]),
             "texts": marked_texts(example, one),
@@ -130,7 +130,7 @@ def largest_errors(examples: Any, scores: NumberScores, importance: Importance |
         }
         for place, example, one in zip(chosen, found, explained, strict=True)
     ]
-    return {"furthest": told}
+    return {"furthest": described}
 
 
 def mistaken_sets(examples: Any, scores: LabelSetScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
@@ -145,7 +145,7 @@ def mistaken_sets(examples: Any, scores: LabelSetScores, importance: Importance 
     found = [examples[int(scores.rows[place])] for place in chosen]
     surest = [scores.label_names[int(off[place].argmax())] for place in chosen]
     explained = importance(found, labels=surest) if importance and found else [None] * len(found)
-    told = [
+    described = [
         {
             "row": int(scores.rows[place]),
             "texts": marked_texts(example, one),
@@ -156,7 +156,7 @@ def mistaken_sets(examples: Any, scores: LabelSetScores, importance: Importance 
         }
         for place, example, one, label in zip(chosen, found, explained, surest, strict=True)
     ]
-    return {"furthest": told}
+    return {"furthest": described}
 
 
 def _listed(marks: np.ndarray, names: Sequence[str]) -> str:

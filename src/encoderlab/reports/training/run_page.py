@@ -136,16 +136,16 @@ def _precision_recall(scores: AnswerScores) -> Markup | None:
     from encoderlab.reports.parts.page_plots import WIDTH
 
     curves = precision_recall_curves(scores)
-    said = "Precision against recall for every threshold, and the threshold that was used as a dot"
-    return picture(precision_recall_figure(curves, WIDTH), said) if curves else None
+    description = "Precision against recall for every threshold, and the threshold that was used as a dot"
+    return picture(precision_recall_figure(curves, WIDTH), description) if curves else None
 
 
 def _reliability(calibration: Mapping[str, Any]) -> Markup:
     from encoderlab.reports.parts.page import picture
     from encoderlab.reports.parts.page_plots import reliability_figure
 
-    said = "Reliability diagram: accuracy in each of 15 bins of confidence, and how many predictions each bin holds"
-    return picture(reliability_figure(calibration), said)
+    description = "Reliability diagram: accuracy in each of 15 bins of confidence, and how many predictions each bin holds"
+    return picture(reliability_figure(calibration), description)
 
 
 def _headline(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,8 +226,8 @@ def _plots(
     main = named_figure(report["main_figure"], report["splits"][report["scored_split"]])
     drawn = None
     if lines := metric_lines(folder):
-        said = f"Curves over the optimizer's steps: loss, {main} on validation, learning rate"
-        drawn = picture(curves(thinned(lines), report["main_figure"], WIDTH), said)
+        description = f"Curves over the optimizer's steps: loss, {main} on validation, learning rate"
+        drawn = picture(curves(thinned(lines), report["main_figure"], WIDTH), description)
     return {
         "curves": drawn,
         "lengths": picture(

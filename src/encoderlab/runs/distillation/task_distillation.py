@@ -50,8 +50,10 @@ class TaskDistillation(Teaching):
             return rows
         assert isinstance(rows, ExampleRows)
         logits = self.teacher.logits(list(corpus.split("train")))
-        asked = rows.store["target_positions"].lengths() if "target_positions" in rows.store else np.ones(len(rows), dtype=np.int64)
-        if few := logits.too_short_for(asked):
+        n_targets = (
+            rows.store["target_positions"].lengths() if "target_positions" in rows.store else np.ones(len(rows), dtype=np.int64)
+        )
+        if few := logits.too_short_for(n_targets):
             raise DataError(
                 f"The teacher reads fewer words of {few:,} rows than the student",
                 remedy=f"Set model.max_length to at most {self.teacher.assembly.config.model.max_length}, the teacher's",
@@ -79,8 +81,8 @@ class TaskDistillation(Teaching):
         torch.manual_seed(self.config.seed)  # the student's dropout does not depend on whether the control came first
 
     def _train_control(self, control: RunFolder) -> None:
-        begun = control.config.is_file()
-        place = {"run_dir": None, "resume": str(control.root)} if begun else {"run_dir": str(control.root), "resume": None}
+        is_started = control.config.is_file()
+        place = {"run_dir": None, "resume": str(control.root)} if is_started else {"run_dir": str(control.root), "resume": None}
         print("First training the same student without its teacher, for comparison (compare=false skips this)", file=sys.stderr)
         self.train(replace(self.config, teacher_weight=0.0, unlabelled=None, compare=False, trackers=[], **place))
 

@@ -57,9 +57,9 @@ class TeacherLogits:
         assert (starts + counts <= self.offsets[rows + 1]).all(), "the teacher has read fewer words"
         return np.concatenate([self.values[start : start + count] for start, count in zip(starts, counts, strict=True)])
 
-    def too_short_for(self, asked: np.ndarray) -> int:
-        """Return how many rows have fewer outputs than the student has `asked` target positions, [rows]."""
-        return int((np.diff(self.offsets) < asked).sum())
+    def too_short_for(self, n_targets: np.ndarray) -> int:
+        """Return how many rows have fewer outputs than the student has `n_targets` target positions, [rows]."""
+        return int((np.diff(self.offsets) < n_targets).sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,11 +100,11 @@ def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
     assert assembly.micro_batches is not None, "a settled assembly has them"
     within = StepsWithinMemory(partial(assembly.training_batches, train), assembly.micro_batches, training.batch_size)
     measured, warm_up = _Measured(within.micro_batches), min(WARM_UP, horizon.steps(0) - LEAST_MEASURED)
-    begun = before = time.perf_counter()
+    started = before = time.perf_counter()
     for step in within.take(learner, horizon):
         step.figures()  # waits for the device
         now = time.perf_counter()
-        if step.number <= warm_up and before - begun < WARM_UP_SECONDS:
+        if step.number <= warm_up and before - started < WARM_UP_SECONDS:
             measured.warm_up = step.number
         else:
             measured.seconds.append(now - before)

@@ -91,9 +91,9 @@ def _fix_order_of_sums() -> None:
 def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:
     """Run the encoder forward and backward once, with two tokens: nothing else reveals a broken compiler or toolchain."""
     ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
-    cards = [compute.device] if compute.device.type == "cuda" else []
+    gpus = [compute.device] if compute.device.type == "cuda" else []
     try:
-        with torch.random.fork_rng(cards), compute.autocast():
+        with torch.random.fork_rng(gpus), compute.autocast():
             encoder.encode(ids, ids, None).float().sum().backward()
     except torch.OutOfMemoryError:
         raise

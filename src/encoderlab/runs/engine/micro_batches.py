@@ -98,9 +98,9 @@ def step_memory(
     item = compute.precision.itemsize
     token = _embedding_bytes(model) + model.n_layers * _layer_bytes(model, min(longest, model.max_length or longest), compute)
     classes = vocabulary_size if heads.vocabulary else heads.token_classes or 0
-    asked = math.ceil(target_share * longest) * (classes * LOGIT_BYTES + 6 * model.d_model * item)
+    target_bytes = math.ceil(target_share * longest) * (classes * LOGIT_BYTES + 6 * model.d_model * item)
     copies = item if compute.precision is not torch.float32 else 0  # autocast keeps rounded copies of the weights
-    return StepMemory(n_parameters * (STATE_BYTES + copies), longest * token + (asked if heads.asks_tokens else 0))
+    return StepMemory(n_parameters * (STATE_BYTES + copies), longest * token + (target_bytes if heads.asks_tokens else 0))
 
 
 def sharded_bytes(n_parameters: int, gathered: int, pieces: int, compute: Compute) -> int:

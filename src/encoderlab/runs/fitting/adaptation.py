@@ -76,7 +76,7 @@ class Adaptation(Teaching):
         training = TrainingConfig(
             budget=config.adapt, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE, warmup=WARMUP, keep=Keep.last, **shared
         )
-        begun = adapted.config.is_file()
+        is_started = adapted.config.is_file()
         return PretrainConfig(
             cache_dir=config.cache_dir,
             task=PretrainingConfig(name=config.task.name, second_sentence=SecondSentence.none, min_characters=1, min_sentences=1),
@@ -85,8 +85,8 @@ class Adaptation(Teaching):
             model=AsPretrained(max_length=self.assembly.config.model.max_length),
             training=training,
             seed=config.seed,
-            run_dir=None if begun else str(adapted.root),
-            resume=str(adapted.root) if begun else None,
+            run_dir=None if is_started else str(adapted.root),
+            resume=str(adapted.root) if is_started else None,
             init_from=config.init_from,
         )
 

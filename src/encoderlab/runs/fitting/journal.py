@@ -142,8 +142,8 @@ def seconds_since_start() -> float | None:
     Source: proc_pid_stat(5), field 22, counted in clock ticks since boot.
     """
     try:
-        said = Path("/proc/self/stat").read_text(encoding="utf-8")
-        fields = said.rpartition(")")[2].split()  # the command's name, field 2, may contain blanks
+        stat = Path("/proc/self/stat").read_text(encoding="utf-8")
+        fields = stat.rpartition(")")[2].split()  # the command's name, field 2, may contain blanks
         started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):
         return None

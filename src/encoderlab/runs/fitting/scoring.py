@@ -34,11 +34,11 @@ def threshold_notes(task: TaskConfig, scores: Mapping[str, AnswerScores]) -> lis
     if not isinstance(held_out, Scores) or held_out.threshold is None:
         return [f"There is no validation split to fit task.threshold={task.threshold} on, so it is {DEFAULT}"]
     label, rule = held_out.positive_label, threshold_rule(task)
-    asked = rule and rule.precision
+    requested = rule and rule.precision
     reached = held_out.per_class[str(label)]["precision"]
     notes = [f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation (task.threshold={task.threshold})"]
-    if asked is not None and reached < asked:
-        notes.append(f"No threshold gives {label!r} a precision of {asked:g} on validation: the best has {reached:.3f}")
+    if requested is not None and reached < requested:
+        notes.append(f"No threshold gives {label!r} a precision of {requested:g} on validation: the best has {reached:.3f}")
     return notes
 
 

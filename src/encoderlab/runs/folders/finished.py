@@ -199,12 +199,12 @@ def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
         return _same_rows(runs, [_whole_answers(run) for run in runs])
     of_words = "token_accuracy" in runs[0].scores
     tables = [_answers_by_row(run, of_words) for run in runs]
-    asked = np.min([[len(labels) for labels, _ in table] for table in tables], axis=0)
+    n_read = np.min([[len(labels) for labels, _ in table] for table in tables], axis=0)
     found = []
     for run, table in zip(runs, tables, strict=True):
-        labels, predicted = (np.concatenate([row[side][:n] for row, n in zip(table, asked, strict=True)]) for side in (0, 1))
-        row, names = np.repeat(np.arange(len(asked)), asked), tuple(run.scores["per_class"])
-        found.append(Answers(labels, predicted, row, len(asked), len(names), of_words, _positive(run), names))
+        labels, predicted = (np.concatenate([row[side][:n] for row, n in zip(table, n_read, strict=True)]) for side in (0, 1))
+        row, names = np.repeat(np.arange(len(n_read)), n_read), tuple(run.scores["per_class"])
+        found.append(Answers(labels, predicted, row, len(n_read), len(names), of_words, _positive(run), names))
     return _same_rows(runs, found)
 
 

@@ -293,7 +293,7 @@ def model_folder(run: str) -> Path:
 def is_huggingface(folder: Path) -> bool:
     """Return whether the folder has a config.json that names another kind of model than ours."""
     try:
-        said = read_config(folder).get("model_type")
+        model_type = read_config(folder).get("model_type")
     except DataError:
         return False
-    return isinstance(said, str) and said != MODEL_TYPE
+    return isinstance(model_type, str) and model_type != MODEL_TYPE

@@ -181,8 +181,8 @@ def _continued_here(config: Config, folder: RunFolder) -> tuple[Config, RunFolde
 def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
     """Yield the unfinished runs of a command and a task in their usual place, most recently started or continued first."""
     folders = map(RunFolder, (Path("outputs") / command / task).glob("*"))
-    begun = [folder for folder in folders if folder.config.is_file() and not folder.finished]
-    yield from sorted(begun, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True)
+    unfinished = [folder for folder in folders if folder.config.is_file() and not folder.finished]
+    yield from sorted(unfinished, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True)
 
 
 def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:

@@ -81,10 +81,10 @@ class SweepFolder:
             raise SettingError("sweep_dir is empty", allowed="a new or empty folder, or a sweep to resume")
         folder = cls(Path(sweep_dir), has_runs=True)
         try:
-            strange = folder.root.exists() and any(folder.root.iterdir()) and not folder.exists  # may be begun at this moment
+            is_foreign = folder.root.exists() and any(folder.root.iterdir()) and not folder.exists  # may be begun at this moment
         except OSError as error:
             raise SettingError(f"sweep_dir={sweep_dir} cannot be used: {error.strerror}", allowed="a folder") from None
-        if strange:
+        if is_foreign:
             raise SettingError(
                 f"sweep_dir={sweep_dir} is not empty, and not a sweep",
                 allowed="a new or empty folder, or a sweep to resume",

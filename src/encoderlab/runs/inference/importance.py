@@ -106,9 +106,9 @@ def token_importance(
     assembly.model.eval()
     with _not_compiled(assembly):
         explained = METHODS[method](assembly, encoded, chosen)
-    asked = words or [0] * len(examples)
+    word_indices = words or [0] * len(examples)
     return [
-        _importance(assembly, method, example, question, one, None if chosen is None else chosen[row], asked[row])
+        _importance(assembly, method, example, question, one, None if chosen is None else chosen[row], word_indices[row])
         for row, (example, question, one) in enumerate(zip(examples, encoded, explained, strict=True))
     ]
 
@@ -209,9 +209,9 @@ def _questions(assembly: Assembly, examples: Sequence[Example], words: Sequence[
     encoded = assembly.task.encode(examples)
     if assembly.task.heads.token_classes is None:
         return encoded
-    asked = words or [0] * len(examples)
+    word_indices = words or [0] * len(examples)
     assert are_words(examples)
-    return [_about_word(*each) for each in zip(encoded, examples, asked, strict=True)]
+    return [_about_word(*each) for each in zip(encoded, examples, word_indices, strict=True)]
 
 
 def _about_word(encoded: Encoded, example: WordsExample, word: int) -> Encoded:

@@ -73,8 +73,8 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
         if finding.good or checkpoint.exists():  # otherwise a run in progress has deleted it
             yield finding
         good += finding.good
-    for aside in sorted(folder.checkpoints.glob("corrupt-*")):
-        yield Finding(f"checkpoints/{aside.name}", "was set aside and is not used", good=bool(good) or folder.finished)
+    for set_aside in sorted(folder.checkpoints.glob("corrupt-*")):
+        yield Finding(f"checkpoints/{set_aside.name}", "was set aside and is not used", good=bool(good) or folder.finished)
 
 
 def _folds(folder: RunFolder, folds: int, cache_dir: str) -> Iterator[Finding]:

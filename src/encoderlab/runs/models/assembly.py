@@ -162,9 +162,9 @@ class Assembly:
     def step_memory(self, train: Rows) -> StepMemory:
         """Return an estimate of the memory of a step on the longest rows, besides the weights."""
         config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
-        asked = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
+        target_share = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
         longest = int(train.epoch(config.seed, 0).lengths.max())
-        step = step_memory(config.model, self.model.n_parameters, heads, vocabulary, asked, longest, self.compute)
+        step = step_memory(config.model, self.model.n_parameters, heads, vocabulary, target_share, longest, self.compute)
         if not is_sharded(config.training, self.processes):
             return step
         parts = self.model.parameters_by_part()

@@ -68,8 +68,8 @@ def _batches(saved: SavedModel) -> Iterator[Batch]:
 
 def _probabilities(model: EncoderWithHeads, batch: Batch, target: TargetKind) -> list[Tensor]:
     """Return the probabilities of each head for a batch; a number has none."""
-    said = model(batch)
+    prediction = model(batch)
     if target != "label":
-        assert said.sequence_logits is not None
-        return [said.sequence_logits.sigmoid()] if target == "label_set" else []
-    return [logits.softmax(dim=-1) for logits in (said.sequence_logits, said.token_logits) if logits is not None]
+        assert prediction.sequence_logits is not None
+        return [prediction.sequence_logits.sigmoid()] if target == "label_set" else []
+    return [logits.softmax(dim=-1) for logits in (prediction.sequence_logits, prediction.token_logits) if logits is not None]

@@ -54,15 +54,15 @@ def write_checked_graph(folder: Path, assembly: Assembly) -> dict[str, Any]:
 def gives_answers(assembly: Assembly) -> bool:
     """Return whether the model makes predictions for a task; an encoder alone and a pretrained model do not."""
     heads = assembly.task.heads
-    asked = heads.sequence_classes is not None or heads.token_classes is not None
-    return asked and not isinstance(assembly.config.task, DocumentTaskConfig)
+    has_head = heads.sequence_classes is not None or heads.token_classes is not None
+    return has_head and not isinstance(assembly.config.task, DocumentTaskConfig)
 
 
 def write_graph_folder(folder: Path, assembly: Assembly, fields: dict[str, Any], card: str) -> None:
     """Write the other files of the folder. With the settings of a run in config.json, encoderlab opens it too."""
     of_run = gives_answers(assembly) and assembly.config.dataset is not None
-    said = config_json(assembly.saved(assembly.opened)) if of_run else {}
-    (folder / "config.json").write_text(json.dumps(fields | said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    run_fields = config_json(assembly.saved(assembly.opened)) if of_run else {}
+    (folder / "config.json").write_text(json.dumps(fields | run_fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     _write_tokenizer(folder / "tokenizer.json", assembly)
     shutil.copyfile(PREDICT, folder / "predict.py")
     write_manifest(folder, GRAPH_FILES)

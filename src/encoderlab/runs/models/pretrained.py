@@ -76,10 +76,10 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
     continued pretraining, and the head of pairs only if it has the same `labels`. A `model` of shapes only stays one. Raises
     DataError if an encoder's weight is missing or has another shape.
     """
-    goes_on = pretrained.heads.vocabulary and model.masked_token_head is not None
+    continues = pretrained.heads.vocabulary and model.masked_token_head is not None
     wanted, taken = model.state_dict(), {}
     for name, weight in wanted.items():
-        if name.startswith(TASK_HEADS) and not (goes_on and list(labels) == pretrained.labels):
+        if name.startswith(TASK_HEADS) and not (continues and list(labels) == pretrained.labels):
             continue
         found = _cut(name, pretrained.weights.get(name), len(weight) if weight.ndim else 0)
         if found is not None and found.shape == weight.shape:
@@ -168,8 +168,8 @@ def _of_huggingface(init_from: str, folder: Path) -> Pretrained:
 def _is_mean_pooled(folder: Path) -> bool:
     """Return whether sentence-transformers trained the encoder with mean pooling: then its pooler is untrained."""
     try:
-        said = json.loads((folder / MEAN_POOLED).read_text(encoding="utf-8"))
-        return said.get("pooling_mode") == "mean" or said.get("pooling_mode_mean_tokens") is True  # since version 6, and before
+        fields = json.loads((folder / MEAN_POOLED).read_text(encoding="utf-8"))
+        return fields.get("pooling_mode") == "mean" or fields.get("pooling_mode_mean_tokens") is True  # since version 6, and before
     except (OSError, ValueError, AttributeError):
         return False
 

@@ -220,8 +220,8 @@ def _labels(id2label: dict[str, Any]) -> list[str]:
     return labels
 
 
-def _origin(said: dict[str, Any]) -> Origin:
-    origin = Origin(**said)
+def _origin(fields: dict[str, Any]) -> Origin:
+    origin = Origin(**fields)
     kinds = {"checkpoint": dict, "paired": bool | None, "fingerprints": dict}
     if wrong := [name for name, kind in kinds.items() if not isinstance(getattr(origin, name), kind)]:
         raise ValueError(f"origin says {wrong[0]}={getattr(origin, wrong[0])}")
