@@ -79,16 +79,12 @@ def prune(teacher: Encoder, student: Encoder, texts: Texts) -> tuple[Tensor, Ten
     the tokens: [tokens, d_student] and [tokens, d_teacher].
     """
     sources = source_layers(len(student.layers), len(teacher.layers))
-    basis = _basis(teacher, texts, student.embeddings.token.embedding_dim)
-    stream = texts.embedded(teacher)
-    x = _prune_embeddings(teacher, student, basis, texts, stream)
-    at = 0
+    basis, inputs = _basis(teacher, texts, student.embeddings.token.embedding_dim, sources)
+    x = _prune_embeddings(teacher, student, basis, texts, inputs[0])
     for layer, source in zip(student.layers, sources, strict=True):
-        while at <= source:
-            step = _stream(teacher.layers[at], texts, stream)
-            stream, at = step.answer, at + 1
-        x = _prune_layer(teacher.layers[source], layer, texts, step, x, basis)
-    return x, stream
+        stream = _stream(teacher.layers[source], texts, inputs[source])
+        x = _prune_layer(teacher.layers[source], layer, texts, stream, x, basis)
+    return x, inputs[len(teacher.layers)]
 
 
 def source_layers(n_student: int, n_teacher: int) -> list[int]:
@@ -139,31 +135,39 @@ def _neurons(network: FeedForward, x: Tensor) -> Tensor:
     return network.activation(network.inner(x))
 
 
-def _basis(teacher: Encoder, texts: Texts, width: int) -> Tensor:
-    """Return the student's directions in the teacher's space, orthonormal: [d_teacher, width].
+def _basis(teacher: Encoder, texts: Texts, width: int, sources: Sequence[int]) -> tuple[Tensor, dict[int, Tensor]]:
+    """Return the student's directions in the teacher's space, orthonormal: [d_teacher, width], and inputs of its layers.
 
     They are the principal components of the vectors between all sublayers, each sublayer weighted equally. Then they are
     rotated: the mean over the features, which layer norm subtracts, is the weakest component, and the others are spread over
-    all features.
+    all features. The inputs [tokens, d_teacher] are those of the lowest layer (0), of the layers `sources`, and the last layer's
+    output (the number of layers); the rest of a `Stream` takes ten times as much memory.
     """
     x = texts.embedded(teacher)
-    covariance = _covariance(x)
-    for layer in teacher.layers:
+    inputs, covariance = {0: x}, _covariance(x)
+    for number, layer in enumerate(teacher.layers, start=1):
         stream = _stream(layer, texts, x)
         covariance += _covariance(stream.attended) + _covariance(stream.answer)
         x = stream.answer
+        if number in (*sources, len(teacher.layers)):
+            inputs[number] = x
     _, directions = torch.linalg.eigh(covariance)  # ascending eigenvalues: the weakest of those kept comes first
     generator = torch.Generator().manual_seed(0)
     spread = torch.randn(width, width, generator=generator, dtype=torch.double)
     spread[:, 0] = 1
     rotation, _ = torch.linalg.qr(spread)
-    return (directions[:, -width:] @ rotation.T).float()
+    return (directions[:, -width:] @ rotation.T).float(), inputs
 
 
 def _covariance(x: Tensor) -> Tensor:
-    centred = x - x.mean(0)
-    found = (centred.T @ centred).double()
+    found = _scatter(x).double()
     return found / found.trace()
+
+
+def _scatter(x: Tensor) -> Tensor:
+    """Return the sum over the rows of `x` of the products of their features, relative to the mean: [width, width]."""
+    centred = x - x.mean(0)
+    return centred.T @ centred
 
 
 def _prune_embeddings(teacher: Encoder, student: Encoder, basis: Tensor, texts: Texts, wanted: Tensor) -> Tensor:
@@ -225,12 +229,14 @@ def _reduced_sum(norm: nn.Module, summed: Tensor, basis: Tensor) -> Tensor:
 
 def _strongest_heads(output: Tensor, heads: Tensor, d_head: int, n: int) -> Tensor:
     """Return the features of the `n` heads that change the tokens' vectors most, in order."""
-    changes = zip(heads.split(d_head, dim=1), output.split(d_head, dim=1), strict=True)
-    strength = torch.stack([(given @ weight.T).var(0).sum() for given, weight in changes])
+    parts = zip(heads.split(d_head, dim=1), output.split(d_head, dim=1), strict=True)
+    # the variance of `given @ weight.T`, summed over the features
+    strength = torch.stack([(weight @ _scatter(given) * weight).sum() for given, weight in parts])
     best = strength.topk(n).indices.sort().values
     return (best[:, None] * d_head + torch.arange(d_head, device=best.device)).flatten()
 
 
 def _strongest_neurons(outer: Tensor, neurons: Tensor, n: int) -> Tensor:
     """Return the `n` neurons that change the tokens' vectors most, in order."""
-    return (neurons.var(0) * outer.square().sum(0)).topk(n).indices.sort().values
+    variance = (neurons - neurons.mean(0)).square_().mean(0)  # faster than Tensor.var
+    return (variance * outer.square().sum(0)).topk(n).indices.sort().values
