@@ -56,6 +56,26 @@ def test_with_sets_of_labels_a_weight_applies_to_rows_that_have_the_label():
     assert found.item() == pytest.approx(4 * (5 + 1) * math.log(2) / 2)
 
 
+def test_focal_loss_lowers_the_weight_of_labels_that_are_predicted_well():
+    torch.manual_seed(0)
+    labels, logits, weights = torch.tensor([0, 1, 1, 0]), torch.randn(4, 2), torch.tensor([0.5, 3.0])
+    right = logits.softmax(-1)[range(4), labels]
+    found = losses(Prediction(logits), batch(labels), LabelLoss(weights, focal=2.0))["sequence"]
+    assert found.item() == pytest.approx(-(weights[labels] * (1 - right) ** 2 * right.log()).sum().item())
+    marks = torch.nn.functional.one_hot(labels).float()
+    right = torch.where(marks > 0, logits.sigmoid(), 1 - logits.sigmoid())
+    scale = torch.where(marks > 0, weights, 1.0)
+    found = losses(Prediction(logits), batch(marks), LabelLoss(weights, focal=2.0))["sequence"]
+    assert found.item() == pytest.approx(-(scale * (1 - right) ** 2 * right.log()).sum().item() / 2)
+
+
+@pytest.mark.parametrize("labels", [torch.tensor([0, 1, 1, 0]), torch.tensor([[1.0, 0.0]] * 4)])
+def test_focal_loss_has_finite_gradients_at_certain_predictions(labels):
+    logits = torch.tensor([[1e4, -1e4]] * 4, requires_grad=True)
+    losses(Prediction(logits), batch(labels), LabelLoss(focal=0.5))["sequence"].backward()
+    assert logits.grad.isfinite().all()
+
+
 def test_targets_without_logits_have_no_loss():
     assert losses(Prediction(torch.randn(4, 2)), batch()) == {}
     assert count_targets(batch()) == {}

@@ -78,6 +78,9 @@ class LabelledTaskConfig(TaskConfig):
     class_weights: Any = setting(
         None, "Weight of each label in the loss: balanced (rare ones more), or your own, such as {fraud: 5}; others are 1."
     )
+    focal: float = setting(
+        0.0, "Exponent of the focal loss, which lowers the weight of labels that the model already predicts well; 0: off.", least=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

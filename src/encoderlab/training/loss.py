@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 from encoderlab.batch import Batch, Prediction, Targets
 
 LOSSES = ("sequence", "token", "teacher_sequence", "teacher_token")  # every name a loss may have
+LEAST_ERROR = 1e-6  # of a probability in the focal loss, whose gradient would be infinite at 0 with an exponent below 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,13 @@ class LabelLoss:
 
     `weights` are the weights of classes or, for sets of labels, of a label that a row has, relative to one that it lacks.
         None: all equal. `smoothing` is the share of a label that is spread over all classes (Szegedy et al. 2016, section 7).
+        `focal` is the exponent of the focal loss (Lin et al. 2017, equation 4): an answer's loss is multiplied by one minus the
+        probability of the right one, to this power.
     """
 
     weights: Float[Tensor, " classes"] | None = None
     smoothing: float = 0.0
+    focal: float = 0.0
 
     def to(self, device: torch.device) -> LabelLoss:
         """Return the same on `device`."""
@@ -63,13 +67,20 @@ def sequence_loss(
     if not targets.is_floating_point():
         return class_loss(logits, targets, labels)
     if targets.ndim == 2:
-        return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=labels.weights, reduction="sum") / targets.shape[1]
+        by_label = F.binary_cross_entropy_with_logits(logits, targets, pos_weight=labels.weights, reduction="none")
+        if labels.focal:
+            by_label = by_label * (labels.focal * F.logsigmoid(logits * (1 - 2 * targets))).exp()
+        return by_label.sum() / targets.shape[1]
     return F.mse_loss(logits[:, 0], targets, reduction="sum")
 
 
 def class_loss(logits: Float[Tensor, "answers classes"], targets: Int[Tensor, " answers"], labels: LabelLoss) -> Float[Tensor, ""]:
     """Return the summed cross entropy of class ids."""
-    return F.cross_entropy(logits, targets, labels.weights, label_smoothing=labels.smoothing, reduction="sum")
+    if not labels.focal:
+        return F.cross_entropy(logits, targets, labels.weights, label_smoothing=labels.smoothing, reduction="sum")
+    by_answer = F.cross_entropy(logits, targets, labels.weights, label_smoothing=labels.smoothing, reduction="none")
+    right = logits.softmax(-1).gather(1, targets[:, None])[:, 0]
+    return (by_answer * (1 - right).clamp(min=LEAST_ERROR) ** labels.focal).sum()
 
 
 def count_targets(batch: Batch) -> dict[str, int]:

@@ -41,9 +41,9 @@ def test_the_rarer_of_two_labels_is_the_positive_one_unless_one_is_named(labels,
 
 @pytest.mark.parametrize("config", [ClassificationConfig, TaggingConfig])
 def test_balanced_classes_have_equal_total_weight_and_rows_weight_one_on_average(config):
-    loss = label_loss_of(config(name="t", class_weights="balanced", label_smoothing=0.1), corpus_of(a=80, b=15, c=5))
+    loss = label_loss_of(config(name="t", class_weights="balanced", label_smoothing=0.1, focal=2.0), corpus_of(a=80, b=15, c=5))
     assert torch.allclose(loss.weights * torch.tensor([80.0, 15, 5]), torch.full((3,), 100 / 3))
-    assert loss.smoothing == 0.1
+    assert (loss.smoothing, loss.focal) == (0.1, 2.0)
     assert label_loss_of(config(name="t"), corpus_of(a=80, b=20)) == PLAIN
 
 
@@ -63,5 +63,6 @@ def test_a_balanced_label_of_a_set_starts_at_probability_one_half():
     assert balanced.weights.tolist() == pytest.approx([97 / 5, 41 / 61, 101])
     start_from_frequencies(model, heads, corpus, balanced)
     assert torch.allclose(model.sequence_head.bias, torch.zeros(3), atol=1e-5)
+    assert label_loss_of(MultilabelConfig(name="t", focal=2.0), corpus).focal == 2
     start_from_frequencies(model, heads, corpus, PLAIN)
     assert torch.allclose(model.sequence_head.bias.sigmoid(), torch.tensor([5.0, 61, 1]) / 102)

@@ -89,7 +89,7 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
     smoothing = task.label_smoothing if isinstance(task, ClassificationConfig | TaggingConfig) else 0.0
     given = task.known_class_weights
     if given is None:
-        return LabelLoss(smoothing=smoothing)
+        return LabelLoss(smoothing=smoothing, focal=task.focal)
     train = corpus.survey.splits["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
     if isinstance(given, str):
@@ -100,7 +100,7 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
         rarer = torch.tensor([given.get(label, 1.0) for label in corpus.labels], dtype=torch.float64)
     if not isinstance(task, MultilabelConfig):
         rarer = rarer * counts.sum() / (rarer * counts).sum()
-    return LabelLoss(rarer.float(), smoothing)
+    return LabelLoss(rarer.float(), smoothing, task.focal)
 
 
 def start_from_frequencies(
