@@ -32,10 +32,11 @@ def perform(run: Run) -> Record:
 
     A run that was interrupted is resumed, and then has no `wall_seconds`.
     """
-    folder, record = ROOT / run.folder, read_record(run)
-    if record and (folder / "report.json").is_file():
-        return record
-    record = {"command": list(run.words), "error": None, "wall_seconds": None, "peak_memory": None, "timed": run.settings.timed}
+    folder, earlier = ROOT / run.folder, read_record(run)
+    if earlier and (folder / "report.json").is_file():
+        return earlier
+    timed = run.settings.timed and (earlier or {}).get("timed", True)  # all of it, if it is resumed
+    record: Record = {"command": list(run.words), "error": None, "wall_seconds": None, "peak_memory": None, "timed": timed}
     record["made"] = provenance()
     if run.teacher and not (ROOT / run.teacher / "report.json").is_file():
         return _keep(run, record | {"error": portable(f"There is no finished teacher in {run.teacher}", run.settings)})

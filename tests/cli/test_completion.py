@@ -50,7 +50,11 @@ def test_a_line_is_split_as_a_shell_splits_it(line, words, quoted):
         ("encoderlab train training.lea", ["training.learning_rate="]),
         ("encoderlab train task=ss", ["sst2 "]),
         ("encoderlab predict run=a\\ r", ["a\\ run\\ \\(1\\)/"]),
-        ("encoderlab predict run='a r", ["a run (1)/"]),
+        ("encoderlab predict run='a r", []),
+        ('encoderlab predict "run=a r', []),
+        ('encoderlab predict run="a run (1)/"', []),
+        ("encoderlab predict run='a run'\\ ", []),
+        ("encoderlab predict text='It is' input=wh", ["what\\ is\\ new.csv "]),
         ("encoderlab predict input=wh", ["what\\ is\\ new.csv "]),
         ("encoderlab predict run=a=", ["b:c/"]),
         ("encoderlab predict run=a=b:", ["c/"]),
@@ -105,4 +109,4 @@ def test_a_real_bash_completes_lines(folder):
     environment = os.environ | {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.stderr == ""
-    assert done.stdout == "complete -o nospace -F _encoderlab encoderlab\n[train ][sst2 ][a\\ run\\ \\(1\\)/]"
+    assert done.stdout == "complete -o default -o nospace -F _encoderlab encoderlab\n[train ][sst2 ][a\\ run\\ \\(1\\)/]"

@@ -51,6 +51,26 @@ def test_any_label_can_have_a_weight(label):
         assert config.task.known_class_weights == {label: 2.5}
 
 
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ('{"1": no, "2": yes}', {"1": "no", "2": "yes"}),
+        ('{"a, b": x, no: on}', {"a, b": "x", "no": "on"}),
+        ("{Négatif:bad,négatif:bad,positif:good}", {"Négatif": "bad", "négatif": "bad", "positif": "good"}),
+        ("{größer: '08', kleiner: 8}", {"größer": "08", "kleiner": "8"}),
+    ],
+)
+def test_a_mapping_of_labels_is_read_as_it_is_typed(typed, names):
+    config = compose("task=classification", "dataset=files", "dataset.path=rows.csv", f"dataset.label_names={typed}")
+    assert {str(old): str(new) for old, new in config.dataset.label_names.items()} == names
+
+
+@pytest.mark.parametrize(("typed", "weight"), [("1e-05", 1e-5), ("2.", 2.0), ("3", 3.0)])
+def test_a_weight_is_a_number_however_it_is_written(typed, weight):
+    config = compose("task=classification", "dataset=files", "dataset.path=rows.csv", f"task.class_weights={{größer: {typed}}}")
+    assert config.task.known_class_weights == {"größer": weight}
+
+
 @pytest.mark.parametrize("value", ["{größer", "größer", "{größer: -1}", "{größer}", "[größer]"])
 def test_values_that_are_not_a_mapping_of_weights_are_refused(value):
     with pytest.raises(SettingError, match="^task.class_weights"):

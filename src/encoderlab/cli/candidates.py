@@ -104,8 +104,9 @@ class _Line(NamedTuple):
 
 
 def _config_folders(before: list[str], shipped: Path) -> list[Path]:
-    own = [Path(folder).expanduser() for flag, folder in zip(before, before[1:], strict=False) if flag in CONFIG_DIR]
-    return [shipped, *own]
+    own = [folder for flag, folder in zip(before, before[1:], strict=False) if flag in CONFIG_DIR]
+    own += [folder for flag, equals, folder in (word.partition("=") for word in before) if equals and flag in CONFIG_DIR]
+    return [shipped, *(Path(folder).expanduser() for folder in own)]
 
 
 def _schema_of(folders: list[Path], group: str, option: str) -> str | None:
@@ -114,7 +115,7 @@ def _schema_of(folders: list[Path], group: str, option: str) -> str | None:
     while option not in read:
         read.add(option)
         file = next((file for folder in folders if (file := folder / group / f"{option}.yaml").is_file()), None)
-        extended = SCHEMA.search(file.read_text(encoding="utf-8")) if file else None
+        extended = SCHEMA.search(file.read_text(encoding="utf-8", errors="replace")) if file else None
         if extended is None or extended[2]:
             return extended and extended[1]
         option = extended[1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +27,7 @@ BASH = r"""_encoderlab() {
         COMPREPLY+=("$candidate")
     done < <("${1/#\~/$HOME}" completion bash "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)
 }
-complete -o nospace -F _encoderlab encoderlab"""
+complete -o nospace -o default -F _encoderlab encoderlab"""
 ZSH = r"""#compdef encoderlab
 _encoderlab() {
     local line word help
@@ -73,24 +75,29 @@ def completion(configs: Path, arguments: list[str]) -> None:
     elif not line:
         print(SCRIPTS[shell])
     else:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="surrogateescape")  # a file's name may be any bytes
         print(*answer(shell, line[0], "".join(line[1:]), configs), sep="\n")
 
 
 def answer(shell: str, line: str, breaks: str, configs: Path) -> Iterator[str]:
-    """Yield the candidates for the end of a line, as the shell reads them: quoted for bash, with their help for zsh and fish."""
+    """Yield the candidates for the end of a line, as the shell reads them: quoted for bash, with their help for zsh and fish.
+
+    For a word with quotes in it, bash gets none, and completes file names by itself: where it would put a candidate depends on the
+    quotes, and in double quotes a file's name could run commands.
+    """
     words, quoted = words_of(line)
+    if shell == "bash" and (quoted or re.search(r"""["'](?:\\.|[^\s\\])*$""", line)):
+        return iter(())
     found = [candidate for candidate in candidates(words, configs) if "\n" not in candidate.word] if words else []
     if shell != "bash":
         return (f"{one.word}\t{textwrap.shorten(one.help, LONGEST_HELP, placeholder=' ...')}" for one in found)
     cut = max((words[-1].rfind(one) + 1 for one in BASH_BREAKS if one in breaks), default=0) if words else 0
-    return (_for_bash(one, cut, quoted=quoted) for one in found)
+    return (_for_bash(one, cut) for one in found)
 
 
-def _for_bash(candidate: Candidate, cut: int, *, quoted: bool) -> str:
-    text = candidate.word[cut:]
-    if quoted:
-        return text
-    return re.sub(r"([^\w@%+=:,./~-])", r"\\\1", text) + ("" if candidate.word.endswith(("=", ".", "/")) else " ")
+def _for_bash(candidate: Candidate, cut: int) -> str:
+    return re.sub(r"([^\w@%+=:,./~-])", r"\\\1", candidate.word[cut:]) + ("" if candidate.word.endswith(("=", ".", "/")) else " ")
 
 
 def words_of(line: str) -> tuple[list[str], bool]:

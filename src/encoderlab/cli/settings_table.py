@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
 def settings_table() -> Table:
     """Return the table from the cache; build it first if there is none, or if the source of encoderlab has changed."""
-    file = Path(os.environ.get("ENCODERLAB_CACHE", CACHE)).expanduser() / FILE
+    file = Path(os.environ.get("ENCODERLAB_CACHE") or CACHE).expanduser() / FILE
     source = _source_digest()
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
@@ -51,6 +51,8 @@ def settings_table() -> Table:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     table = make_table()
+    if not file.is_absolute():  # another folder at each TAB
+        return table
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         atomic_write_text(file, json.dumps({"source": source, **table._asdict()}))

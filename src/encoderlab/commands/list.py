@@ -80,5 +80,6 @@ def options_of(folder: Path, group: str) -> dict[str, str]:
 
 
 def _description(path: Path) -> str:
-    comments = (line.removeprefix("#").strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    comments = (line.removeprefix("#").strip() for line in lines if line.startswith("#"))
     return next((comment for comment in comments if comment and not comment.startswith("@package")), "")

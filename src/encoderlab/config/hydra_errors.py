@@ -7,6 +7,7 @@ compared with the schema after composing, and an unknown one is refused with the
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -94,11 +95,22 @@ def _without_name(argument: str, command: str) -> SettingError:
     """Return the refusal of an argument that is no name=value, such as the name of a file or a folder alone."""
     settings = COMMAND_CONFIGS[command].__dataclass_fields__
     remedy = f"See encoderlab {command} --help"
-    if Path(argument).is_dir() and "run" in settings:
-        remedy = f"Set run={argument}"
-    elif Path(argument).is_file() and ("input" in settings or "dataset" in settings):
-        remedy = f"Set input={argument}" if "input" in settings else _OWN_FILE.format(argument)
+    kind = _kind_of_path(argument)
+    if kind == "folder" and "run" in settings:
+        remedy = f"Set {shlex.quote(f'run={argument}')}"
+    elif kind == "file" and "input" in settings:
+        remedy = f"Set {shlex.quote(f'input={argument}')}"
+    elif kind == "file" and "dataset" in settings:
+        remedy = _OWN_FILE.format(shlex.quote(argument))
     return SettingError(f"{argument} cannot be read", allowed="name=value", remedy=remedy)
+
+
+def _kind_of_path(argument: str) -> str | None:
+    """Return whether an argument is the path of a folder or of a file; None for any other text, however long."""
+    try:
+        return "folder" if Path(argument).is_dir() else "file" if Path(argument).is_file() else None
+    except (OSError, ValueError):
+        return None
 
 
 def _owner(error: Exception) -> str:

@@ -3,10 +3,12 @@
 Free text is quoted for Hydra's grammar: `text="Dull, dull, dull."` is a sentence and not a list of three values.
 """
 
+import json
 import re
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -89,7 +91,7 @@ def _quoted(argument: str, parser: OverridesParser) -> str:
 
 
 def read_mappings(config: DictConfig) -> None:
-    """Replace the mappings in `config` that have arrived as texts, read as YAML.
+    """Replace the mappings in `config` that have arrived as texts, read as JSON or else as YAML.
 
     Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer: 5}`.
     """
@@ -98,8 +100,17 @@ def read_mappings(config: DictConfig) -> None:
         if not isinstance(given, str) or not given.startswith("{"):
             continue
         with suppress(ValueError, YAMLError):  # otherwise it stays a text, which the setting refuses
-            if isinstance(found := load_yaml(given), dict):
+            if isinstance(found := _mapping(given), dict):
                 OmegaConf.update(config, name, found)
+
+
+def _mapping(given: str) -> Any:
+    with suppress(ValueError):
+        return json.loads(given)
+    found = load_yaml(given, words_as_texts=True)
+    if isinstance(found, dict) and set(found.values()) == {None}:  # Hydra needs no blank after a colon, and YAML does
+        found = load_yaml(given.replace(":", ": "), words_as_texts=True)
+    return found
 
 
 def uninterpolated(value: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import re
+from typing import Any, ClassVar
 
 import yaml
 
@@ -13,13 +14,30 @@ MOST_DEPTH = 100  # its parsers are recursive
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, ten times as fast, if PyYAML was built with it
 
 
-def load_yaml(text: str) -> Any:
+class _WordsAsTexts(yaml.SafeLoader):
+    """Reads as numbers, truth values and null what Hydra does, and other words as texts: `no` is one, and `1e-05` is a number."""
+
+    yaml_implicit_resolvers: ClassVar = {}
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|false", "tfTF"),
+    ("null", r"null|", ["n", "N", ""]),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=e))(?:e[-+]?[0-9]+)?", "-+.0123456789"),
+):
+    _whole = re.compile(rf"(?:{_pattern})$", re.IGNORECASE)
+    _WordsAsTexts.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _whole, list(_first))
+
+
+def load_yaml(text: str, *, words_as_texts: bool = False) -> Any:
     """Return the values of a YAML document, plain ones only.
 
-    Raises ValueError if they are too many or nested too deeply, yaml.YAMLError if it is not YAML.
+    With `words_as_texts`, words such as yes, no, on and off are texts, not truth values. Raises ValueError if they are too many or
+    nested too deeply, yaml.YAMLError if it is not YAML.
     """
     check_yaml(text)
-    return yaml.load(text, LOADER)
+    return yaml.load(text, _WordsAsTexts if words_as_texts else LOADER)
 
 
 def check_yaml(text: str) -> None:

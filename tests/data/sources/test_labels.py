@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from encoderlab.data.sources.columns import Rows
-from encoderlab.data.sources.labels import as_split, name_labels, refuse_labels_alike, refuse_missing_labels
+from encoderlab.data.sources.labels import as_split, mapped_labels, name_labels, refuse_labels_alike, refuse_missing_labels
 from encoderlab.errors import DataError, SettingError
 
 
@@ -68,3 +68,10 @@ def test_an_empty_label_is_refused_with_its_line(label):
     with pytest.raises(DataError, match="line 3.*'stars'"):
         refuse_missing_labels(rows("a", label), "stars")
     refuse_missing_labels(rows("a", "b"), "stars")
+
+
+def test_a_row_has_each_label_once_after_labels_are_merged():
+    labels = pa.chunked_array([pa.array([["joy", "Joy"], [], None, ["anger", "joy"]], pa.list_(pa.string()))])
+    text = pa.chunked_array([pa.array(["a", "b", "c", "d"])])
+    merged = mapped_labels(Rows({"text": text, "label": labels}, str), {"joy": "joy", "Joy": "joy", "anger": "anger"})
+    assert merged.columns["label"].to_pylist() == [["joy"], [], None, ["anger", "joy"]]

@@ -184,7 +184,7 @@ def test_labels_with_one_training_row_are_named(labels, warning):
         (
             {"Positive": 4, "negative": 9, "positive": 5},
             "'positive' and 'Positive'. If they mean the same, write them the same way in the data, or merge them with "
-            "dataset.label_names='{negative:negative,positive:positive,Positive:positive}'.",
+            "dataset.label_names='{negative: negative, positive: positive, Positive: positive}'.",
         ),
         ({"TRUE": 4, "True": 3, "no": 3}, "'TRUE' and 'True'. If they mean the same, write them the same way in the data."),
         (

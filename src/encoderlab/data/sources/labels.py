@@ -217,6 +217,8 @@ def mapped_labels(rows: Rows, names: dict[str, str], class_names: list[str] | No
             allowed=listed(names),
             remedy="Correct the row, or map its label too",
         )
+    if is_words(found) and not is_words(rows.columns["text"]):  # two labels of a row may have become one
+        found = pa.chunked_array([pa.array([one and [*dict.fromkeys(one)] for one in found.to_pylist()], found.type)])
     return replace(rows, columns=rows.columns | {"label": found})
 
 

@@ -147,7 +147,7 @@ def labels_alike(counts: Mapping[str, int]) -> str:
     named = "; ".join(alike[:MOST_NAMED]) + (f"; and {len(alike) - MOST_NAMED:,} more" if alike[MOST_NAMED:] else "")
     remedy = "write them the same way in the data"
     if len(by_form) > 1 and len(counts) <= MOST_MAPPED and all(map(_PLAIN.fullmatch, counts)):
-        merged = ",".join(f"{name}:{names[0]}" for names in by_form.values() for name in names)
+        merged = ", ".join(f"{name}: {names[0]}" for names in by_form.values() for name in names)
         remedy += f", or merge them with dataset.label_names='{{{merged}}}'"
     return f"Labels that differ only in case or spaces are separate classes: {named}. If they mean the same, {remedy}."
 
