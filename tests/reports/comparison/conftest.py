@@ -8,7 +8,7 @@ RUN = {"folder": "outputs/a", "seed": 0, "score": 0.81}
 COMPARISON = {
     "task": "films", "split": "test", "rows": 1200, "figure": "accuracy", "positive_label": None,
     "differing": {"training.learning_rate": ["0.001", "0.01"], "model.name": ["tiny", "mini|small"]},
-    "told_apart_by": ["training.learning_rate"], "reference": "learning_rate=0.001", "learning_curve": None, "notes": ["One *seed* each"],
+    "varied": ["training.learning_rate"], "reference": "learning_rate=0.001", "learning_curve": None, "notes": ["One *seed* each"],
     "settings": [
         {
             "label": "learning_rate=0.001", "values": {"training.learning_rate": 0.001, "model.name": "tiny"}, "n": 2, "value": 0.82,

@@ -75,7 +75,7 @@ def test_there_is_no_curve_if_other_settings_differ_or_sizes_are_few():
 
 
 @pytest.mark.parametrize(
-    ("told_apart_by", "n_sizes", "words"),
+    ("varied", "n_sizes", "words"),
     [
         (
             [SHARE],
@@ -87,10 +87,10 @@ def test_there_is_no_curve_if_other_settings_differ_or_sizes_are_few():
         (["model.n_layers"], 2, None),
     ],
 )
-def test_runs_on_shares_that_give_no_curve_say_why(told_apart_by, n_sizes, words):
+def test_runs_on_shares_that_give_no_curve_say_why(varied, n_sizes, words):
     groups = runs_with((0.5, 0.6, 0.68, 0.74, 0.79))[:n_sizes]
-    notes = why_no_curve(groups, told_apart_by)
+    notes = why_no_curve(groups, varied)
     assert len(notes) == (words is not None) and all(
         note.startswith("No learning curve is fitted") and words in note for note in notes
     )
-    assert (learning_curve_of(groups, told_apart_by, "accuracy") is None) == bool(notes) or SHARE not in told_apart_by
+    assert (learning_curve_of(groups, varied, "accuracy") is None) == bool(notes) or SHARE not in varied

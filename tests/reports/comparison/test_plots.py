@@ -3,7 +3,7 @@
 from encoderlab.reports.comparison.plots import pictures_of
 
 
-def compared(values, told_apart_by, parameters=10):
+def compared(values, varied, parameters=10):
     rows = [
         {
             "label": str(number),
@@ -17,7 +17,7 @@ def compared(values, told_apart_by, parameters=10):
     ]
     differing = {name: [str(value[name]) for value in values] for name in values[0]}
     shared = {"figure": "f1_macro", "reference": "0", "learning_curve": None}
-    return shared | {"settings": rows, "differing": differing, "told_apart_by": told_apart_by}
+    return shared | {"settings": rows, "differing": differing, "varied": varied}
 
 
 def test_a_swept_number_has_a_plot_and_a_wide_range_a_logarithmic_axis():

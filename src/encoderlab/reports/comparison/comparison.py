@@ -121,7 +121,7 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
     rows = []
     for setting, mean, difference in zip(settings, means, differences, strict=True):
         rows.append(_row(setting, figure, asdict(mean), difference))
-    first, told_apart_by = runs[0], distinguishing([setting.values for setting in settings])
+    first, varied = runs[0], distinguishing([setting.values for setting in settings])
     return json_safe(
         {
             "task": first.report["task"],
@@ -130,13 +130,13 @@ def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, ref
             "figure": figure,
             "positive_label": first.scores.get("positive_label"),
             "differing": {name: [shown(setting.values[name]) for setting in settings] for name in settings[0].values},
-            "told_apart_by": told_apart_by,
+            "varied": varied,
             "reference": settings[place].label,
             "settings": rows,
-            "learning_curve": learning_curve_of([setting.runs for setting in settings], told_apart_by, figure),
+            "learning_curve": learning_curve_of([setting.runs for setting in settings], varied, figure),
             "notes": [
                 *notes,
-                *why_no_curve([setting.runs for setting in settings], told_apart_by),
+                *why_no_curve([setting.runs for setting in settings], varied),
                 *_notes(settings, differences, first, chosen=reference is None),
             ],
         }

@@ -23,12 +23,12 @@ SMALL_GAIN, SMALL_SHARE_OF_ERROR = 0.01, 0.02  # below which more rows are not w
 NOT_LEARNED = ("majority", "mean", "word_majority")  # baselines that more rows do not improve
 
 
-def learning_curve_of(groups: Sequence[Sequence[FinishedRun]], told_apart_by: Sequence[str], figure: str) -> dict[str, Any] | None:
+def learning_curve_of(groups: Sequence[Sequence[FinishedRun]], varied: Sequence[str], figure: str) -> dict[str, Any] | None:
     """Return compare.json's learning curve, if the runs differ only in their share of training rows.
 
     `groups` are the runs by setting. None if there are fewer than three sizes.
     """
-    if list(told_apart_by) != [SHARE]:  # an evaluation may not know its training rows
+    if list(varied) != [SHARE]:  # an evaluation may not know its training rows
         return None
     runs = sorted((run for group in groups for run in group), key=_trained_on)
     sizes = [_trained_on(run) for run in runs]
@@ -48,11 +48,11 @@ def learning_curve_of(groups: Sequence[Sequence[FinishedRun]], told_apart_by: Se
     }
 
 
-def why_no_curve(groups: Sequence[Sequence[FinishedRun]], told_apart_by: Sequence[str]) -> list[str]:
+def why_no_curve(groups: Sequence[Sequence[FinishedRun]], varied: Sequence[str]) -> list[str]:
     """Return a note if the runs differ in their share of training rows but have no learning curve; otherwise none."""
-    if SHARE not in told_apart_by:
+    if SHARE not in varied:
         return []
-    if others := [name for name in told_apart_by if name != SHARE]:
+    if others := [name for name in varied if name != SHARE]:
         return [f"No learning curve is fitted, because the runs also differ in {', '.join(others)}: compare those of one value"]
     sizes = sorted({_trained_on(run) for group in groups for run in group})
     if len(sizes) >= FEWEST_SIZES:

@@ -75,10 +75,10 @@ def _shortened(label: str) -> str:
 
 def _swept(comparison: Mapping[str, Any]) -> list[str]:
     """Return the settings with several numbers, and the number of parameters if the model's shape differs in other ways."""
-    found = [name for name in comparison["told_apart_by"] if _is_numeric([row["values"][name] for row in comparison["settings"]])]
+    found = [name for name in comparison["varied"] if _is_numeric([row["values"][name] for row in comparison["settings"]])]
     shapes = any(name.startswith("model.") for name in comparison["differing"])
     sizes = {row["parameters"] for row in comparison["settings"]}
-    return [*found, *(["parameters"] if shapes and len(sizes) > 1 and "model.name" in comparison["told_apart_by"] else [])]
+    return [*found, *(["parameters"] if shapes and len(sizes) > 1 and "model.name" in comparison["varied"] else [])]
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
@@ -91,9 +91,7 @@ def _against(comparison: Mapping[str, Any], name: str) -> Figure:
     from matplotlib.figure import Figure
 
     lines: dict[str, list[Mapping[str, Any]]] = {}
-    others = [
-        other for other in comparison["told_apart_by"] if other != name and not (name == "parameters" and other == "model.name")
-    ]
+    others = [other for other in comparison["varied"] if other != name and not (name == "parameters" and other == "model.name")]
     for row in comparison["settings"]:
         label = ", ".join(f"{other.rpartition('.')[2]}={shown(row['values'][other])}" for other in others)
         lines.setdefault(label, []).append(row)

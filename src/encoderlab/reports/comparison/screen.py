@@ -59,14 +59,14 @@ def headline(comparison: Mapping[str, Any]) -> str:
 
 def _differing(comparison: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return every setting that differs with its values, in the order of the table; first those that distinguish all runs."""
-    distinguishing = comparison["told_apart_by"]
+    distinguishing = comparison["varied"]
     ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in distinguishing)
     return [(name, values if len(values) <= MOST_VALUES else list(dict.fromkeys(values))) for name, values in ordered]
 
 
 def columns(comparison: Mapping[str, Any]) -> list[str]:
     """Return the column names of the table: the distinguishing settings, and the figures."""
-    return [*(short_names(comparison["told_apart_by"]) or [""]), *FIGURES]
+    return [*(short_names(comparison["varied"]) or [""]), *FIGURES]
 
 
 def cells(row: Mapping[str, Any], comparison: Mapping[str, Any]) -> list[str]:
@@ -80,7 +80,7 @@ def cells(row: Mapping[str, Any], comparison: Mapping[str, Any]) -> list[str]:
         p_value = _p_value(difference)
     interval = _bounds(row["interval"], ".3f").strip(" ()") + (" over rows" if row["interval_over"] == "rows" else "")
     deviation = figure(row["deviation"])
-    values = [shown(row["values"][name]) for name in comparison["told_apart_by"]] or [row["label"]]
+    values = [shown(row["values"][name]) for name in comparison["varied"]] or [row["label"]]
     return [*values, str(row["n"]), figure(row["value"]), deviation, interval, against, p_value, number(row["train_seconds"])]
 
 

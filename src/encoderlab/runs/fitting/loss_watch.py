@@ -40,7 +40,7 @@ class LossWatch:
     opening: list[float] = field(default_factory=list)
     recent: list[float] = field(default_factory=list)
     flatness_judged: bool = False
-    divergence_said: bool = False
+    divergence_reported: bool = False
     notes: list[str] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
@@ -73,16 +73,16 @@ class LossWatch:
         level, error = _level(self.recent)
         bound = self.lowest + max((self.first - self.lowest) / 2, DIVERGED_BY * self.first)
         was, self.lowest = self.lowest, min(self.lowest, level)
-        if self.divergence_said or level - RISING_ERRORS * error <= bound:
+        if self.divergence_reported or level - RISING_ERRORS * error <= bound:
             return None
-        self.divergence_said = True
+        self.divergence_reported = True
         return (
             f"The loss diverges: {level:.4g} over the logged steps up to {step:,}, {was:.4g} before."
             " Try a smaller training.learning_rate or a longer training.warmup"
         )
 
     def _flatness(self, step: int, of: int) -> str | None:
-        if self.flatness_judged or self.divergence_said or self.lines < 2 * FEWEST or 2 * step < of:
+        if self.flatness_judged or self.divergence_reported or self.lines < 2 * FEWEST or 2 * step < of:
             return None
         assert self.first is not None
         self.flatness_judged = True
