@@ -7,13 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.intervals import f1_macro, middle, middle_around, resamples, totals_of_resamples
-from encoderlab.metrics.scores import AnswerScores, refuse_non_finite
+from encoderlab.metrics.scores import AnswerScores, TextMetrics, refuse_non_finite, with_bounds
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
 RANKED_RESAMPLES = 200  # for average precision, which must rank all rows again
@@ -73,8 +70,7 @@ class LabelSetScores(AnswerScores):
 
     def as_dict(self) -> dict[str, Any]:
         """See `SplitScores.as_dict`."""
-        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
-        return {"n": self.n, **self.figures, **bounds, "per_class": self.per_class}
+        return {"n": self.n, **with_bounds(self.figures, self.intervals), "per_class": self.per_class}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`."""
@@ -149,7 +145,7 @@ def answered_sets(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str
     )
 
 
-class LabelSetMetrics:
+class LabelSetMetrics(TextMetrics):
     """Collects a probability of each label for each example.
 
     `labels` names them in the order of their ids. `thresholds` holds the probability from which a label is given, by its name;
@@ -166,24 +162,9 @@ class LabelSetMetrics:
         shared: bool,
         precisions: Mapping[str, float] | None = None,
     ) -> None:
+        super().__init__()
         self.labels, self.thresholds, self.main, self.shared = list(labels), dict(thresholds), main, shared
         self.precisions = dict(precisions or {})
-        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`."""
-        assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
-        assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may overwrite these with its next output, hence the copy.
-        self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach().to(torch.float32, copy=True)))
-
-    def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """See `Metrics.collected`."""
-        return [(rows.cpu(), labels.cpu(), logits.cpu()) for rows, labels, logits in self._kept]
-
-    def replace(self, collected: list[tuple[Tensor, Tensor, Tensor]]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
 
     def scores(self) -> LabelSetScores:
         """See `Metrics.scores`.
@@ -191,11 +172,7 @@ class LabelSetMetrics:
         Figures: `loss` (mean binary cross entropy of a label, in nats), those of `label_set_figures`, and
         `average_precision_macro` over the labels that any row has. `per_class` adds each label's own and its threshold.
         """
-        assert self._kept, "nothing was added"
-        rows, labels, logits = (torch.cat(column).cpu() for column in zip(*self._kept, strict=True))
-        order = rows.argsort()
-        rows, labels, logits = rows[order], labels[order], logits[order]
-        assert bool((rows.diff() > 0).all()), "an example was added twice"
+        rows, labels, logits = self._in_order()
         losses = binary_cross_entropy_with_logits(logits, labels, reduction="none").double().mean(1).numpy()
         refuse_non_finite(losses)
         return self._scored(rows.numpy(), labels.numpy() > 0, logits.double().sigmoid().numpy(), float(losses.mean()))

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.intervals import middle, totals_of_resamples
-from encoderlab.metrics.scores import AnswerScores, is_lower_better, refuse_non_finite
+from encoderlab.metrics.scores import AnswerScores, TextMetrics, is_lower_better, refuse_non_finite, with_bounds
 
 DIGITS = 6  # reported digits of a number, counted from the size of the standard deviation: float32 has no more
 
@@ -50,7 +47,7 @@ class NumberScores(AnswerScores):
 
     def as_dict(self) -> dict[str, Any]:
         """See `SplitScores.as_dict`."""
-        return {"n": self.n, **self.figures, **{f"{name}_ci95": bounds for name, bounds in self.intervals.items()}}
+        return {"n": self.n, **with_bounds(self.figures, self.intervals)}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`."""
@@ -121,41 +118,24 @@ def _ranks(labels: np.ndarray, predicted: np.ndarray) -> Sequence[np.ndarray]:
     return [rankdata(labels), rankdata(predicted)]
 
 
-class RegressionMetrics:
+class RegressionMetrics(TextMetrics):
     """Collects a number for each example, and scores them in the user's units: a scaled number times `deviation`, plus `mean`.
 
     `main` names the figure that a report puts first.
     """
 
     def __init__(self, mean: float, deviation: float, main: str) -> None:
+        super().__init__()
         self.mean, self.deviation, self.main = mean, deviation, main
-        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`."""
-        assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
-        assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may overwrite these with its next output, hence the copy.
-        self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach()[:, 0].to(torch.float32, copy=True)))
-
-    def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """See `Metrics.collected`."""
-        return [(rows.cpu(), labels.cpu(), numbers.cpu()) for rows, labels, numbers in self._kept]
-
-    def replace(self, collected: list[tuple[Tensor, Tensor, Tensor]]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
 
     def scores(self) -> NumberScores:
         """See `Metrics.scores`. Figures: `loss` (mean squared error of the scaled numbers) and those of `number_figures`."""
-        assert self._kept, "nothing was added"
-        rows, labels, predicted = (torch.cat(column).cpu().numpy() for column in zip(*self._kept, strict=True))
-        order = rows.argsort()
-        assert (np.diff(rows[order]) > 0).all(), "an example was added twice"
-        losses = (predicted[order].astype(np.float64) - labels[order]) ** 2
+        rows, labels, predicted = (column.numpy() for column in self._in_order())
+        predicted = predicted[:, 0].astype(np.float64)
+        losses = (predicted - labels) ** 2
         refuse_non_finite(losses)
         targets, predictions = (
-            rounded(some[order].astype(np.float64) * self.deviation + self.mean, self.deviation) for some in (labels, predicted)
+            rounded(some.astype(np.float64) * self.deviation + self.mean, self.deviation) for some in (labels, predicted)
         )
         figures = {"loss": float(losses.mean()), **number_figures(targets, predictions)}
-        return NumberScores(len(rows), figures, rows[order], targets, predictions, self.main)
+        return NumberScores(len(rows), figures, rows, targets, predictions, self.main)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -15,7 +14,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.entities.counting import ENTITY_SCORES, entity_counts
 from encoderlab.entities.scheme import entity_labels
 from encoderlab.metrics.intervals import class_score, middle, totals_of_resamples
-from encoderlab.metrics.scores import AnswerScores, figures_by_class, refuse_non_finite
+from encoderlab.metrics.scores import AnswerScores, Metrics, figures_by_class, refuse_non_finite, with_bounds
 
 Decode = Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's places to label ids
 
@@ -56,9 +55,9 @@ class TaggingScores(AnswerScores):
 
     def as_dict(self) -> dict[str, Any]:
         """See `SplitScores.as_dict`."""
-        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         entities = {"per_entity": self.per_entity} if self.per_entity else {}
-        return {"n": self.n, **self.figures, **bounds, **entities, "per_class": self.per_class, "confusion": self.confusion}
+        figures = with_bounds(self.figures, self.intervals)
+        return {"n": self.n, **figures, **entities, "per_class": self.per_class, "confusion": self.confusion}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`; words beyond the model's reach have no prediction and are not compared."""
@@ -173,15 +172,15 @@ class _Kept(NamedTuple):
     confidences: Tensor
 
 
-class TaggingMetrics:
+class TaggingMetrics(Metrics):
     """Collects an answer for each target position.
 
     `labels` names the classes in the order of their ids, `main` the figure that a report puts first. `decode` chooses the labels.
     """
 
     def __init__(self, labels: Sequence[str], main: str, decode: Decode) -> None:
+        super().__init__()
         self.labels, self.main, self.decode = list(labels), main, decode
-        self._kept: list[_Kept] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """See `Metrics.add`. Keeps answers, confidences and losses, not logits: those would be as many as tokens times classes."""
@@ -195,18 +194,9 @@ class TaggingMetrics:
         confidences = (of_predicted - logits.logsumexp(-1)).exp().clamp(max=1)  # rounding may bring them a hair above
         self._kept.append(_Kept(batch.rows, row, labels, predicted, losses, confidences))
 
-    def collected(self) -> list[_Kept]:
-        """See `Metrics.collected`."""
-        return [_Kept(*(column.cpu() for column in batch)) for batch in self._kept]
-
-    def replace(self, collected: list[_Kept]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
-
     def scores(self) -> TaggingScores:
         """See `Metrics.scores`. Figures: `loss` (mean cross entropy of a place, in nats) and those of `answered_words`."""
-        assert self._kept, "nothing was added"
-        kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
+        kept = _Kept(*self._columns())
         rows = kept.rows.sort().values.numpy()
         assert (np.diff(rows) > 0).all(), "an example was added twice"
         order = kept.row.argsort(stable=True)  # positions within a row are already in ascending order
