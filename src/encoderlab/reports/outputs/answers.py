@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from encoderlab.batch import TargetKind
+from encoderlab.data.grouping import grouped
 from encoderlab.reports.outputs.carried import carried_names, cell, in_json
 from encoderlab.reports.outputs.glue import GLUE_TASKS, OTHER_TASK
 from encoderlab.runs.folders.finished import SEPARATOR
@@ -181,27 +182,13 @@ def write_parquet(file: BinaryIO, rows: Iterable[Answered], wanted: Wanted) -> N
     import pyarrow
     import pyarrow.parquet
 
-    groups = _groups(rows)
+    groups = grouped(rows, lambda row: len(row.text) + len(row.text_pair or ""), CHARACTERS_IN_A_GROUP, ROWS_IN_A_GROUP)
     first = next(groups, [])
     schema = _schema(first[0] if first else None, wanted)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for group in chain([first], groups):
             lines = [_flat(row, wanted) for row in group]
             writer.write_table(pyarrow.Table.from_pylist(lines, schema=schema))
-
-
-def _groups(rows: Iterable[Answered]) -> Iterator[list[Answered]]:
-    """Yield the rows, up to ROWS_IN_A_GROUP or CHARACTERS_IN_A_GROUP at a time."""
-    group: list[Answered] = []
-    characters = 0
-    for row in rows:
-        group.append(row)
-        characters += len(row.text) + len(row.text_pair or "")
-        if len(group) == ROWS_IN_A_GROUP or characters >= CHARACTERS_IN_A_GROUP:
-            yield group
-            group, characters = [], 0
-    if group:
-        yield group
 
 
 def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
