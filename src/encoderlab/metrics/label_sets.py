@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from encoderlab.metrics.intervals import f1_macro, middle, middle_around, resamples, totals_of_resamples
+from encoderlab.metrics.intervals import (
+    Score,
+    f1_macro,
+    lead_of_columns,
+    middle,
+    middle_around,
+    resamples,
+    score_of_columns,
+    totals_of_resamples,
+)
 from encoderlab.metrics.scores import AnswerScores, TextMetrics, refuse_non_finite, with_bounds
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
@@ -75,20 +84,11 @@ class LabelSetScores(AnswerScores):
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`."""
         sides = [columns_of(self.labels, side) for side in (self.predicted, np.asarray(predicted)[self.rows])]
-        score, width = SCORES[self.main], sides[0].shape[1]
-        columns = np.concatenate(sides, axis=1)
-
-        def lead(totals: np.ndarray) -> np.ndarray:
-            return score(totals[:, :width]) - score(totals[:, width:])
-
-        drawn = lead(totals_of_resamples(np.ones(self.n, np.int64), columns, seed))
-        return float(lead(columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
+        return lead_of_columns(sides, SCORES[self.main], seed)
 
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`."""
-        columns = columns_of(self.labels[places], self.predicted[places])
-        drawn = SCORES[self.main](totals_of_resamples(np.ones(len(places), np.int64), columns, seed))
-        return float(SCORES[self.main](columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
+        return score_of_columns(columns_of(self.labels[places], self.predicted[places]), SCORES[self.main], seed)
 
 
 def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -111,7 +111,7 @@ def _f1_micro(totals: np.ndarray) -> np.ndarray:
     return 2 * hits.sum(1) / np.maximum(occurrences.sum(1), 1)
 
 
-SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # from totals of `columns_of`, [splits, columns], to scores, [splits]
+SCORES: dict[str, Score] = {  # of totals of `columns_of`
     "f1_micro": _f1_micro,
     "f1_macro": lambda totals: f1_macro(*_by_label(totals)),
     "subset_accuracy": lambda totals: totals[:, 1] / np.maximum(totals[:, 0], 1),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from encoderlab.metrics.intervals import middle, totals_of_resamples
+from encoderlab.metrics.intervals import Score, lead_of_columns, middle, score_of_columns, totals_of_resamples
 from encoderlab.metrics.scores import AnswerScores, TextMetrics, is_lower_better, refuse_non_finite, with_bounds
 
 DIGITS = 6  # reported digits of a number, counted from the size of the standard deviation: float32 has no more
@@ -53,23 +53,13 @@ class NumberScores(AnswerScores):
         """See `AnswerScores.lead_over`."""
         others = np.asarray(predicted, np.float64)[self.rows]
         sides = [score_columns(self.labels, side, self.main) for side in (self.predicted, others)]
-        score = score_of_totals(self.main)
-        width = sides[0].shape[1]
-        columns = np.concatenate(sides, axis=1)
-        sign = -1.0 if is_lower_better(self.main) else 1.0
-
-        def lead(totals: np.ndarray) -> np.ndarray:
-            return sign * (score(totals[:, :width]) - score(totals[:, width:]))
-
-        drawn = lead(totals_of_resamples(np.ones(self.n, np.int64), columns, seed))
-        return float(lead(columns.sum(0, keepdims=True))[0]), middle(drawn)
+        score, sign = score_of_totals(self.main), -1.0 if is_lower_better(self.main) else 1.0
+        return lead_of_columns(sides, lambda totals: sign * score(totals), seed)
 
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`."""
         columns = score_columns(self.labels[places], self.predicted[places], self.main)
-        score = score_of_totals(self.main)
-        drawn = score(totals_of_resamples(np.ones(len(places), np.int64), columns, seed))
-        return float(score(columns.sum(0, keepdims=True))[0]), middle(drawn)
+        return score_of_columns(columns, score_of_totals(self.main), seed)
 
 
 def number_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
@@ -89,7 +79,7 @@ def score_columns(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.
     return columns_of(*_ranks(labels, predicted)) if figure == "spearman" else columns_of(labels, predicted)
 
 
-def score_of_totals(figure: str) -> Callable[[np.ndarray], np.ndarray]:
+def score_of_totals(figure: str) -> Score:
     """Return the scores, [splits], from totals of `score_columns`, [splits, columns]."""
     name = "pearson" if figure == "spearman" else figure
     return lambda totals: figures_of(totals)[name]

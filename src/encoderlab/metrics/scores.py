@@ -20,9 +20,8 @@ from encoderlab.metrics.intervals import (
     kinds_of_answers,
     kinds_of_confusion,
     matthews,
-    middle,
     score_difference,
-    totals_of_resamples,
+    score_of_columns,
     wilson,
 )
 
@@ -122,9 +121,7 @@ class Scores(AnswerScores):
             return hits / len(places), wilson(hits, len(places))
         each = np.ones(len(places), dtype=np.int64)
         kinds = kinds_of_answers(self.labels[places], self.predicted[places], each, len(self.label_names))
-        score = class_score(self.main, self.positive)
-        drawn = score(totals_of_resamples(each, kinds.columns, seed))
-        return float(score(kinds.columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
+        return score_of_columns(kinds.columns, class_score(self.main, self.positive), seed)
 
     def with_intervals(self, seed: int) -> Scores:
         """Return the same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
