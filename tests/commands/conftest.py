@@ -1,5 +1,6 @@
 """A command line inside a temporary folder, and one small finished run of each kind."""
 
+import json
 import os
 import signal
 import sys
@@ -34,6 +35,18 @@ def run(*arguments):
         cli.run([str(argument) for argument in arguments])
     finally:
         sys.argv = before
+
+
+@pytest.fixture
+def printed(command, capsys):
+    """Run a command line and return the JSON that it prints."""
+
+    def read(*arguments):
+        capsys.readouterr()
+        command(*arguments)
+        return json.loads(capsys.readouterr().out)
+
+    return read
 
 
 @pytest.fixture(scope="session")

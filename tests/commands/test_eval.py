@@ -1,16 +1,15 @@
 """encoderlab eval scores a run again."""
 
-import json
-
 import pytest
 
 from encoderlab.errors import DataError, SettingError
+from tests.run_files import report_of
 
 
 def test_eval_reproduces_the_scores_of_the_training(command, brackets_run, tmp_path):
     command("eval", f"run={brackets_run}", "split=validation", "run_dir=scored", "threads=1")
-    trained = json.loads((brackets_run / "report.json").read_text())
-    scored = json.loads((tmp_path / "scored" / "report.json").read_text())
+    trained = report_of(brackets_run)
+    scored = report_of(tmp_path / "scored")
     assert scored["command"] == "eval"
     assert scored["splits"]["validation"] == trained["splits"]["validation"]
     assert scored["checkpoint"] == trained["checkpoint"]
@@ -19,8 +18,8 @@ def test_eval_reproduces_the_scores_of_the_training(command, brackets_run, tmp_p
 
 def test_eval_uses_the_test_split_by_default(command, reverse_run, tmp_path):
     command("eval", f"run={reverse_run}", "run_dir=scored", "threads=1")
-    trained = json.loads((reverse_run / "report.json").read_text())
-    assert json.loads((tmp_path / "scored" / "report.json").read_text())["splits"] == {"test": trained["splits"]["test"]}
+    trained = report_of(reverse_run)
+    assert report_of(tmp_path / "scored")["splits"] == {"test": trained["splits"]["test"]}
 
 
 COLUMNS = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way")
@@ -30,7 +29,7 @@ def test_a_users_file_is_scored_whole_even_with_a_single_class(command, pairs_ru
     rows = "\n".join(f"title {n},body {n},up" for n in range(100, 140))
     (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
     command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *COLUMNS, "run_dir=scored")
-    report = json.loads((tmp_path / "scored" / "report.json").read_text())
+    report = report_of(tmp_path / "scored")
     assert report["splits"]["all"]["n"] == 40
     assert report["splits"]["all"]["per_class"]["up"]["support"] == 40
     (note,) = report["notes"]
@@ -42,7 +41,7 @@ def test_a_split_of_another_dataset_did_not_choose_the_checkpoint(command, pairs
     (tmp_path / "more.csv").write_text(f"title,body,way\n{rows}\n")
     half = ("dataset.validation_fraction=0.5", "split=validation")
     command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", *COLUMNS, *half, "run_dir=scored")
-    report = json.loads((tmp_path / "scored" / "report.json").read_text())
+    report = report_of(tmp_path / "scored")
     assert report["splits"]["validation"]["n"] == 20
     assert not any("too good" in note for note in report["notes"])
 

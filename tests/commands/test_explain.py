@@ -47,9 +47,8 @@ def test_each_word_is_printed_with_a_score_by_both_methods_and_written_as_page_a
         assert shade is None or shade == ("against" if score < 0 else "for")
 
 
-def test_predict_and_explain_agree_on_the_answer(command, brackets_run, tmp_path, capsys):
-    command("predict", f"run={brackets_run}", "text=(((", "format=jsonl", "precision=fp32")
-    predicted = json.loads(capsys.readouterr().out)
+def test_predict_and_explain_agree_on_the_answer(command, brackets_run, tmp_path, printed):
+    predicted = printed("predict", f"run={brackets_run}", "text=(((", "format=jsonl", "precision=fp32")
     command("explain", f"run={brackets_run}", "text=(((", "method=gradient", "run_dir=why")
     (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
     assert figures["predicted"] == predicted["predicted"]

@@ -1,7 +1,6 @@
 """folds=N: a run for each fold in one folder, a prediction for every row, and the figures over all folds, for every task."""
 
 import csv
-import json
 import random
 
 import pytest
@@ -10,6 +9,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folders.finished import read_answers, read_run
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.system.signals import Interrupted
+from tests.run_files import report_of
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_
     stop_after(-1)
     assert "Resume with: encoderlab train resume=all" in capsys.readouterr().err
     command(*line)  # the same line resumes
-    report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
+    report = report_of(tmp_path / "all")
     folds, scores = report["folds"], report["splits"]["out_of_fold"]
     assert sum(fold["n"] for fold in folds) == scores["n"] == 60
     assert scores["accuracy"] == pytest.approx(sum(fold["accuracy"] for fold in folds) / 3)
@@ -98,7 +98,7 @@ def test_every_task_answers_every_row_once(command, tmp_path, arguments, figure,
     write_rows(tmp_path / "rows.csv", 40)
     quick = [one for one in QUICK if "task=reverse" not in arguments or not one.startswith("tokenizer")]
     command("train", *arguments, *quick, "folds=2", "run_dir=all", "baselines=false")
-    report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
+    report = report_of(tmp_path / "all")
     assert report["main_figure"] == figure and report["splits"]["out_of_fold"]["n"] == 40
     rows = rows_of(tmp_path / "all" / "predictions.csv")
     words = sum(len(row["label"].split()) for row in rows)
@@ -120,7 +120,7 @@ def test_flipped_labels_of_sets_are_found(command, tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     data = ("task=multilabel", "dataset=files", "dataset.path=rows.csv", "dataset.label=topics")
     command("train", *data, *LEARNING, "folds=2", "run_dir=all", "baselines=false")
-    report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
+    report = report_of(tmp_path / "all")
     errors = rows_of(tmp_path / "all" / "label_errors.csv")
     assert report["main_figure"] == "f1_micro" and report["label_errors"] == {"n": len(errors), "of": 600}
     found = [(int(error["line"]), error["change"]) for error in errors]
@@ -147,7 +147,7 @@ def test_flipped_labels_of_words_are_found(command, tmp_path, capsys):
     (tmp_path / "names.conll").write_text("\n".join(lines) + "\n", encoding="utf-8")
     data = ("task=tagging", "dataset=files", "dataset.path=names.conll")
     command("train", *data, *LEARNING, "folds=2", "run_dir=all", "baselines=false")
-    report = json.loads((tmp_path / "all" / "report.json").read_text(encoding="utf-8"))
+    report = report_of(tmp_path / "all")
     errors = rows_of(tmp_path / "all" / "label_errors.csv")
     assert report["main_figure"] == "entity_f1" and report["label_errors"] == {"n": len(errors), "of": 800}
     places = ("line", "sentence", "word_number")

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from encoderlab.errors import DataError, SettingError
+from tests.run_files import report_of
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +40,6 @@ def topics_run(tmp_path_factory, cache, run_in):
     return folder / "run"
 
 
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
-
-
 def test_the_report_has_every_figure_with_its_interval(topics_run):
     report = report_of(topics_run)
     test = report["splits"]["test"]
@@ -73,9 +70,8 @@ def test_the_predictions_have_a_probability_of_each_label_and_the_labels_side_by
         assert row["predicted"] == "|".join(given)
 
 
-def test_predict_returns_a_list_of_labels(command, topics_run, capsys, tmp_path):
-    command("predict", f"run={topics_run}", "text=rain goal table", "format=jsonl")
-    answer = json.loads(capsys.readouterr().out)
+def test_predict_returns_a_list_of_labels(command, topics_run, capsys, tmp_path, printed):
+    answer = printed("predict", f"run={topics_run}", "text=rain goal table", "format=jsonl")
     assert answer["predicted"] == ["sport", "weather"] and list(answer["probabilities"]) == ["politics", "sport", "weather"]
     command("predict", f"run={topics_run}", "text=rain goal table", "top_k=2")
     assert "sport|weather" in capsys.readouterr().out
@@ -96,7 +92,7 @@ def test_eval_names_the_row_with_an_unknown_label(command, topics_run, tmp_path)
         command("eval", f"run={topics_run}", "dataset=files", "dataset.path=new.csv", "dataset.label=topics")
 
 
-def test_explain_covers_one_label(command, topics_run, capsys, tmp_path):
+def test_explain_covers_one_label(command, topics_run, tmp_path):
     command("explain", f"run={topics_run}", "text=rain goal", "label=sport", "run_dir=why", "method=occlusion")
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     scores = {word["word"]: word["occlusion"] for word in found["words"]}
@@ -131,19 +127,16 @@ def test_a_threshold_for_an_unknown_label_is_refused(command, tmp_path):
         command("train", *COLUMNS, "dataset.path=rows.csv", "task.thresholds={sport: 3}")
 
 
-def test_an_exported_model_gives_the_same_labels_with_its_thresholds(command, topics_run, capsys):
+def test_an_exported_model_gives_the_same_labels_with_its_thresholds(command, topics_run, printed):
     transformers = pytest.importorskip("transformers", reason="the extra huggingface is not installed")
-    command("predict", f"run={topics_run}", "text=rain goal table", "precision=fp32", "format=jsonl")
-    ours = json.loads(capsys.readouterr().out)
+    ours = printed("predict", f"run={topics_run}", "text=rain goal table", "precision=fp32", "format=jsonl")
     command("export", f"run={topics_run}", "path=there")
     model = transformers.AutoModelForSequenceClassification.from_pretrained("there").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained("there")
     assert model.config.problem_type == "multi_label_classification"
     chances = model(**tokenizer("rain goal table", return_tensors="pt")).logits[0].sigmoid().tolist()
     assert chances == pytest.approx(list(ours["probabilities"].values()), abs=1e-4)
-    capsys.readouterr()
-    command("predict", "run=there", "text=rain goal table", "precision=fp32", "format=jsonl")
-    again = json.loads(capsys.readouterr().out)
+    again = printed("predict", "run=there", "text=rain goal table", "precision=fp32", "format=jsonl")
     assert again["predicted"] == ours["predicted"]
     assert json.loads((topics_run / "model" / "config.json").read_text())["encoderlab"]["task"]["thresholds"] == pytest.approx(
         model.config.thresholds
@@ -165,15 +158,13 @@ def test_runs_are_compared_row_by_row(command, topics_run, tmp_path):
     assert [row["difference"]["value"] for row in found["settings"] if row["difference"]] == [0]
 
 
-def test_baseline_and_data_count_labels(command, tmp_path, capsys):
+def test_baseline_and_data_count_labels(tmp_path, printed):
     write_rows(tmp_path / "rows.csv", 120)
     where = ("task=multilabel", "dataset=files", "dataset.path=rows.csv", "dataset.label=topics")
-    command("baseline", *where, "format=json")
-    report = json.loads(capsys.readouterr().out)
+    report = printed("baseline", *where, "format=json")
     assert report["main_figure"] == "f1_micro" and report["baselines"]["tfidf_logreg"]["ahead_of_majority_by"] > 0
     assert "goal" in report["baselines"]["tfidf_logreg"]["top_features"]["sport"]
-    command("data", *where, "format=json", "model=tiny")
-    facts = json.loads(capsys.readouterr().out)
+    facts = printed("data", *where, "format=json", "model=tiny")
     assert set(facts["splits"]["train"]["labels"]) == {"politics", "sport", "weather"}
 
 
@@ -205,9 +196,8 @@ def test_the_program_of_an_onnx_folder_gives_the_same_labels(command, topics_run
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_an_8_bit_graph_predicts_sets_of_labels(command, topics_run, tmp_path, capsys):
+def test_an_8_bit_graph_predicts_sets_of_labels(command, topics_run, tmp_path, capsys, printed):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     command("export", f"run={topics_run}", "format=int8", "path=small")
     assert "of the predictions agree" in capsys.readouterr().out.splitlines()[-1]
-    command("predict", "run=small", "text=rain goal table", "format=jsonl")
-    assert json.loads(capsys.readouterr().out)["predicted"] == ["sport", "weather"]
+    assert printed("predict", "run=small", "text=rain goal table", "format=jsonl")["predicted"] == ["sport", "weather"]

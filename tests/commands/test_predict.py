@@ -240,13 +240,11 @@ def test_uncertain_predictions_stay_open_and_no_row_is_lost(command, brackets_ru
     assert {answer["predicted"] for answer in found} >= {"ask"}
 
 
-def test_uncertain_words_stay_open_and_each_word_has_its_top_k(command, reverse_run, capsys):
-    command("predict", f"run={reverse_run}", "text=1 2 3", "min_probability=1", "format=jsonl")
-    answer = json.loads(capsys.readouterr().out)
+def test_uncertain_words_stay_open_and_each_word_has_its_top_k(reverse_run, printed):
+    answer = printed("predict", f"run={reverse_run}", "text=1 2 3", "min_probability=1", "format=jsonl")
     assert answer["predicted"] == "_ _ _"
     assert len(answer["word_probabilities"]) == 3
-    command("predict", f"run={reverse_run}", "text=1 2 3", "top_k=2", "format=jsonl")
-    answer = json.loads(capsys.readouterr().out)
+    answer = printed("predict", f"run={reverse_run}", "text=1 2 3", "top_k=2", "format=jsonl")
     assert [top[0]["label"] for top in answer["top"]] == answer["predicted"].split()
     assert [top[0]["probability"] for top in answer["top"]] == pytest.approx(answer["word_probabilities"], abs=1e-5)
     assert all(len(top) == 2 and top[0]["probability"] >= top[1]["probability"] for top in answer["top"])

@@ -60,12 +60,11 @@ def test_the_page_shows_the_numbers_and_the_largest_errors(numbers_run):
     assert "Calibration" not in page and (numbers_run / "plots" / "numbers.png").is_file()
 
 
-def test_predict_returns_a_number_in_every_format(command, numbers_run, capsys, tmp_path):
+def test_predict_returns_a_number_in_every_format(command, numbers_run, capsys, tmp_path, printed):
     command("predict", f"run={numbers_run}", "text=good great")
     plain = list(csv.DictReader(capsys.readouterr().out.splitlines()))[0]
     assert float(plain["predicted"]) > 20000 and set(plain) == {"text", "predicted"}
-    command("predict", f"run={numbers_run}", "text=good great", "format=jsonl")
-    assert json.loads(capsys.readouterr().out)["predicted"] == float(plain["predicted"])
+    assert printed("predict", f"run={numbers_run}", "text=good great", "format=jsonl")["predicted"] == float(plain["predicted"])
     write_rows(tmp_path / "new.csv", 3)
     command("predict", f"run={numbers_run}", "input=new.csv", "output=answers.parquet")
     import pyarrow.parquet as pq
@@ -113,18 +112,16 @@ def test_a_dataset_with_labels_is_refused_for_regression(command):
         command("train", "task=regression", "dataset=brackets")
 
 
-def test_an_exported_model_predicts_in_the_files_units(command, numbers_run, capsys):
+def test_an_exported_model_predicts_in_the_files_units(command, numbers_run, printed):
     transformers = pytest.importorskip("transformers", reason="the extra huggingface is not installed")
-    command("predict", f"run={numbers_run}", "text=good great", "precision=fp32", "format=jsonl")
-    ours = json.loads(capsys.readouterr().out)["predicted"]
+    ours = printed("predict", f"run={numbers_run}", "text=good great", "precision=fp32", "format=jsonl")["predicted"]
     command("export", f"run={numbers_run}", "path=there")
     model = transformers.AutoModelForSequenceClassification.from_pretrained("there").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained("there")
     assert model.config.problem_type == "regression" and model.config.num_labels == 1
     assert float(model(**tokenizer("good great", return_tensors="pt")).logits) == pytest.approx(ours, abs=0.05)
-    capsys.readouterr()
-    command("predict", "run=there", "text=good great", "precision=fp32", "format=jsonl")
-    assert json.loads(capsys.readouterr().out)["predicted"] == pytest.approx(ours, abs=0.05)
+    again = printed("predict", "run=there", "text=good great", "precision=fp32", "format=jsonl")["predicted"]
+    assert again == pytest.approx(ours, abs=0.05)
 
 
 def test_runs_are_compared_row_by_row_and_the_smaller_error_is_the_better(command, numbers_run, tmp_path):
@@ -140,11 +137,10 @@ def test_runs_are_compared_row_by_row_and_the_smaller_error_is_the_better(comman
 
 
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_the_program_of_an_onnx_folder_predicts_in_the_files_units(command, numbers_run, tmp_path, capsys):
+def test_the_program_of_an_onnx_folder_predicts_in_the_files_units(command, numbers_run, tmp_path, printed):
     from tests.commands.test_export_onnx import answers_of_the_program
 
-    command("predict", f"run={numbers_run}", "text=good great", "precision=fp32", "format=jsonl")
-    ours = json.loads(capsys.readouterr().out)["predicted"]
+    ours = printed("predict", f"run={numbers_run}", "text=good great", "precision=fp32", "format=jsonl")["predicted"]
     command("export", f"run={numbers_run}", "format=onnx", "path=there")
     (answer,) = answers_of_the_program(tmp_path / "there", ["good great"])
     assert answer["predicted"] == pytest.approx(ours, abs=0.05)
@@ -152,12 +148,11 @@ def test_the_program_of_an_onnx_folder_predicts_in_the_files_units(command, numb
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_an_8_bit_graph_predicts_in_the_files_units(command, numbers_run, capsys):
+def test_an_8_bit_graph_predicts_in_the_files_units(command, numbers_run, capsys, printed):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     command("export", f"run={numbers_run}", "format=int8", "path=small")
     assert "a number changes by at most" in capsys.readouterr().out.splitlines()[-1]
     found = []
     for run in (numbers_run, "small"):
-        command("predict", f"run={run}", "text=good great", "precision=fp32", "format=jsonl")
-        found.append(json.loads(capsys.readouterr().out)["predicted"])
+        found.append(printed("predict", f"run={run}", "text=good great", "precision=fp32", "format=jsonl")["predicted"])
     assert found[0] == pytest.approx(found[1], abs=0.3)

@@ -19,9 +19,8 @@ def run(tmp_path_factory, cache, run_in):
     return folder / "run"
 
 
-def test_a_pair_is_predicted_and_explained_as_its_settings_say(run, command, capsys):
-    command("predict", f"run={run}", "text=word 1", "text_pair=word 2", "format=jsonl")
-    assert json.loads(capsys.readouterr().out)["predicted"] in ("same", "other")
+def test_a_pair_is_predicted_and_explained_as_its_settings_say(run, command, printed):
+    assert printed("predict", f"run={run}", "text=word 1", "text_pair=word 2", "format=jsonl")["predicted"] in ("same", "other")
     command("explain", f"run={run}", "text=word 1", "text_pair=word 2", "run_dir=why")
     assert json.loads((run / "model" / "config.json").read_text())["encoderlab"]["model"]["pairs"] == "separate"
 
@@ -41,12 +40,11 @@ def test_a_single_text_has_a_vector(run, command, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_an_8_bit_graph_reads_the_texts_of_a_pair_separately_too(run, command, capsys):
+def test_an_8_bit_graph_reads_the_texts_of_a_pair_separately_too(run, command, capsys, printed):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     command("export", f"run={run}", "format=int8", "path=small")
     assert "of the predictions agree" in capsys.readouterr().out.splitlines()[-1]
     found = []
     for folder in (run, "small"):
-        command("predict", f"run={folder}", "text=word 1", "text_pair=word 2", "format=jsonl", "precision=fp32")
-        found.append(json.loads(capsys.readouterr().out)["probabilities"])
-    assert found[0] == pytest.approx(found[1], abs=0.05)
+        found.append(printed("predict", f"run={folder}", "text=word 1", "text_pair=word 2", "format=jsonl", "precision=fp32"))
+    assert found[0]["probabilities"] == pytest.approx(found[1]["probabilities"], abs=0.05)

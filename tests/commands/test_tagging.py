@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.errors import SettingError
+from tests.run_files import report_of
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +40,6 @@ def names_runs(tmp_path_factory, cache, run_in):
     return folder
 
 
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
-
-
 def test_entity_f1_is_the_headline_the_checkpoint_score_and_the_baselines_figure(names_runs):
     report = report_of(names_runs / "long")
     test = report["splits"]["test"]
@@ -57,7 +54,7 @@ def test_entity_f1_is_the_headline_the_checkpoint_score_and_the_baselines_figure
     assert '<h2 id="entities">' in page and "<td>place</td>" in page
 
 
-def test_runs_are_compared_by_entity_f1_and_scored_again_with_the_same_result(names_runs, command, capsys):
+def test_runs_are_compared_by_entity_f1_and_scored_again_with_the_same_result(names_runs, command):
     command("compare", names_runs / "long", names_runs / "short", "output=compared")
     compared = json.loads(Path("compared/compare.json").read_text(encoding="utf-8"))
     assert compared["figure"] == "entity_f1"
@@ -76,9 +73,8 @@ def test_the_baseline_command_counts_entities_too(names_runs, command):
     assert found["baselines"]["word_majority"]["entity_f1"] == pytest.approx(expected)
 
 
-def test_predictions_are_valid_with_the_likeliest_labels_of_each_word(names_runs, command, capsys):
-    command("predict", f"run={names_runs / 'long'}", "text=saw Ada Byron", "top_k=2", "format=jsonl")
-    answer = json.loads(capsys.readouterr().out)
+def test_predictions_are_valid_with_the_likeliest_labels_of_each_word(names_runs, printed):
+    answer = printed("predict", f"run={names_runs / 'long'}", "text=saw Ada Byron", "top_k=2", "format=jsonl")
     assert answer["predicted"] == "O B-person I-person"
     assert [len(top) for top in answer["top"]] == [2, 2, 2]
 

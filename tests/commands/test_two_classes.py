@@ -7,6 +7,7 @@ import random
 import pytest
 
 from encoderlab.errors import SettingError
+from tests.run_files import report_of
 
 pytestmark = pytest.mark.slow
 
@@ -36,12 +37,8 @@ def fraud_run(tmp_path_factory, cache, run_in):
     return folder / "run"
 
 
-def read(folder):
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
-
-
 def test_headline_verdict_baselines_and_checkpoint_follow_the_score(fraud_run):
-    report = read(fraud_run)
+    report = report_of(fraud_run)
     test = report["splits"]["test"]
     assert (report["main_figure"], report["checkpoint"]["chosen_by"]) == ("f1", "f1")
     assert test["positive_label"] == "fraud" and test["f1"] == test["per_class"]["fraud"]["f1"]
@@ -53,8 +50,8 @@ def test_headline_verdict_baselines_and_checkpoint_follow_the_score(fraud_run):
     assert "f1 of fraud on test" in (fraud_run / "model" / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_threshold_fitted_on_validation_applies_to_test_and_predictions(command, fraud_run, capsys):
-    report = read(fraud_run)
+def test_the_threshold_fitted_on_validation_applies_to_test_and_predictions(fraud_run, printed):
+    report = report_of(fraud_run)
     threshold = report["splits"]["test"]["threshold"]
     assert threshold == report["splits"]["validation"]["threshold"]
     saved = json.loads((fraud_run / "model" / "config.json").read_text(encoding="utf-8"))["encoderlab"]["task"]
@@ -64,31 +61,28 @@ def test_the_threshold_fitted_on_validation_applies_to_test_and_predictions(comm
     with (fraud_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {(row["predicted"] == "fraud") == (float(row["probability_fraud"]) >= threshold) for row in rows} == {True}
-    command("predict", f"run={fraud_run}", f"text={rows[0]['text']}", "format=jsonl")
-    assert json.loads(capsys.readouterr().out)["predicted"] == rows[0]["predicted"]
+    assert printed("predict", f"run={fraud_run}", f"text={rows[0]['text']}", "format=jsonl")["predicted"] == rows[0]["predicted"]
     page = (fraud_run / "report.html").read_text(encoding="utf-8")
     assert "Precision and recall" in page and "threshold of fraud" in page
     assert (fraud_run / "plots" / "precision_recall.png").is_file()
 
 
-def test_an_exported_folder_states_and_applies_the_threshold(command, fraud_run, capsys, tmp_path):
+def test_an_exported_folder_states_and_applies_the_threshold(command, fraud_run, tmp_path, printed):
     command("export", f"run={fraud_run}", "path=there")
     fields = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
-    threshold = read(fraud_run)["splits"]["test"]["threshold"]
+    threshold = report_of(fraud_run)["splits"]["test"]["threshold"]
     assert (fields["positive_label"], fields["thresholds"]) == ("fraud", {"fraud": threshold})
     assert "model.config.thresholds" in (tmp_path / "there" / "README.md").read_text(encoding="utf-8")
     fields["thresholds"]["fraud"] = 0.0
     (tmp_path / "there" / "config.json").write_text(json.dumps(fields), encoding="utf-8")
-    capsys.readouterr()
-    command("predict", "run=there", "text=lunch garden meeting", "format=jsonl")
-    assert json.loads(capsys.readouterr().out)["predicted"] == "fraud"
+    assert printed("predict", "run=there", "text=lunch garden meeting", "format=jsonl")["predicted"] == "fraud"
 
 
 def test_eval_and_compare_use_the_same_positive_label_on_any_rows(command, fraud_run, tmp_path, capsys):
     with (tmp_path / "new.csv").open("w", encoding="utf-8") as file:
         file.write("text,label\n" + "prize winner,fraud\n" * 12 + "lunch garden,ham\n" * 4)  # here the other one is rarer
     command("eval", f"run={fraud_run}", "dataset=files", "dataset.path=new.csv", "run_dir=scored")
-    report = read(tmp_path / "scored")
+    report = report_of(tmp_path / "scored")
     assert report["splits"]["all"]["positive_label"] == "fraud"
     assert [note for note in report["notes"] if "Too few rows of all to score 'ham' (4)" in note]
     command("eval", f"run={fraud_run}", "dataset=files", "dataset.path=new.csv", "run_dir=again")
@@ -97,10 +91,9 @@ def test_eval_and_compare_use_the_same_positive_label_on_any_rows(command, fraud
     assert capsys.readouterr().out.strip().startswith("F1 of fraud of 1 run of")
 
 
-def test_baselines_use_the_same_positive_label(command, tmp_path, capsys):
+def test_baselines_use_the_same_positive_label(tmp_path, printed):
     write_rows(tmp_path / "rows.csv", 120)
-    command("baseline", "task=classification", "task.score=f1", "dataset=files", "dataset.path=rows.csv", "format=json")
-    report = json.loads(capsys.readouterr().out)
+    report = printed("baseline", "task=classification", "task.score=f1", "dataset=files", "dataset.path=rows.csv", "format=json")
     assert report["main_figure"] == "f1"
     assert report["baselines"]["majority"]["positive_label"] == "fraud" and report["baselines"]["majority"]["f1"] == 0
 

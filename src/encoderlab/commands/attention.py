@@ -16,10 +16,10 @@ from encoderlab.reports.interpretation.attention_maps import plot_attention
 from encoderlab.reports.interpretation.attention_page import write_attention_page
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
+from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.atomic_files import atomic_write_text
-from encoderlab.tasks.rows import hold_encoded
 
 
 def attention(config: AttentionConfig) -> RunFolder:
@@ -55,9 +55,8 @@ def _check_joint(assembly: Assembly) -> None:
 
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights of all layers, [layer, head, query, key], and the token ids; of a long text, those of its first window."""
-    task = assembly.task
-    rows = hold_encoded(task.encode([example]), task.tokenizer.vocabulary_size, task.heads)
-    if task.windows is not None and (rows.windows() > 1).any():
+    rows = encoded_rows(assembly, [example])
+    if assembly.task.windows is not None and (rows.windows() > 1).any():
         print(f"The text is read in {rows.windows()[0]} windows; the maps show the first", file=sys.stderr)
         rows = rows.first_windows()
     batch = next(assembly.scoring_batches(rows))

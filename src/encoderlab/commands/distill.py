@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from encoderlab.config.schemas import required_setting
 from encoderlab.errors import SettingError
 from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
 from encoderlab.reports.parts.run_facts import run_facts
-from encoderlab.reports.parts.run_report import summary_of
+from encoderlab.reports.parts.run_report import commands_for_encoder, files_of, summary_of
 from encoderlab.reports.pretraining.teacher_vectors import (
     build_teacher_vectors_report,
     show_teacher_vectors_report,
@@ -153,13 +152,8 @@ class _VectorDistillation(Training):
         save_model(assembly.saved(origin), folder.model, teacher_vectors_card(report, run_facts(folder, "distill")))
         trackers.report(report)
         write_teacher_vectors_report(folder, report)
-        root = shlex.quote(str(folder.root))
-        following = [
-            f"encoderlab finetune task=docs init_from={root}",
-            f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
-        ]
-        paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
-        show_teacher_vectors_report(report, paths, following)
+        files = files_of(folder, "page", "report", "plots", "model")
+        show_teacher_vectors_report(report, files, commands_for_encoder(folder))
 
 
 def _scores(assembly: Assembly, rows: SentenceRows) -> TeacherVectorsScores:

@@ -12,7 +12,7 @@ from encoderlab.commands.pretrain import score_pretrained
 from encoderlab.config.command_settings import EvalConfig
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.errors import DataError
-from encoderlab.reports.parts.run_report import summary_of
+from encoderlab.reports.parts.run_report import files_of, summary_of
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.screen import show_report
 from encoderlab.reports.training.windows import compared_with_truncation
@@ -90,9 +90,8 @@ def _score_and_report(
     report |= compared_with_truncation(assembly.task, rows, scores, truncated, assembly.config.seed)
     importance = None if isinstance(assembly.model, GraphModel) else partial(token_importance, assembly)
     write_report(folder, report, corpus.split(split), scores, importance)
-    files = {"page": folder.page, "report": folder.report, "predictions": folder.predictions, "plots": folder.plots}
-    paths = {name: str(path) for name, path in files.items()}
-    show_report(report, paths, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
+    files = files_of(folder, "page", "report", "predictions", "plots")
+    show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
 
 
 def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) -> None:

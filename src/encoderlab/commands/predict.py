@@ -212,10 +212,8 @@ def _answered(
 
 def _joined(example: Example, answer: Answer, carried: dict[str, Any]) -> Answered:
     if isinstance(example, WordsExample):
-        words = " ".join(example.words)
-        of_words = (answer.word_confidences, None, answer.word_probabilities)
-        return Answered(words, None, answer.labels, None, len(example.words), *of_words, carried=carried)
-    return Answered(example.text, example.text_pair, answer.labels, answer.probabilities, 1, number=answer.number, carried=carried)
+        return Answered(" ".join(example.words), None, answer, len(example.words), carried)
+    return Answered(example.text, example.text_pair, answer, carried=carried)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.parts.run_facts import run_facts
-from encoderlab.reports.parts.run_report import summary_of
+from encoderlab.reports.parts.run_report import commands_for_encoder, files_of, summary_of
 from encoderlab.reports.pretraining.filled_masks import readable
 from encoderlab.reports.pretraining.report import (
     BASELINE_NAMES,
@@ -109,13 +109,8 @@ class _Pretraining(Training):
         save_model(assembly.saved(origin), folder.model, pretraining_card(report, run_facts(folder, "pretrain")))
         trackers.report(report)
         write_pretraining_report(folder, report)
-        paths = {"page": str(folder.page), "report": str(folder.report), "plots": str(folder.plots), "model": str(folder.model)}
-        root = shlex.quote(str(folder.root))
-        following = [
-            f"encoderlab finetune task=docs init_from={root}",
-            f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
-        ]
-        show_pretraining_report(report, paths, [] if folder.is_nested else following)
+        following = [] if folder.is_nested else commands_for_encoder(folder)
+        show_pretraining_report(report, files_of(folder, "page", "report", "plots", "model"), following)
 
 
 def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
@@ -192,11 +187,8 @@ def _report_scores(
     facts = _Facts("eval", pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split]), None)
     report = _report(assembly, rows, scores, facts, Fitted(assembly.opened.checkpoint, speed, []))
     write_pretraining_report(folder, report)
-    show_pretraining_report(
-        report,
-        {"page": str(folder.page), "report": str(folder.report)},
-        [f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"],
-    )
+    following = [f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"]
+    show_pretraining_report(report, files_of(folder, "page", "report"), following)
 
 
 @dataclass(frozen=True, slots=True)

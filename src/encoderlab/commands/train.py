@@ -16,7 +16,7 @@ from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError
 from encoderlab.reports.folds.written import report_folds
 from encoderlab.reports.parts.run_facts import run_facts
-from encoderlab.reports.parts.run_report import summary_of
+from encoderlab.reports.parts.run_report import files_of, summary_of
 from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.reports.training.model_card import model_card
 from encoderlab.reports.training.report import BASELINE_NAMES, build_report, labels_alike, shared_rows
@@ -162,7 +162,8 @@ class TrainingOnLabels(Training):
         trackers.report(report)
         write_report(folder, report, corpus.split(scored), scores[scored], partial(token_importance, assembly))
         following = [report["stronger_command"], *_next_commands(folder, scored, corpus.paired)]
-        show_report(report, _paths(folder), [*filter(None, following)])
+        files = files_of(folder, "page", "report", "predictions", "plots", "model")
+        show_report(report, files, [*filter(None, following)])
 
 
 def _examples(prepared: Prepared) -> Corpus:
@@ -181,17 +182,6 @@ def _frozen_notes(assembly: Assembly) -> list[str]:
     frozen = sum(parameter.numel() for parameter in assembly.model.parameters() if not parameter.requires_grad)
     layers = assembly.config.training.freeze_layers
     return [f"{frozen:,} parameters were frozen: training.freeze_layers={layers}, and the embeddings"] if frozen else []
-
-
-def _paths(folder: RunFolder) -> dict[str, str]:
-    names = {
-        "page": folder.page,
-        "report": folder.report,
-        "predictions": folder.predictions,
-        "plots": folder.plots,
-        "model": folder.model,
-    }
-    return {name: str(path) for name, path in names.items()}
 
 
 def _next_commands(folder: RunFolder, scored: str, paired: bool) -> list[str]:

@@ -18,6 +18,16 @@ class Rename(NamedTuple):
     distilbert: str | None
 
 
+IN_A_LAYER = (  # ours, BERT's and DistilBERT's
+    ("attention.query", "attention.self.query", "attention.q_lin"),
+    ("attention.key", "attention.self.key", "attention.k_lin"),
+    ("attention.value", "attention.self.value", "attention.v_lin"),
+    ("attention.output", "attention.output.dense", "attention.out_lin"),
+    ("attention_norm", "attention.output.LayerNorm", "sa_layer_norm"),
+    ("feed_forward.inner", "intermediate.dense", "ffn.lin1"),
+    ("feed_forward.outer", "output.dense", "ffn.lin2"),
+    ("feed_forward_norm", "output.LayerNorm", "output_layer_norm"),
+)
 RENAMES = (
     Rename("encoder.embeddings.token", "bert.embeddings.word_embeddings", "distilbert.embeddings.word_embeddings"),
     Rename(
@@ -25,39 +35,9 @@ RENAMES = (
     ),
     Rename("encoder.embeddings.segment", "bert.embeddings.token_type_embeddings", None),
     Rename("encoder.embeddings.norm", "bert.embeddings.LayerNorm", "distilbert.embeddings.LayerNorm"),
-    Rename(
-        "encoder.layers.*.attention.query",
-        "bert.encoder.layer.*.attention.self.query",
-        "distilbert.transformer.layer.*.attention.q_lin",
-    ),
-    Rename(
-        "encoder.layers.*.attention.key",
-        "bert.encoder.layer.*.attention.self.key",
-        "distilbert.transformer.layer.*.attention.k_lin",
-    ),
-    Rename(
-        "encoder.layers.*.attention.value",
-        "bert.encoder.layer.*.attention.self.value",
-        "distilbert.transformer.layer.*.attention.v_lin",
-    ),
-    Rename(
-        "encoder.layers.*.attention.output",
-        "bert.encoder.layer.*.attention.output.dense",
-        "distilbert.transformer.layer.*.attention.out_lin",
-    ),
-    Rename(
-        "encoder.layers.*.attention_norm",
-        "bert.encoder.layer.*.attention.output.LayerNorm",
-        "distilbert.transformer.layer.*.sa_layer_norm",
-    ),
-    Rename(
-        "encoder.layers.*.feed_forward.inner", "bert.encoder.layer.*.intermediate.dense", "distilbert.transformer.layer.*.ffn.lin1"
-    ),
-    Rename("encoder.layers.*.feed_forward.outer", "bert.encoder.layer.*.output.dense", "distilbert.transformer.layer.*.ffn.lin2"),
-    Rename(
-        "encoder.layers.*.feed_forward_norm",
-        "bert.encoder.layer.*.output.LayerNorm",
-        "distilbert.transformer.layer.*.output_layer_norm",
+    *(
+        Rename(f"encoder.layers.*.{ours}", f"bert.encoder.layer.*.{bert}", f"distilbert.transformer.layer.*.{distilbert}")
+        for ours, bert, distilbert in IN_A_LAYER
     ),
     Rename("pool.dense", "bert.pooler.dense", "pre_classifier"),
     Rename("sequence_head", "classifier", "classifier"),

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.scores import Scores, figures_by_class, refuse_non_finite
+from encoderlab.metrics.scores import Scores, TextMetrics, figures_by_class, refuse_non_finite
 from encoderlab.metrics.thresholds import ThresholdRule
 
 
-class ClassificationMetrics:
+class ClassificationMetrics(TextMetrics):
     """Collects one prediction for each example.
 
     `labels` names the classes in the order of their ids. `main` is the figure that a report puts first. Of two classes, `positive`
@@ -26,25 +23,9 @@ class ClassificationMetrics:
     def __init__(
         self, labels: Sequence[str], main: str = "accuracy", positive: int = 1, threshold: ThresholdRule | None = None
     ) -> None:
+        super().__init__()
         self.labels, self.main, self.threshold = list(labels), main, threshold
         self.positive = positive
-        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`."""
-        assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
-        assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may overwrite these with its next output, hence the copy.
-        logits = prediction.sequence_logits.detach().to(torch.float32, copy=True)
-        self._kept.append((batch.rows, batch.labels, logits))
-
-    def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """See `Metrics.collected`."""
-        return [(rows.cpu(), labels.cpu(), logits.cpu()) for rows, labels, logits in self._kept]
-
-    def replace(self, collected: list[tuple[Tensor, Tensor, Tensor]]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
 
     def scores(self) -> Scores:
         """See `Metrics.scores`.
@@ -53,11 +34,8 @@ class ClassificationMetrics:
         correlation). For two classes also `f1`, `roc_auc` and `average_precision` of the positive one; the last two are left out
         where the split holds one class only.
         """
-        assert self._kept, "nothing was added"
-        rows, labels, logits = (torch.cat(column).cpu() for column in zip(*self._kept, strict=True))
-        order = rows.argsort()
-        rows, labels, logits = rows[order], labels[order].long(), logits[order]
-        assert bool((rows.diff() > 0).all()), "an example was added twice"
+        rows, labels, logits = self._in_order()
+        labels = labels.long()
         losses = cross_entropy(logits, labels, reduction="none").double().numpy()
         refuse_non_finite(losses)
         probabilities = logits.double().softmax(-1).numpy()

@@ -18,13 +18,14 @@ The comparison with a baseline is paired on the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 RESAMPLES = 2000
 _DRAWN_AT_ONCE = 4_000_000  # counts in memory at a time
+Score = Callable[[np.ndarray], np.ndarray]  # from totals, [splits, columns], to a figure, [splits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def kinds_of_answers(label: np.ndarray, answer: np.ndarray, counts: np.ndarray, 
     return Kinds(counts, right, one_hot[label] * right[:, None], one_hot[label], one_hot[answer])
 
 
-def class_score(figure: str, positive: int | None = None) -> Callable[[np.ndarray], np.ndarray]:
+def class_score(figure: str, positive: int | None = None) -> Score:
     """Return a figure of classes, [splits], from totals of `Kinds.columns`, [splits, columns].
 
     `accuracy` (examples wholly right), `token_accuracy`, `f1_macro`, `f1_weighted`, `matthews`, and `f1` of the class `positive`.
@@ -126,20 +127,36 @@ def score_difference(
     predicted: np.ndarray,
     other: np.ndarray,
     n_classes: int,
-    score: Callable[[np.ndarray], np.ndarray],
+    score: Score,
     seed: int,
 ) -> tuple[float, list[float]]:
     """Return by how much the `class_score` of `predicted` exceeds that of `other`, ids [n] each, and its paired 95% interval."""
     triples, counts = np.unique(np.stack([labels, predicted, other], axis=1), axis=0, return_counts=True)
     label, *answers = triples.T
-    columns = np.concatenate([kinds_of_answers(label, answer, counts, n_classes).columns for answer in answers], axis=1)
-    width = columns.shape[1] // 2
+    sides = [kinds_of_answers(label, answer, counts, n_classes).columns for answer in answers]
+    return lead_of_columns(sides, score, seed, counts)
 
-    def lead(totals: np.ndarray) -> np.ndarray:
-        return score(totals[:, :width]) - score(totals[:, width:])
 
-    value = float(lead((counts @ columns)[None].astype(np.float64))[0])
-    return value, middle(lead(totals_of_resamples(counts, columns, seed)))
+def lead_of_columns(
+    sides: Sequence[np.ndarray], score: Score, seed: int, counts: np.ndarray | None = None
+) -> tuple[float, list[float]]:
+    """Return by how much the `score` of the first side exceeds that of the second, and its paired 95% interval.
+
+    Each side is what an example of each kind adds to the totals that are scored, [kinds, columns].
+    """
+    width = sides[0].shape[1]
+    columns = np.concatenate(sides, axis=1)
+    return score_of_columns(columns, lambda totals: score(totals[:, :width]) - score(totals[:, width:]), seed, counts)
+
+
+def score_of_columns(columns: np.ndarray, score: Score, seed: int, counts: np.ndarray | None = None) -> tuple[float, list[float]]:
+    """Return the `score` of the totals of `columns`, [kinds, columns], and its 95% interval.
+
+    `counts` says how many examples there are of each kind, [kinds]; None: one.
+    """
+    counts = np.ones(len(columns), np.int64) if counts is None else counts
+    totals = (counts[:, None] * columns).sum(0, keepdims=True).astype(np.float64)
+    return float(score(totals)[0]), middle(score(totals_of_resamples(counts, columns, seed)))
 
 
 def totals_of_resamples(counts: np.ndarray, additive: np.ndarray, seed: int) -> np.ndarray:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.intervals import f1_macro, middle, middle_around, resamples, totals_of_resamples
-from encoderlab.metrics.scores import AnswerScores, refuse_non_finite
+from encoderlab.metrics.intervals import (
+    Score,
+    f1_macro,
+    lead_of_columns,
+    middle,
+    middle_around,
+    resamples,
+    score_of_columns,
+    totals_of_resamples,
+)
+from encoderlab.metrics.scores import AnswerScores, TextMetrics, refuse_non_finite, with_bounds
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
 RANKED_RESAMPLES = 200  # for average precision, which must rank all rows again
@@ -73,26 +79,16 @@ class LabelSetScores(AnswerScores):
 
     def as_dict(self) -> dict[str, Any]:
         """See `SplitScores.as_dict`."""
-        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
-        return {"n": self.n, **self.figures, **bounds, "per_class": self.per_class}
+        return {"n": self.n, **with_bounds(self.figures, self.intervals), "per_class": self.per_class}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`."""
         sides = [columns_of(self.labels, side) for side in (self.predicted, np.asarray(predicted)[self.rows])]
-        score, width = SCORES[self.main], sides[0].shape[1]
-        columns = np.concatenate(sides, axis=1)
-
-        def lead(totals: np.ndarray) -> np.ndarray:
-            return score(totals[:, :width]) - score(totals[:, width:])
-
-        drawn = lead(totals_of_resamples(np.ones(self.n, np.int64), columns, seed))
-        return float(lead(columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
+        return lead_of_columns(sides, SCORES[self.main], seed)
 
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`."""
-        columns = columns_of(self.labels[places], self.predicted[places])
-        drawn = SCORES[self.main](totals_of_resamples(np.ones(len(places), np.int64), columns, seed))
-        return float(SCORES[self.main](columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
+        return score_of_columns(columns_of(self.labels[places], self.predicted[places]), SCORES[self.main], seed)
 
 
 def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -115,7 +111,7 @@ def _f1_micro(totals: np.ndarray) -> np.ndarray:
     return 2 * hits.sum(1) / np.maximum(occurrences.sum(1), 1)
 
 
-SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # from totals of `columns_of`, [splits, columns], to scores, [splits]
+SCORES: dict[str, Score] = {  # of totals of `columns_of`
     "f1_micro": _f1_micro,
     "f1_macro": lambda totals: f1_macro(*_by_label(totals)),
     "subset_accuracy": lambda totals: totals[:, 1] / np.maximum(totals[:, 0], 1),
@@ -149,7 +145,7 @@ def answered_sets(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str
     )
 
 
-class LabelSetMetrics:
+class LabelSetMetrics(TextMetrics):
     """Collects a probability of each label for each example.
 
     `labels` names them in the order of their ids. `thresholds` holds the probability from which a label is given, by its name;
@@ -166,24 +162,9 @@ class LabelSetMetrics:
         shared: bool,
         precisions: Mapping[str, float] | None = None,
     ) -> None:
+        super().__init__()
         self.labels, self.thresholds, self.main, self.shared = list(labels), dict(thresholds), main, shared
         self.precisions = dict(precisions or {})
-        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`."""
-        assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
-        assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may overwrite these with its next output, hence the copy.
-        self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach().to(torch.float32, copy=True)))
-
-    def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """See `Metrics.collected`."""
-        return [(rows.cpu(), labels.cpu(), logits.cpu()) for rows, labels, logits in self._kept]
-
-    def replace(self, collected: list[tuple[Tensor, Tensor, Tensor]]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
 
     def scores(self) -> LabelSetScores:
         """See `Metrics.scores`.
@@ -191,11 +172,7 @@ class LabelSetMetrics:
         Figures: `loss` (mean binary cross entropy of a label, in nats), those of `label_set_figures`, and
         `average_precision_macro` over the labels that any row has. `per_class` adds each label's own and its threshold.
         """
-        assert self._kept, "nothing was added"
-        rows, labels, logits = (torch.cat(column).cpu() for column in zip(*self._kept, strict=True))
-        order = rows.argsort()
-        rows, labels, logits = rows[order], labels[order], logits[order]
-        assert bool((rows.diff() > 0).all()), "an example was added twice"
+        rows, labels, logits = self._in_order()
         losses = binary_cross_entropy_with_logits(logits, labels, reduction="none").double().mean(1).numpy()
         refuse_non_finite(losses)
         return self._scored(rows.numpy(), labels.numpy() > 0, logits.double().sigmoid().numpy(), float(losses.mean()))

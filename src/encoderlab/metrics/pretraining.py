@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError
 from encoderlab.metrics.intervals import interval_of_share
-from encoderlab.metrics.scores import refuse_non_finite
+from encoderlab.metrics.scores import Metrics, refuse_non_finite, with_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,8 @@ class PretrainingScores:
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores as report.json holds them."""
-        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
-        return {"n": self.n, **self.figures, **bounds}
+        """See `SplitScores.as_dict`."""
+        return {"n": self.n, **with_bounds(self.figures, self.intervals)}
 
 
 class _Kept(NamedTuple):
@@ -71,12 +70,12 @@ class _Kept(NamedTuple):
     pair_losses: Tensor
 
 
-class PretrainingMetrics:
+class PretrainingMetrics(Metrics):
     """Collects predictions for target tokens, and for pairs, with their question in `pair_question` (None: pairs not predicted)."""
 
     def __init__(self, pair_question: str | None) -> None:
+        super().__init__()
         self.pair_question = pair_question
-        self._kept: list[_Kept] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """See `Metrics.add`. Keeps losses and hits, not logits: those would be as many as tokens times the vocabulary."""
@@ -97,14 +96,6 @@ class PretrainingMetrics:
         assert batch.labels is not None, f"only labelled pairs can be scored: {self.pair_question}"
         return _judged(prediction.sequence_logits, batch.labels.long())
 
-    def collected(self) -> list[_Kept]:
-        """See `Metrics.collected`."""
-        return [_Kept(*(column.cpu() for column in batch)) for batch in self._kept]
-
-    def replace(self, collected: list[_Kept]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
-
     def scores(self) -> PretrainingScores:
         """See `Metrics.scores`.
 
@@ -112,8 +103,7 @@ class PretrainingMetrics:
         `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of both losses.
         Raises DataError if there was no target token.
         """
-        assert self._kept, "nothing was added"
-        kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
+        kept = _Kept(*self._columns())
         order = kept.rows.argsort()
         rows = kept.rows[order].numpy()
         assert (np.diff(rows) > 0).all(), "a row was added twice"

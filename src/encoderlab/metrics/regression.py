@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.intervals import middle, totals_of_resamples
-from encoderlab.metrics.scores import AnswerScores, is_lower_better, refuse_non_finite
+from encoderlab.metrics.intervals import Score, lead_of_columns, middle, score_of_columns, totals_of_resamples
+from encoderlab.metrics.scores import AnswerScores, TextMetrics, is_lower_better, refuse_non_finite, with_bounds
 
 DIGITS = 6  # reported digits of a number, counted from the size of the standard deviation: float32 has no more
 
@@ -50,29 +47,19 @@ class NumberScores(AnswerScores):
 
     def as_dict(self) -> dict[str, Any]:
         """See `SplitScores.as_dict`."""
-        return {"n": self.n, **self.figures, **{f"{name}_ci95": bounds for name, bounds in self.intervals.items()}}
+        return {"n": self.n, **with_bounds(self.figures, self.intervals)}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`."""
         others = np.asarray(predicted, np.float64)[self.rows]
         sides = [score_columns(self.labels, side, self.main) for side in (self.predicted, others)]
-        score = score_of_totals(self.main)
-        width = sides[0].shape[1]
-        columns = np.concatenate(sides, axis=1)
-        sign = -1.0 if is_lower_better(self.main) else 1.0
-
-        def lead(totals: np.ndarray) -> np.ndarray:
-            return sign * (score(totals[:, :width]) - score(totals[:, width:]))
-
-        drawn = lead(totals_of_resamples(np.ones(self.n, np.int64), columns, seed))
-        return float(lead(columns.sum(0, keepdims=True))[0]), middle(drawn)
+        score, sign = score_of_totals(self.main), -1.0 if is_lower_better(self.main) else 1.0
+        return lead_of_columns(sides, lambda totals: sign * score(totals), seed)
 
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`."""
         columns = score_columns(self.labels[places], self.predicted[places], self.main)
-        score = score_of_totals(self.main)
-        drawn = score(totals_of_resamples(np.ones(len(places), np.int64), columns, seed))
-        return float(score(columns.sum(0, keepdims=True))[0]), middle(drawn)
+        return score_of_columns(columns, score_of_totals(self.main), seed)
 
 
 def number_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
@@ -92,7 +79,7 @@ def score_columns(labels: np.ndarray, predicted: np.ndarray, figure: str) -> np.
     return columns_of(*_ranks(labels, predicted)) if figure == "spearman" else columns_of(labels, predicted)
 
 
-def score_of_totals(figure: str) -> Callable[[np.ndarray], np.ndarray]:
+def score_of_totals(figure: str) -> Score:
     """Return the scores, [splits], from totals of `score_columns`, [splits, columns]."""
     name = "pearson" if figure == "spearman" else figure
     return lambda totals: figures_of(totals)[name]
@@ -121,41 +108,24 @@ def _ranks(labels: np.ndarray, predicted: np.ndarray) -> Sequence[np.ndarray]:
     return [rankdata(labels), rankdata(predicted)]
 
 
-class RegressionMetrics:
+class RegressionMetrics(TextMetrics):
     """Collects a number for each example, and scores them in the user's units: a scaled number times `deviation`, plus `mean`.
 
     `main` names the figure that a report puts first.
     """
 
     def __init__(self, mean: float, deviation: float, main: str) -> None:
+        super().__init__()
         self.mean, self.deviation, self.main = mean, deviation, main
-        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`."""
-        assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
-        assert batch.labels is not None, "only labelled examples can be scored"
-        # A compiled model may overwrite these with its next output, hence the copy.
-        self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach()[:, 0].to(torch.float32, copy=True)))
-
-    def collected(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """See `Metrics.collected`."""
-        return [(rows.cpu(), labels.cpu(), numbers.cpu()) for rows, labels, numbers in self._kept]
-
-    def replace(self, collected: list[tuple[Tensor, Tensor, Tensor]]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
 
     def scores(self) -> NumberScores:
         """See `Metrics.scores`. Figures: `loss` (mean squared error of the scaled numbers) and those of `number_figures`."""
-        assert self._kept, "nothing was added"
-        rows, labels, predicted = (torch.cat(column).cpu().numpy() for column in zip(*self._kept, strict=True))
-        order = rows.argsort()
-        assert (np.diff(rows[order]) > 0).all(), "an example was added twice"
-        losses = (predicted[order].astype(np.float64) - labels[order]) ** 2
+        rows, labels, predicted = (column.numpy() for column in self._in_order())
+        predicted = predicted[:, 0].astype(np.float64)
+        losses = (predicted - labels) ** 2
         refuse_non_finite(losses)
         targets, predictions = (
-            rounded(some[order].astype(np.float64) * self.deviation + self.mean, self.deviation) for some in (labels, predicted)
+            rounded(some.astype(np.float64) * self.deviation + self.mean, self.deviation) for some in (labels, predicted)
         )
         figures = {"loss": float(losses.mean()), **number_figures(targets, predictions)}
-        return NumberScores(len(rows), figures, rows[order], targets, predictions, self.main)
+        return NumberScores(len(rows), figures, rows, targets, predictions, self.main)

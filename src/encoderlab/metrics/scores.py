@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
@@ -18,9 +20,8 @@ from encoderlab.metrics.intervals import (
     kinds_of_answers,
     kinds_of_confusion,
     matthews,
-    middle,
     score_difference,
-    totals_of_resamples,
+    score_of_columns,
     wilson,
 )
 
@@ -120,9 +121,7 @@ class Scores(AnswerScores):
             return hits / len(places), wilson(hits, len(places))
         each = np.ones(len(places), dtype=np.int64)
         kinds = kinds_of_answers(self.labels[places], self.predicted[places], each, len(self.label_names))
-        score = class_score(self.main, self.positive)
-        drawn = score(totals_of_resamples(each, kinds.columns, seed))
-        return float(score(kinds.columns.sum(0, keepdims=True).astype(np.float64))[0]), middle(drawn)
+        return score_of_columns(kinds.columns, class_score(self.main, self.positive), seed)
 
     def with_intervals(self, seed: int) -> Scores:
         """Return the same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
@@ -131,10 +130,10 @@ class Scores(AnswerScores):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores as report.json holds them."""
-        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         named = {} if self.positive is None else {"positive_label": self.positive_label}
         named |= {} if self.threshold is None else {"threshold": self.threshold}
-        return {"n": self.n, **named, **self.figures, **bounds, "per_class": self.per_class, "confusion": self.confusion}
+        figures = with_bounds(self.figures, self.intervals)
+        return {"n": self.n, **named, **figures, "per_class": self.per_class, "confusion": self.confusion}
 
 
 class SplitScores(Protocol):
@@ -160,24 +159,56 @@ class SplitScores(Protocol):
         ...
 
 
-class Metrics(Protocol):
+class Metrics(ABC):
     """Collects answers batch by batch, in any order, and scores them once."""
 
+    def __init__(self) -> None:
+        self._kept: list[tuple[Tensor, ...]] = []  # of each batch, the columns that `scores` needs
+
+    @abstractmethod
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """Keep the answers to one batch, on their device and without waiting for it."""
-        ...
 
-    def collected(self) -> list[Any]:
+    def collected(self) -> list[tuple[Tensor, ...]]:
         """Return what was added, batch by batch, in a form that can be sent to another process."""
-        ...
+        return [tuple(column.cpu() for column in batch) for batch in self._kept]
 
-    def replace(self, collected: list[Any]) -> None:
+    def replace(self, collected: list[tuple[Tensor, ...]]) -> None:
         """Replace what was added with the outputs of `collected`, of this process and others."""
-        ...
+        self._kept = list(collected)
 
+    @abstractmethod
     def scores(self) -> SplitScores:
         """Score all that was added, in the order of the split. Raises TrainingError if an answer is not a finite number."""
-        ...
+
+    def _columns(self) -> list[Tensor]:
+        """Return each column that was kept, with all batches one after another."""
+        assert self._kept, "nothing was added"
+        return [torch.cat(column).cpu() for column in zip(*self._kept, strict=True)]
+
+
+class TextMetrics(Metrics):
+    """Collects the logits of each example: of a label, a set of labels or a number for the whole text."""
+
+    def add(self, prediction: Prediction, batch: Batch) -> None:
+        """See `Metrics.add`."""
+        assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
+        assert batch.labels is not None, "only labelled examples can be scored"
+        # A compiled model may overwrite these with its next output, hence the copy.
+        self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach().to(torch.float32, copy=True)))
+
+    def _in_order(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the examples' places in their split, rising: [n]; their targets, and their logits: [n, outputs]."""
+        rows, targets, logits = self._columns()
+        order = rows.argsort()
+        rows = rows[order]
+        assert bool((rows.diff() > 0).all()), "an example was added twice"
+        return rows, targets[order], logits[order]
+
+
+def with_bounds(figures: Mapping[str, float], intervals: Mapping[str, list[float]]) -> dict[str, Any]:
+    """Return the figures, then their 95% intervals, as report.json names them."""
+    return {**figures, **{f"{name}_ci95": list(bounds) for name, bounds in intervals.items()}}
 
 
 def is_lower_better(figure: str) -> bool:

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.entities.counting import ENTITY_SCORES, entity_counts
 from encoderlab.entities.scheme import entity_labels
-from encoderlab.metrics.intervals import class_score, middle, totals_of_resamples
-from encoderlab.metrics.scores import AnswerScores, figures_by_class, refuse_non_finite
+from encoderlab.metrics.intervals import class_score, lead_of_columns, middle, score_of_columns, totals_of_resamples
+from encoderlab.metrics.scores import AnswerScores, Metrics, figures_by_class, refuse_non_finite, with_bounds
 
 Decode = Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's places to label ids
 
@@ -44,8 +43,13 @@ class TaggingScores(AnswerScores):
     intervals: dict[str, list[float]] = field(default_factory=dict)
 
     def with_intervals(self, seed: int) -> TaggingScores:
-        """Return the same scores with 95% bootstrap intervals over sentences, also of the F1 of each type of entity."""
-        totals = self._resampled(columns_of(self.labels, self.predicted, self.label_names), seed)
+        """Return the same scores with 95% bootstrap intervals, also of the F1 of each type of entity.
+
+        A sentence is drawn whole, because its words are not independent.
+        """
+        columns = columns_of(self.labels, self.predicted, self.label_names)
+        scored = columns[columns[:, 0] > 0]
+        totals = totals_of_resamples(np.ones(len(scored), np.int64), scored, seed)
         found = scores_of_totals(totals, len(self.label_names))
         bounds = {name: middle(values) for name, values in found.items()}
         f1 = ENTITY_SCORES["entity_f1"](np.moveaxis(_entities_of_totals(totals, len(self.label_names)), 1, 2))
@@ -56,9 +60,9 @@ class TaggingScores(AnswerScores):
 
     def as_dict(self) -> dict[str, Any]:
         """See `SplitScores.as_dict`."""
-        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
         entities = {"per_entity": self.per_entity} if self.per_entity else {}
-        return {"n": self.n, **self.figures, **bounds, **entities, "per_class": self.per_class, "confusion": self.confusion}
+        figures = with_bounds(self.figures, self.intervals)
+        return {"n": self.n, **figures, **entities, "per_class": self.per_class, "confusion": self.confusion}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """See `AnswerScores.lead_over`; words beyond the model's reach have no prediction and are not compared."""
@@ -68,28 +72,19 @@ class TaggingScores(AnswerScores):
     def lead_on_rows(self, other: Sequence[np.ndarray], seed: int) -> tuple[float, list[float]]:
         """Return the same for the predictions `other` on the labelled words of the scored rows, in their order."""
         sides = [columns_of(self.labels, side, self.label_names) for side in (self.predicted, other)]
-        width, n_classes = sides[0].shape[1], len(self.label_names)
-
-        def lead(totals: np.ndarray) -> np.ndarray:
-            first, second = (scores_of_totals(side, n_classes)[self.main] for side in (totals[:, :width], totals[:, width:]))
-            return first - second
-
-        columns = np.concatenate(sides, axis=1)
-        return float(lead(columns.sum(0, keepdims=True))[0]), middle(lead(self._resampled(columns, seed)))
+        has_words = sides[0][:, 0] > 0
+        return lead_of_columns([side[has_words] for side in sides], self._main_of_totals, seed)
 
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`."""
         labels, predicted = ([side[place] for place in places] for side in (self.labels, self.predicted))
         if not any(map(len, labels)):  # sentences without a word
             return None, None
-        columns, n_classes = columns_of(labels, predicted, self.label_names), len(self.label_names)
-        score = scores_of_totals(columns.sum(0, keepdims=True), n_classes)[self.main][0]
-        return float(score), middle(scores_of_totals(self._resampled(columns, seed), n_classes)[self.main])
+        columns = columns_of(labels, predicted, self.label_names)
+        return score_of_columns(columns[columns[:, 0] > 0], self._main_of_totals, seed)
 
-    def _resampled(self, columns: np.ndarray, seed: int) -> np.ndarray:
-        """Return the totals of each resample of sentences; a sentence is drawn whole, because its words are not independent."""
-        scored = columns[columns[:, 0] > 0]
-        return totals_of_resamples(np.ones(len(scored), np.int64), scored, seed)
+    def _main_of_totals(self, totals: np.ndarray) -> np.ndarray:
+        return scores_of_totals(totals, len(self.label_names))[self.main]
 
 
 def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str]) -> np.ndarray:
@@ -173,15 +168,15 @@ class _Kept(NamedTuple):
     confidences: Tensor
 
 
-class TaggingMetrics:
+class TaggingMetrics(Metrics):
     """Collects an answer for each target position.
 
     `labels` names the classes in the order of their ids, `main` the figure that a report puts first. `decode` chooses the labels.
     """
 
     def __init__(self, labels: Sequence[str], main: str, decode: Decode) -> None:
+        super().__init__()
         self.labels, self.main, self.decode = list(labels), main, decode
-        self._kept: list[_Kept] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """See `Metrics.add`. Keeps answers, confidences and losses, not logits: those would be as many as tokens times classes."""
@@ -195,18 +190,9 @@ class TaggingMetrics:
         confidences = (of_predicted - logits.logsumexp(-1)).exp().clamp(max=1)  # rounding may bring them a hair above
         self._kept.append(_Kept(batch.rows, row, labels, predicted, losses, confidences))
 
-    def collected(self) -> list[_Kept]:
-        """See `Metrics.collected`."""
-        return [_Kept(*(column.cpu() for column in batch)) for batch in self._kept]
-
-    def replace(self, collected: list[_Kept]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
-
     def scores(self) -> TaggingScores:
         """See `Metrics.scores`. Figures: `loss` (mean cross entropy of a place, in nats) and those of `answered_words`."""
-        assert self._kept, "nothing was added"
-        kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
+        kept = _Kept(*self._columns())
         rows = kept.rows.sort().values.numpy()
         assert (np.diff(rows) > 0).all(), "an example was added twice"
         order = kept.row.argsort(stable=True)  # positions within a row are already in ascending order

@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.intervals import interval_of_mean
-from encoderlab.metrics.scores import refuse_non_finite
+from encoderlab.metrics.scores import Metrics, refuse_non_finite, with_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,8 @@ class TeacherVectorsScores:
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores as report.json holds them."""
-        bounds = {f"{name}_ci95": list(bounds) for name, bounds in self.intervals.items()}
-        return {"n": self.n, **self.figures, **bounds}
+        """See `SplitScores.as_dict`."""
+        return {"n": self.n, **with_bounds(self.figures, self.intervals)}
 
 
 class _Kept(NamedTuple):
@@ -50,11 +49,8 @@ class _Kept(NamedTuple):
     token: Tensor
 
 
-class TeacherVectorsMetrics:
+class TeacherVectorsMetrics(Metrics):
     """Collects cosines between the vectors of student and teacher."""
-
-    def __init__(self) -> None:
-        self._kept: list[_Kept] = []
 
     def add(self, prediction: Prediction, batch: Batch) -> None:
         """See `Metrics.add`."""
@@ -66,18 +62,9 @@ class TeacherVectorsMetrics:
         sums, counts = (torch.zeros_like(sequence).index_add_(0, row, some) for some in (token, torch.ones_like(token)))
         self._kept.append(_Kept(batch.rows, sequence, sums / counts))
 
-    def collected(self) -> list[_Kept]:
-        """See `Metrics.collected`."""
-        return [_Kept(*(column.cpu() for column in batch)) for batch in self._kept]
-
-    def replace(self, collected: list[_Kept]) -> None:
-        """See `Metrics.replace`."""
-        self._kept = list(collected)
-
     def scores(self) -> TeacherVectorsScores:
         """See `Metrics.scores`. Figures: `sequence_cosine`, `token_cosine`, and `loss`, the sum of both distances."""
-        assert self._kept, "nothing was added"
-        kept = _Kept(*(torch.cat(column).cpu() for column in zip(*self._kept, strict=True)))
+        kept = _Kept(*self._columns())
         order = kept.rows.argsort()
         sequence, token = (column[order].double().numpy() for column in (kept.sequence, kept.token))
         refuse_non_finite(sequence + token)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shlex
@@ -223,17 +221,16 @@ def _stop_if_hopeless(study: Study) -> None:
 
 def _show(sweep: Sweep, study: Study, fixed: Sequence[str]) -> None:
     """Print the trials, the best first, and the line that trains with its settings; write them to search.csv."""
+    from encoderlab.reports.outputs.predictions import as_csv
     from encoderlab.reports.parts.console import console_on, listing, table_of
 
     trials = sorted(study.get_trials(), key=lambda trial: (-_value(trial), trial.number))
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    console, table, file = console_on(None), table_of("trial", f"on {SPLIT}", *names), io.StringIO()
-    written = csv.writer(file, lineterminator="\n")
-    written.writerow(["trial", SPLIT, *names])
+    console, table = console_on(None), table_of("trial", f"on {SPLIT}", *names)
     for trial in trials:
         table.add_row(str(trial.number), "-" if trial.value is None else f"{trial.value:.4f}", *_drawn(trial, names))
-        written.writerow([trial.number, trial.value, *(trial.params.get(name) for name in names)])
-    atomic_write_text(sweep.folder.root / "search.csv", file.getvalue())
+    lines = ([trial.number, trial.value, *(trial.params.get(name) for name in names)] for trial in trials)
+    atomic_write_text(sweep.folder.root / "search.csv", as_csv(["trial", SPLIT, *names], lines))
     console.print()
     console.print(table)
     if trials and trials[0].value is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
+from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import SettingError
@@ -45,11 +45,6 @@ class Classification(Task):
     def metrics(self) -> ClassificationMetrics:
         """See `Task.metrics`."""
         return ClassificationMetrics(self.labels, self.score, self.positive, self.threshold)
-
-    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """See `Task.answers`."""
-        assert prediction.sequence_logits is not None
-        return self.answers_of(prediction.sequence_logits)
 
     def answers_of(self, logits: Float[Tensor, "rows classes"]) -> list[Answer]:
         """See `Task.answers_of`: the positive label is predicted from its threshold."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
+from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.metrics import LabelSetMetrics
@@ -59,11 +59,6 @@ class Multilabel(Task):
     def metrics(self) -> LabelSetMetrics:
         """See `Task.metrics`."""
         return LabelSetMetrics(self.labels, self.thresholds, self.score, shared=self.shared, precisions=self.precisions)
-
-    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """See `Task.answers`."""
-        assert prediction.sequence_logits is not None
-        return self.answers_of(prediction.sequence_logits)
 
     def answers_of(self, logits: Float[Tensor, "rows labels"]) -> list[Answer]:
         """See `Task.answers_of`: every label is predicted from its threshold."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
+from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.metrics import RegressionMetrics
@@ -48,11 +48,6 @@ class Regression(Task):
     def metrics(self) -> RegressionMetrics:
         """See `Task.metrics`."""
         return RegressionMetrics(self.mean, self.deviation, self.score)
-
-    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """See `Task.answers`."""
-        assert prediction.sequence_logits is not None
-        return self.answers_of(prediction.sequence_logits)
 
     def answers_of(self, logits: Float[Tensor, "rows one"]) -> list[Answer]:
         """See `Task.answers_of`: the number is in the user's units."""

@@ -145,9 +145,10 @@ class Task(ABC):
         best = probabilities.argmax(-1).tolist()
         return [Answer((self.labels[i],), tuple(row)) for i, row in zip(best, probabilities.tolist(), strict=True)]
 
-    @abstractmethod
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """Return the prediction for each example of `batch`, in the batch's order."""
+        """Return the prediction for each example of `batch`, in the batch's order: for whole texts, unless overridden."""
+        assert prediction.sequence_logits is not None
+        return self.answers_of(prediction.sequence_logits)
 
 
 def refuse_unknown_label(setting: str, label: str, labels: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,17 +12,18 @@ from hypothesis import strategies as st
 
 from encoderlab.reports.outputs import answers
 from encoderlab.reports.outputs.answers import TEXT_FORMATS, Answered, Wanted, write_csv, write_glue, write_jsonl, write_parquet
+from encoderlab.tasks.task import Answer
 
 NAMES = ["bad", "good"]
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def answered(text="a film", pair=None, label="good", chances=(0.25, 0.75)):
-    return Answered(text, pair, (label,), chances, 1)
+    return Answered(text, pair, Answer((label,), chances))
 
 
-def tagged(text, *labels):
-    return Answered(text, None, labels, None, len(text.split()))
+def tagged(text, *labels, **of_words):
+    return Answered(text, None, Answer(labels, **of_words), len(text.split()))
 
 
 def written(write, *rows, names=NAMES, **wanted):
@@ -183,7 +183,7 @@ def test_an_open_prediction_is_empty_null_or_the_chosen_word_and_keeps_its_proba
 
 
 def test_words_below_the_requested_probability_are_left_open_one_by_one():
-    row = Answered("the cat sat down", None, ("other", "noun", "verb"), None, 4, (0.9, 0.5, 0.8))
+    row = tagged("the cat sat down", "other", "noun", "verb", word_confidences=(0.9, 0.5, 0.8))
     assert read_csv(written(write_csv, row, min_probability=0.8))[0]["predicted"] == "other _ verb ?"
     line = json.loads(written(write_jsonl, row, min_probability=0.8, unsure="ask"))
     assert line == {"text": "the cat sat down", "predicted": "other ask verb ?", "word_probabilities": [0.9, 0.5, 0.8]}
@@ -192,7 +192,7 @@ def test_words_below_the_requested_probability_are_left_open_one_by_one():
 
 def test_the_top_k_of_words_are_side_by_side_and_a_truncated_word_has_none():
     chances = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
-    row = replace(tagged("a film b", "bad", "good"), word_confidences=(0.5, 0.7), word_probabilities=chances)
+    row = tagged("a film b", "bad", "good", word_confidences=(0.5, 0.7), word_probabilities=chances)
     assert written(write_csv, row, top_k=2, **THREE).splitlines() == [
         "text,predicted,top_1,top_1_probability,top_2,top_2_probability",
         '"a film b","bad good ?","bad good ?","0.5 0.7 ?","fair fair ?","0.3 0.2 ?"',

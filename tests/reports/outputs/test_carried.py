@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from encoderlab.reports.outputs.answers import Answered, Wanted, write_csv, write_jsonl, write_parquet
 from encoderlab.reports.outputs.carried import carried_names
 from encoderlab.reports.outputs.predictions import write_predictions
+from encoderlab.tasks.task import Answer
 
 DAY = datetime.date(2026, 1, 2)
 CARRIED = pa.table({"id": [7, 8], "day": [DAY, None], "predicted": ["old", "older"], "done": [True, False]})
@@ -18,7 +19,8 @@ CARRIED = pa.table({"id": [7, 8], "day": [DAY, None], "predicted": ["old", "olde
 
 def rows():
     return [
-        Answered(text, None, ("a",), (0.75, 0.25), 1, carried=other) for text, other in zip("xy", CARRIED.to_pylist(), strict=True)
+        Answered(text, None, Answer(("a",), (0.75, 0.25)), carried=other)
+        for text, other in zip("xy", CARRIED.to_pylist(), strict=True)
     ]
 
 

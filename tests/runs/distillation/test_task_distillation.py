@@ -15,9 +15,10 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.distillation import task_distillation
-from encoderlab.runs.distillation.task_distillation import TaskDistillation, _encoded, _labelled
+from encoderlab.runs.distillation.task_distillation import TaskDistillation, _labelled
 from encoderlab.runs.distillation.task_teacher import TaskTeacher, TeacherLogits
 from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.tasks.taught_rows import TaughtRows
@@ -59,7 +60,7 @@ def distillation(monkeypatch, tmp_path):
 
 def prepared(found, tmp_path, words=False):
     assembly, corpus = assembly_of(TASKS[words]), corpus_of(tmp_path, words)
-    return found.prepare(assembly, corpus, _encoded(assembly, list(corpus.split("train"))))
+    return found.prepare(assembly, corpus, encoded_rows(assembly, list(corpus.split("train"))))
 
 
 @pytest.mark.parametrize("words", [False, True])
@@ -140,7 +141,7 @@ def test_the_report_shows_student_teacher_and_control_side_by_side(distillation,
     assert found.seconds_before(9.0) == {"the student without its teacher": 9.0}
     student, corpus, folder = assembly_of(TASKS[False], seed=1), corpus_of(tmp_path), RunFolder(tmp_path)
     student.model.eval()
-    scores = student.evaluate(_encoded(student, list(corpus.split("test"))))
+    scores = student.evaluate(encoded_rows(student, list(corpus.split("test"))))
     wrong = np.array([(row + 1) % 3 for row in range(len(TEXTS))])
     monkeypatch.setattr(task_distillation, "read_run", lambda folder: SimpleNamespace(report={"model": {"parameters": 5}}))
     monkeypatch.setattr(task_distillation, "read_answers", lambda runs: [SimpleNamespace(predicted=wrong)])

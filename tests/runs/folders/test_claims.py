@@ -14,6 +14,7 @@ import pytest
 from encoderlab.errors import TrainingError
 from encoderlab.runs.folders import claims as module
 from encoderlab.runs.folders.claims import BEATS, Claims
+from tests.stand_ins import Clock
 
 SILENT = 1e6  # a holder that renews its claim so rarely is as good as dead
 SCRIPT = """
@@ -49,15 +50,6 @@ def jobs(tmp_path, monkeypatch, request):
 @contextmanager
 def always_free(_):
     yield True
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def holds(claims, key="job"):

@@ -24,6 +24,7 @@ from encoderlab.data.files.formats import BINARY, Dialect, Format, format_of
 from encoderlab.data.files.separated import SeparatedFile
 from encoderlab.data.files.tables import json_objects
 from encoderlab.data.files.text_files import place, plain_lines
+from encoderlab.data.grouping import grouped
 from encoderlab.data.sources.columns import Rows, Wanted, no_such_column
 from encoderlab.errors import DataError, SettingError
 
@@ -141,22 +142,10 @@ def _paragraphs(row: Mapping[str, Any], name: str, where: str, wanted: Wanted) -
 def _on_disk(texts: Iterator[str], folder: Path) -> pa.ChunkedArray:
     with tempfile.NamedTemporaryFile(dir=folder, prefix="documents-", suffix=".arrow") as file:  # the mapping outlives the name
         with pa.ipc.new_file(file, _SCHEMA) as writer:
-            for batch in _batches(texts):
+            for batch in grouped(texts, len, _CHARACTERS_PER_BATCH):
                 writer.write_batch(pa.record_batch([pa.array(batch, pa.large_string())], schema=_SCHEMA))
         file.flush()
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all().column("text")
-
-
-def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
-    batch, characters = [], 0
-    for text in texts:
-        batch.append(text)
-        characters += len(text)
-        if characters >= _CHARACTERS_PER_BATCH:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoderlab.data.grouping import grouped
 from encoderlab.data.sentences.splitter import SentenceSplitter
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 
@@ -62,13 +63,4 @@ class Preparation:
 
 def by_size(documents: Iterable[Document]) -> Iterator[list[Document]]:
     """Group the documents into lists of about a million characters each."""
-    run: list[Document] = []
-    characters = 0
-    for document in documents:
-        run.append(document)
-        characters += sum(map(len, document))
-        if characters >= _CHARACTERS:
-            yield run
-            run, characters = [], 0
-    if run:
-        yield run
+    return grouped(documents, lambda document: sum(map(len, document)), _CHARACTERS)

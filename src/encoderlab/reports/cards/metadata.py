@@ -6,7 +6,7 @@ Nothing is invented: the owner chooses a licence, and a language or a dataset is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,24 @@ def front_matter(report: Mapping[str, Any], facts: Mapping[str, Any], pipeline: 
         eval_results=results or None,
     )
     return f"---\n{data.to_yaml()}\n---\n\n"
+
+
+def encoder_card(
+    report: Mapping[str, Any], facts: Mapping[str, Any], pipeline: str, made: str, lines: Sequence[str], own: str = ""
+) -> str:
+    """Return the card of an encoder trained on documents: how it was `made`, `lines` on its scores, and a section of its `own`."""
+    checkpoint = report["checkpoint"]
+    weights = f"Weights after step {checkpoint['step']:,}, chosen by {checkpoint['chosen_by']}"
+    notes = (shown(note).rstrip(".") for note in report["notes"])
+    return (
+        f"{front_matter(report, facts, pipeline)}"
+        f"# encoderlab: {report['task']}\n\n"
+        f"A transformer encoder of {report['model']['parameters']:,} parameters, {made}, with seed {report['seed']}.\n\n"
+        + "".join(f"- {line}.\n" for line in (*lines, weights, *notes))
+        + "\nFinetune it with `encoderlab finetune task=... init_from=<this folder>`; "
+        "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n"
+        f"{own}\n{how_it_was_made(facts)}"
+    )
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from encoderlab.errors import DataError
 from encoderlab.reports.comparison.learning_curve import curve_table
 from encoderlab.reports.comparison.plots import pictures_of
 from encoderlab.reports.comparison.screen import cells, columns, headline, markdown
+from encoderlab.reports.outputs.predictions import as_csv
 from encoderlab.reports.parts.console import words_of
 from encoderlab.reports.parts.page import picture, write_page
 from encoderlab.reports.parts.plots import write_png
@@ -71,12 +70,9 @@ def _write(folder: Path, comparison: Mapping[str, Any], drawn: Mapping[str, tupl
 
 def _table(comparison: Mapping[str, Any]) -> str:
     """Return a line for each run: its setting and its differences, its seed and score, and the setting's figures."""
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
     named = ("setting", *comparison["differing"], "seed", comparison["figure"], "mean", "deviation", "low", "high", "interval_over")
-    table.writerow(
-        [*named, "difference", "difference_low", "difference_high", "p", "p_corrected", "test", "train_seconds", "folder"]
-    )
+    named += ("difference", "difference_low", "difference_high", "p", "p_corrected", "test", "train_seconds", "folder")
+    lines = []
     for row in comparison["settings"]:
         difference = row["difference"] or {}
         tested = [difference.get("value"), *(difference.get("interval") or (None, None))]
@@ -84,5 +80,5 @@ def _table(comparison: Mapping[str, Any]) -> str:
         figures = [row["value"], row["deviation"], *(row["interval"] or (None, None)), row["interval_over"]]
         for run in row["runs"]:
             cells = [row["label"], *row["values"].values(), run["seed"], run["score"]]
-            table.writerow([*cells, *figures, *tested, row["train_seconds"], run["folder"]])
-    return file.getvalue()
+            lines.append([*cells, *figures, *tested, row["train_seconds"], run["folder"]])
+    return as_csv(named, lines)

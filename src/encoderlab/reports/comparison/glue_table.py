@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +17,7 @@ from encoderlab.reports.comparison.comparison import settings_of
 from encoderlab.reports.comparison.files import folder_for_files
 from encoderlab.reports.comparison.screen import WIDE, escaped, rows_of_table
 from encoderlab.reports.outputs.glue import GLUE_TASKS, MISMATCHED
+from encoderlab.reports.outputs.predictions import as_csv
 from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, words_of
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun
@@ -192,13 +191,9 @@ def _markdown(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _csv(table: Mapping[str, Any]) -> str:
-    file = io.StringIO()
-    written = csv.writer(file, lineterminator="\n")
-    written.writerow(["setting", "task", "split", "figure", "seed", "value", "folder"])
-    for setting in table["settings"]:
-        for task in setting["tasks"]:
-            written.writerows([setting["label"], *cells] for cells in _figures_of_runs(task))
-    return file.getvalue()
+    tasks = ((setting["label"], task) for setting in table["settings"] for task in setting["tasks"])
+    rows = ([label, *cells] for label, task in tasks for cells in _figures_of_runs(task))
+    return as_csv(["setting", "task", "split", "figure", "seed", "value", "folder"], rows)
 
 
 def _figures_of_runs(task: Mapping[str, Any]) -> Iterator[list[Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 from encoderlab.metrics.resampling.learning_curve import FURTHEST, LearningCurve, fit_learning_curve
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.parts.console import words_of
+from encoderlab.reports.parts.plots import plain
 from encoderlab.reports.training.report import BASELINE_NAMES
 from encoderlab.runs.folders.finished import FinishedRun
 
@@ -157,7 +158,6 @@ def curve_figure(comparison: Mapping[str, Any]) -> Figure:
     axes.minorticks_off()
     axes.set_xlabel("training rows")
     axes.set_ylabel(words_of(comparison["figure"]), parse_math=False)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
     axes.legend(frameon=False, fontsize=8)
     return canvas

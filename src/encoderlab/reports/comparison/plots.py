@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from encoderlab.reports.comparison.comparison import shown
 from encoderlab.reports.comparison.learning_curve import SHARE, curve_figure
 from encoderlab.reports.parts.console import words_of
-from encoderlab.reports.parts.plots import LOSS_UNITS
+from encoderlab.reports.parts.plots import LOSS_UNITS, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,7 +160,6 @@ def _draw(axes: Axes, lines: Sequence[Mapping[str, Any]], kind: str, name: str, 
 def _finish(axes: Axes, below: str | None, beside: str | None) -> None:
     axes.set_xlabel(below or "", parse_math=False)
     axes.set_ylabel(beside or "", parse_math=False)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
     if any(axes.get_legend_handles_labels()[1]):
         axes.legend(frameon=False, fontsize=8)

@@ -13,7 +13,7 @@ from encoderlab.metrics.resampling.folds import OverFolds, over_folds
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.parts.console import named_figure
 from encoderlab.reports.parts.run_report import json_safe
-from encoderlab.reports.training.report import BASELINE_NAMES
+from encoderlab.reports.training.report import verdict_on
 from encoderlab.runs.fitting.folds import OUT_OF_FOLD
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def build_folds_report(folds: CrossValidation) -> dict[str, Any]:
                 for number, (run, rows, score) in enumerate(zip(folds.runs, trained, scores, strict=True), start=1)
             ],
             "baselines": baselines,
-            "verdict": _verdict(baselines, named_figure(main, scores[0])),
+            "verdict": verdict_on(baselines, f"Over the folds, the model's {named_figure(main, scores[0])}"),
             "throughput": {"train_seconds": None if None in seconds else round(sum(seconds), 3)},
             "checkpoint": {"step": None, "chosen_by": "one of each fold", "chosen_on": None},
             "notes": [INTERVAL, *_notes(folds)],
@@ -104,20 +104,6 @@ def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) ->
         mean = float(np.mean([one[main] for one in each]))
         found[name] = {main: mean, "model_leads_by": lead.mean, "model_leads_by_ci95": lead.interval}
     return found
-
-
-def _verdict(baselines: Mapping[str, Mapping[str, Any]], score: str) -> dict[str, str] | None:
-    if not baselines:
-        return None
-    name = min(baselines, key=lambda name: baselines[name]["model_leads_by"])
-    lead, (low, high) = baselines[name]["model_leads_by"], baselines[name]["model_leads_by_ci95"]
-    outcome = "above" if low > 0 else "below" if high < 0 else "not distinguishable"
-    stands = {"above": "is above", "below": "is below"}.get(outcome, "is not distinguishable from")
-    sentence = (
-        f"Over the folds, the model's {score} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
-        f"{lead:+.3f}, 95% interval {low:+.3f} to {high:+.3f}."
-    )
-    return {"against": name, "outcome": outcome, "sentence": sentence}
 
 
 def _notes(folds: CrossValidation) -> list[str]:

@@ -10,10 +10,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from encoderlab.batch import TargetKind
+from encoderlab.data.grouping import grouped
 from encoderlab.reports.outputs.carried import carried_names, cell, in_json
 from encoderlab.reports.outputs.glue import GLUE_TASKS, OTHER_TASK
 from encoderlab.runs.folders.finished import SEPARATOR
-from encoderlab.tasks.task import as_objects, likeliest
+from encoderlab.tasks.task import Answer, as_objects, likeliest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,20 +28,12 @@ CHARACTERS_IN_A_GROUP = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An input row with its prediction: one label and a probability for each class, or a label for each of its `asked` words.
-
-    For a set of labels, `labels` are those predicted; a `number` has neither.
-    `word_confidences` are the probabilities of the words' labels, `word_probabilities` those of all classes, [words, classes].
-    """
+    """An input row with its prediction: one for the text, or labels for those of its `asked` words that were read."""
 
     text: str
     text_pair: str | None
-    labels: tuple[str, ...]
-    probabilities: tuple[float, ...] | None
-    asked: int
-    word_confidences: tuple[float, ...] | None = None
-    number: float | None = None
-    word_probabilities: np.ndarray | None = None
+    answer: Answer
+    asked: int = 1
     carried: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,17 +60,18 @@ class Wanted:
 
         None if no label is given and nothing replaces it.
         """
+        answer = row.answer
         if self.target != "label":
-            return list(row.labels) if row.number is None else row.number
-        if row.probabilities is not None:
-            sure = row.probabilities[self.labels.index(row.labels[0])]
-            return row.labels[0] if sure >= (self.min_probability or 0.0) else self.unsure
-        labels: Iterable[str] = row.labels
+            return list(answer.labels) if answer.number is None else answer.number
+        if answer.probabilities is not None:
+            sure = answer.probabilities[self.labels.index(answer.labels[0])]
+            return answer.labels[0] if sure >= (self.min_probability or 0.0) else self.unsure
+        labels: Iterable[str] = answer.labels
         if self.min_probability is not None:
             stands_for_open = OPEN_WORD if self.unsure is None else self.unsure
-            sure = [confidence >= self.min_probability for confidence in row.word_confidences or ()]
-            labels = [label if is_sure else stands_for_open for label, is_sure in zip(row.labels, sure, strict=True)]
-        return " ".join([*labels, *[CUT] * (row.asked - len(row.labels))])
+            sure = [confidence >= self.min_probability for confidence in answer.word_confidences or ()]
+            labels = [label if is_sure else stands_for_open for label, is_sure in zip(answer.labels, sure, strict=True)]
+        return " ".join([*labels, *[CUT] * (row.asked - len(answer.labels))])
 
     def top(self, probabilities: Sequence[float] | np.ndarray) -> list[tuple[str, float]]:
         """Return the `top_k` most probable classes, most probable first; ties go to the class that comes first."""
@@ -85,9 +79,9 @@ class Wanted:
 
     def top_of_words(self, row: Answered) -> list[list[tuple[str, float]]]:
         """Return the same for each word that was read; nothing without top_k, or if the row has no words."""
-        if self.top_k is None or row.word_probabilities is None:
+        if self.top_k is None or row.answer.word_probabilities is None:
             return []
-        return [self.top(of_word) for of_word in row.word_probabilities]
+        return [self.top(of_word) for of_word in row.answer.word_probabilities]
 
 
 def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
@@ -100,7 +94,7 @@ def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
     for number, row in enumerate(rows):
         pair = [] if row.text_pair is None else [row.text_pair]
         if number == 0:
-            chances = _columns(wanted) if row.probabilities is not None or wanted.top_k is not None else []
+            chances = _columns(wanted) if row.answer.probabilities is not None or wanted.top_k is not None else []
             header = ["text", *(["text_pair"] if pair else []), "predicted", *chances]
             csv.writer(file, lineterminator="\n").writerow([*header, *carried_names(row.carried, header).values()])
         writer.writerow([row.text, *pair, _cell(wanted.predicted(row)), *_cells(row, wanted), *map(cell, row.carried.values())])
@@ -124,19 +118,19 @@ def _columns(wanted: Wanted) -> list[str]:
 
 def _cells(row: Answered, wanted: Wanted) -> Iterator[str | float]:
     """Yield the cells of those columns."""
-    if row.probabilities is None:
+    if row.answer.probabilities is None:
         yield from _cells_of_words(row, wanted)
         return
     if wanted.top_k is None:
-        yield from (float(f"{chance:.6g}") for chance in row.probabilities)
+        yield from (float(f"{chance:.6g}") for chance in row.answer.probabilities)
         return
-    for name, chance in wanted.top(row.probabilities):
+    for name, chance in wanted.top(row.answer.probabilities):
         yield from (name, float(f"{chance:.6g}"))
 
 
 def _cells_of_words(row: Answered, wanted: Wanted) -> Iterator[str]:
     """Yield the names and the probabilities of the top_k, word by word."""
-    top, cut = wanted.top_of_words(row), [CUT] * (row.asked - len(row.labels))
+    top, cut = wanted.top_of_words(row), [CUT] * (row.asked - len(row.answer.labels))
     for place in range(wanted.top_k or 0):
         yield " ".join([*(of_word[place][0] for of_word in top), *cut])
         yield " ".join([*(f"{of_word[place][1]:.6g}" for of_word in top), *cut])
@@ -156,14 +150,15 @@ def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
     """
     line: dict[str, Any] = {"text": row.text} | ({} if row.text_pair is None else {"text_pair": row.text_pair})
     line["predicted"] = wanted.predicted(row)
-    if row.word_confidences is not None:
-        line["word_probabilities"] = [round(chance, 6) for chance in row.word_confidences]
-    if row.probabilities is None:
+    answer = row.answer
+    if answer.word_confidences is not None:
+        line["word_probabilities"] = [round(chance, 6) for chance in answer.word_confidences]
+    if answer.probabilities is None:
         return line | ({} if wanted.top_k is None else {"top": [as_objects(of_word) for of_word in wanted.top_of_words(row)]})
     if wanted.top_k is None:
-        line["probabilities"] = {name: round(chance, 6) for name, chance in zip(wanted.labels, row.probabilities, strict=True)}
+        line["probabilities"] = {name: round(chance, 6) for name, chance in zip(wanted.labels, answer.probabilities, strict=True)}
     else:
-        line["top"] = as_objects(wanted.top(row.probabilities))
+        line["top"] = as_objects(wanted.top(answer.probabilities))
     return line
 
 
@@ -175,7 +170,7 @@ def write_glue(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
     task, labels = GLUE_TASKS.get(wanted.task, OTHER_TASK), list(wanted.labels)
     file.write("index\tprediction\n")
     for number, row in enumerate(rows):
-        answer = row.labels[0] if row.number is None else row.number
+        answer = row.answer.labels[0] if row.answer.number is None else row.answer.number
         file.write(f"{number}\t{task.spelling(answer, labels)}\n")
 
 
@@ -187,27 +182,13 @@ def write_parquet(file: BinaryIO, rows: Iterable[Answered], wanted: Wanted) -> N
     import pyarrow
     import pyarrow.parquet
 
-    groups = _groups(rows)
+    groups = grouped(rows, lambda row: len(row.text) + len(row.text_pair or ""), CHARACTERS_IN_A_GROUP, ROWS_IN_A_GROUP)
     first = next(groups, [])
     schema = _schema(first[0] if first else None, wanted)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for group in chain([first], groups):
             lines = [_flat(row, wanted) for row in group]
             writer.write_table(pyarrow.Table.from_pylist(lines, schema=schema))
-
-
-def _groups(rows: Iterable[Answered]) -> Iterator[list[Answered]]:
-    """Yield the rows, up to ROWS_IN_A_GROUP or CHARACTERS_IN_A_GROUP at a time."""
-    group: list[Answered] = []
-    characters = 0
-    for row in rows:
-        group.append(row)
-        characters += len(row.text) + len(row.text_pair or "")
-        if len(group) == ROWS_IN_A_GROUP or characters >= CHARACTERS_IN_A_GROUP:
-            yield group
-            group, characters = [], 0
-    if group:
-        yield group
 
 
 def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
@@ -217,12 +198,12 @@ def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
     text, chance = pyarrow.string(), pyarrow.float64()
     answer = {"label": text, "label_set": pyarrow.list_(text), "number": chance}[wanted.target]
     columns = {"text": text} | ({"text_pair": text} if row and row.text_pair is not None else {}) | {"predicted": answer}
-    if row and row.word_confidences is not None:
+    if row and row.answer.word_confidences is not None:
         columns["word_probabilities"] = pyarrow.list_(chance)
     if row and wanted.top_k is not None:
         top = pyarrow.list_(pyarrow.struct({"label": text, "probability": chance}))
-        columns["top"] = top if row.probabilities is not None else pyarrow.list_(top)
-    elif row and row.probabilities is not None:
+        columns["top"] = top if row.answer.probabilities is not None else pyarrow.list_(top)
+    elif row and row.answer.probabilities is not None:
         columns |= {f"probability_{name}": chance for name in wanted.labels}
     if row and wanted.carried is not None:
         names = carried_names(wanted.carried.names, columns)

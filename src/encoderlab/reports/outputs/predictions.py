@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,6 +64,13 @@ def _names(ids: float | Sequence[int] | np.ndarray | None, label_names: Sequence
     if isinstance(ids, np.ndarray) and ids.dtype == bool:
         return SEPARATOR.join(label_names[place] for place in np.flatnonzero(ids).tolist())
     return label_names[int(ids)] if isinstance(ids, int | np.integer) else " ".join(label_names[i] for i in ids)
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table of figures as the content of a CSV file."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([columns, *rows])
+    return file.getvalue()
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from encoderlab.metrics import AnswerScores, LabelSetScores, Scores
 from encoderlab.metrics.thresholds import DEFAULT
-from encoderlab.reports.parts.plots import BLUE, GREEN, GREY, ORANGE
+from encoderlab.reports.parts.plots import BLUE, GREEN, GREY, ORANGE, plain, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +32,7 @@ def numbers_figure(labels: np.ndarray, predicted: np.ndarray, width: float) -> F
     axes.scatter(labels[some], predicted[some], s=10, color=BLUE, alpha=min(1.0, 200 / len(some)) * 0.5 + 0.1, linewidths=0)
     axes.set_xlabel("right")
     axes.set_ylabel("predicted")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
     return canvas
 
 
@@ -46,8 +45,7 @@ def labels_figure(f1: Mapping[str, float], width: float) -> Figure:
     canvas = Figure(figsize=(width, 1.0 + 0.2 * len(names)), layout="constrained")
     axes = canvas.subplots()
     axes.barh(range(len(names)), [f1[name] for name in names], color=BLUE)
-    shown = [name if len(name) <= 24 else f"{name[:23]}…" for name in names]
-    axes.set_yticks(range(len(names)), shown, fontsize=8, parse_math=False)
+    axes.set_yticks(range(len(names)), list(map(shortened, names)), fontsize=8, parse_math=False)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, 1)
     axes.set_xlabel("F1")
@@ -99,7 +97,7 @@ def precision_recall_figure(curves: Sequence[PrecisionRecallCurve], width: float
         precision, recall, _ = precision_recall_curve(curve.has_label, curve.chances)
         some = np.unique(np.linspace(0, len(recall) - 1, min(len(recall), MOST_POINTS)).round().astype(int))
         area = average_precision_score(curve.has_label, curve.chances)
-        name = (curve.name if len(curve.name) <= 24 else f"{curve.name[:23]}…").replace("$", r"\$")
+        name = shortened(curve.name).replace("$", r"\$")
         color, style = (BLUE, ORANGE, GREEN)[place % 3], "-" if place < 3 else "--"
         axes.plot(recall[some], precision[some], color=color, linestyle=style, linewidth=1.6, label=f"{name}: {area:.3f}")
         given = curve.chances >= curve.threshold
@@ -110,7 +108,6 @@ def precision_recall_figure(curves: Sequence[PrecisionRecallCurve], width: float
     axes.set_ylabel("precision")
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
     axes.legend(frameon=False, title="average precision", loc="lower left")
     return canvas

@@ -102,6 +102,12 @@ def with_interval(scores: Mapping[str, Any], name: str) -> str:
     return f"{value} (95% interval {figure(low)} to {figure(high)})"
 
 
+def lead(scores: Mapping[str, Any], name: str) -> str:
+    """Return the difference `name` between two scores with its 95% interval, both with their signs."""
+    low, high = scores[f"{name}_ci95"]
+    return f"{scores[name]:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
 def speed(throughput: Mapping[str, float | None]) -> str:
     """Return the measured figures in words, without those that were not measured."""
     forms = {

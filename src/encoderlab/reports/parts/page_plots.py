@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.reports.parts.plots import BLUE, GREEN, GREY, ORANGE
+from encoderlab.reports.parts.plots import BLUE, GREEN, GREY, ORANGE, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def reliability_figure(calibration: Mapping[str, Any]) -> Figure:
     lower.set_xlabel("confidence (probability of the prediction)")
     lower.set_xlim(0, 1)
     for axes in (upper, lower):
-        _plain(axes)
+        plain(axes)
     return canvas
 
 
@@ -81,10 +81,5 @@ def lengths_figure(lengths: np.ndarray, unit: str, by_length: Sequence[Mapping[s
     lower.set_ylabel("rows")
     lower.set_xlabel(unit)
     for axes in (upper, lower):
-        _plain(axes)
+        plain(axes)
     return canvas
-
-
-def _plain(axes: Axes) -> None:
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)

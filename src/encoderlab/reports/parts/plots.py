@@ -120,6 +120,17 @@ def _draw_question(
     _finish(panels[-1], "learning rate")
 
 
+def plain(axes: Axes) -> None:
+    """Give a plot a faint grid, and a frame only where its scales are."""
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def shortened(name: str) -> str:
+    """Return a label's name as plots show it: at most 24 characters."""
+    return name if len(name) <= 24 else f"{name[:23]}…"
+
+
 def _draw_learning_rate(axes: Axes, steps: Sequence[Mapping[str, Any]]) -> None:
     axes.plot([line["step"] for line in steps], [line["learning_rate"] for line in steps], color=GREY, linewidth=1.5)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
@@ -130,8 +141,7 @@ def _draw_learning_rate(axes: Axes, steps: Sequence[Mapping[str, Any]]) -> None:
 
 def _finish(axes: Axes, label: str) -> None:
     axes.set_ylabel(label)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=9)
 
@@ -172,7 +182,7 @@ def plot_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], pa
 
     counts = np.array(confusion)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    names = [name if len(name) <= 24 else f"{name[:23]}…" for name in labels]
+    names = list(map(shortened, labels))
     written = len(names) <= 30
     side = min(max(4.5, 1.8 + (0.62 if written else 0.2) * len(names)), 24)
     named = range(0, len(names), math.ceil(len(names) / 110))

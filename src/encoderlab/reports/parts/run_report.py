@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,17 @@ def metric_lines(folder: RunFolder) -> list[dict[str, Any]]:
 def write_last(folder: RunFolder, report: Mapping[str, Any]) -> None:
     """Write report.json, with which a run is finished."""
     atomic_write_text(folder.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+
+
+def files_of(folder: RunFolder, *names: str) -> dict[str, str]:
+    """Return the paths of some of the run's files by name, to be shown: page, report, predictions, plots, model."""
+    return {name: str(getattr(folder, name)) for name in names}
+
+
+def commands_for_encoder(folder: RunFolder) -> list[str]:
+    """Return what to run next with an encoder that has no labels yet."""
+    root = shlex.quote(str(folder.root))
+    return [f"encoderlab finetune task=docs init_from={root}", f"encoderlab embed run={root} input=texts.txt output=vectors.npy"]
 
 
 def show_model(console: Console, report: Mapping[str, Any]) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.reports.cards.metadata import front_matter, how_it_was_made
+from encoderlab.reports.cards.metadata import encoder_card
 from encoderlab.reports.parts.plots import plot_pretraining_curves
 from encoderlab.reports.parts.run_report import RunSummary, metric_lines, run_report, scored_split, write_last
-from encoderlab.reports.parts.shown_texts import shown
 from encoderlab.reports.pretraining.page import BASELINE_NAMES, PAIR_QUESTIONS, write_pretraining_page
 from encoderlab.runs.folders.folder import RunFolder
 
@@ -93,22 +92,12 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     objectives = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
     origin = f"from `{report['init_from']}`" if report["init_from"] else "from scratch"
     scores = report["splits"][report["scored_split"]]
-    checkpoint = report["checkpoint"]
+    made = f"pretrained {origin} by `encoderlab pretrain` on {objectives.get(report['second_sentence'], 'masked tokens')}"
     lines = [
         f"Scored on {report['scored_split']}: {scores['n']:,} rows with {scores['target_tokens']:,} masked tokens",
         *_model_card_figures(scores, report["baselines"], report["second_sentence"]),
-        f"Weights after step {checkpoint['step']:,}, chosen by {checkpoint['chosen_by']}",
-        *(shown(note).rstrip(".") for note in report["notes"]),
     ]
-    return (
-        f"{front_matter(report, facts, 'fill-mask')}"
-        f"# encoderlab: {report['task']}\n\n"
-        f"A transformer encoder of {report['model']['parameters']:,} parameters, pretrained {origin} by `encoderlab pretrain` on "
-        f"{objectives.get(report['second_sentence'], 'masked tokens')}, with seed {report['seed']}.\n\n"
-        + "".join(f"- {line}.\n" for line in lines)
-        + "\nFinetune it with `encoderlab finetune task=... init_from=<this folder>`; "
-        "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n\n" + how_it_was_made(facts)
-    )
+    return encoder_card(report, facts, "fill-mask", made, lines)
 
 
 def _model_card_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:

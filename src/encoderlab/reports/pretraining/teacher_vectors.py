@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.text import Text
 
-from encoderlab.reports.cards.metadata import front_matter, how_it_was_made
+from encoderlab.reports.cards.metadata import encoder_card
 from encoderlab.reports.parts.console import (
     console_on,
     figure,
@@ -114,21 +114,11 @@ def show_teacher_vectors_report(
 
 def teacher_vectors_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return the model's README.md: what it is, how it was made, and how close it is to its teacher."""
-    scores, checkpoint = report["splits"][report["scored_split"]], report["checkpoint"]
+    scores = report["splits"][report["scored_split"]]
     lines = [
         f"Teacher: `{shown(report['teacher'])}`",
         f"Cosine to the teacher's vectors on {report['scored_split']} ({scores['n']:,} texts): whole texts "
         f"{with_interval(scores, 'sequence_cosine')}, tokens {with_interval(scores, 'token_cosine')}",
-        f"Weights after step {checkpoint['step']:,}, chosen by {checkpoint['chosen_by']}",
-        *(shown(note).rstrip(".") for note in report["notes"]),
     ]
-    return (
-        f"{front_matter(report, facts, 'feature-extraction')}"
-        f"# encoderlab: {report['task']}\n\n"
-        f"A transformer encoder of {report['model']['parameters']:,} parameters, distilled by `encoderlab distill` on documents, "
-        f"with seed {report['seed']}.\n\n"
-        + "".join(f"- {one}.\n" for one in lines)
-        + "\nFinetune it with `encoderlab finetune task=... init_from=<this folder>`; "
-        "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`.\n"
-        f"{distillation_markdown(report)}\n{how_it_was_made(facts)}"
-    )
+    made = "distilled by `encoderlab distill` on documents"
+    return encoder_card(report, facts, "feature-extraction", made, lines, distillation_markdown(report))

@@ -13,7 +13,7 @@ from encoderlab.metrics import AnswerScores, NumberScores
 from encoderlab.metrics.classification import answered_classes
 from encoderlab.metrics.label_sets import answered_sets
 from encoderlab.metrics.tagging import answered_words
-from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of, words_of
+from encoderlab.reports.parts.console import console_on, figure, lead, line, listing, named_figure, number, table_of, words_of
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
 
@@ -102,10 +102,9 @@ def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
             table.add_row(title, "skipped", "", "", "")
             continue
         low, high = one[f"{main}_ci95"]
-        ahead, (least, most) = one[f"ahead_of_{reference}_by"], one[f"ahead_of_{reference}_by_ci95"]
-        lead = "" if name == reference else f"{ahead:+.3f} ({least:+.3f} to {most:+.3f})"
+        ahead = "" if name == reference else lead(one, f"ahead_of_{reference}_by")
         scores = (f"{figure(one[main])} ({figure(low)} to {figure(high)})", figure(one[second]))
-        table.add_row(title, *scores, lead, number(one["seconds"]))
+        table.add_row(title, *scores, ahead, number(one["seconds"]))
     console.print("", table, sep="\n")
     for name, one in report["baselines"].items():
         line(console, f"{BASELINE_NAMES[name]} was skipped", one.get("skipped", ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from encoderlab.reports.parts.console import figure, number, words_of
+from encoderlab.reports.parts.console import figure, lead, number, words_of
 
 NAMES = {"student": "student (this model)", "teacher": "teacher", "without_teacher": "student without its teacher"}
 
@@ -25,11 +25,8 @@ def distillation_table(report: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _line(name: str, model: Mapping[str, Any], main: str) -> list[str]:
-    lead = ""
-    if "student_leads_by" in model:
-        low, high = model["student_leads_by_ci95"]
-        lead = f"{model['student_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
-    scored = [figure(model[main]), lead] if main in model else []
+    ahead = lead(model, "student_leads_by") if "student_leads_by" in model else ""
+    scored = [figure(model[main]), ahead] if main in model else []
     speed = "" if model["texts_per_second"] is None else f"{model['texts_per_second']:,.0f}"
     return [name, *scored, number(model["parameters"]), number(model["megabytes"]), speed]
 

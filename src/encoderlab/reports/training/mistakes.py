@@ -11,7 +11,7 @@ import numpy as np
 from encoderlab.reports.parts.shown_texts import marked_texts, shown
 
 if TYPE_CHECKING:
-    from encoderlab.metrics import LabelSetScores, NumberScores, Scores, TaggingScores
+    from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores, TaggingScores
     from encoderlab.runs.inference.importance import TokenImportance
 
     Importance = Callable[..., Sequence[TokenImportance]]  # `runs.inference.importance.token_importance` of a model
@@ -38,22 +38,21 @@ def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None)
     found = [examples[int(scores.rows[place])] for place in chosen]
     predicted_names = [scores.label_names[scores.predicted[place]] for place in chosen]
     explained = importance(found, labels=predicted_names) if importance and found else [None] * len(found)
-    described = [_mistaken_text(*each, scores) for each in zip(chosen, found, explained, strict=True)]
+    described = []
+    for place, example, one in zip(chosen, found, explained, strict=True):
+        label, predicted = scores.labels[place], scores.predicted[place]
+        names = (shown(scores.label_names[label], _LABEL), shown(scores.label_names[predicted], _LABEL))
+        confidence, of_label = (float(scores.probabilities[place, class_id]) for class_id in (predicted, label))
+        described.append(_described(place, example, one, scores, *names, confidence=confidence, of_label=of_label))
     return {"confident": described[: len(confident)], "unlikely": described[len(confident) :]}
 
 
-def _mistaken_text(place: int, example: Any, explained: TokenImportance | None, scores: Scores) -> dict[str, Any]:
-    assert scores.probabilities is not None
-    label, predicted = scores.labels[place], scores.predicted[place]
-    return {
-        "row": int(scores.rows[place]),
-        "texts": marked_texts(example, explained),
-        "label": shown(scores.label_names[label], _LABEL),
-        "predicted": shown(scores.label_names[predicted], _LABEL),
-        "confidence": float(scores.probabilities[place, predicted]),
-        "of_label": float(scores.probabilities[place, label]),
-        "method": "" if explained is None else explained.method,
-    }
+def _described(
+    place: int, example: Any, explained: TokenImportance | None, scores: AnswerScores, label: str, predicted: str, **own: Any
+) -> dict[str, Any]:
+    """Return what the page says of a mistake in a whole text."""
+    texts, method = marked_texts(example, explained), "" if explained is None else explained.method
+    return {"row": int(scores.rows[place]), "texts": texts, "label": label, "predicted": predicted, **own, "method": method}
 
 
 def mistaken_sentences(examples: Any, scores: TaggingScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
@@ -120,14 +119,7 @@ def largest_errors(examples: Any, scores: NumberScores, importance: Importance |
     found = [examples[int(scores.rows[place])] for place in chosen]
     explained = importance(found) if importance and found else [None] * len(found)
     described = [
-        {
-            "row": int(scores.rows[place]),
-            "texts": marked_texts(example, one),
-            "label": f"{scores.labels[place]:.6g}",
-            "predicted": f"{scores.predicted[place]:.6g}",
-            "about": "",
-            "method": "" if one is None else one.method,
-        }
+        _described(place, example, one, scores, f"{scores.labels[place]:.6g}", f"{scores.predicted[place]:.6g}", about="")
         for place, example, one in zip(chosen, found, explained, strict=True)
     ]
     return {"furthest": described}
@@ -145,17 +137,10 @@ def mistaken_sets(examples: Any, scores: LabelSetScores, importance: Importance 
     found = [examples[int(scores.rows[place])] for place in chosen]
     surest = [scores.label_names[int(off[place].argmax())] for place in chosen]
     explained = importance(found, labels=surest) if importance and found else [None] * len(found)
-    described = [
-        {
-            "row": int(scores.rows[place]),
-            "texts": marked_texts(example, one),
-            "label": _listed(scores.labels[place], scores.label_names),
-            "predicted": _listed(scores.predicted[place], scores.label_names),
-            "method": "" if one is None else one.method,
-            "about": shown(label, _LABEL),
-        }
-        for place, example, one, label in zip(chosen, found, explained, surest, strict=True)
-    ]
+    described = []
+    for place, example, one, label in zip(chosen, found, explained, surest, strict=True):
+        names = [_listed(sets[place], scores.label_names) for sets in (scores.labels, scores.predicted)]
+        described.append(_described(place, example, one, scores, *names, about=shown(label, _LABEL)))
     return {"furthest": described}
 
 

@@ -46,7 +46,9 @@ def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines:
     figures = {
         name: {**scores.with_intervals(run.seed).as_dict(), **_calibrated(name, scored, splits)} for name, scores in splits.items()
     }
-    report = run_report(run, splits, figures, baselines=compared, verdict=_verdict(compared, splits[scored]))
+    main = named_figure(splits[scored].main, {"positive_label": getattr(splits[scored], "positive_label", None)})
+    verdict = verdict_on(compared, f"The model's {main}", where=", on the same rows")
+    report = run_report(run, splits, figures, baselines=compared, verdict=verdict)
     report["notes"] += [*_scarce_notes(scored, splits[scored]), *_skipped(baselines)]
     return report
 
@@ -89,10 +91,11 @@ def _baseline(baseline: Baseline, scores: AnswerScores, seed: int) -> dict[str, 
     return {**baseline.figures, **own, "model_leads_by": lead, "model_leads_by_ci95": bounds}
 
 
-def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: AnswerScores) -> dict[str, str] | None:
+def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, where: str = "") -> dict[str, str] | None:
     """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none.
 
-    It is above or below only if the 95% interval of the paired difference excludes zero.
+    It is above or below only if the 95% interval of its lead excludes zero. The sentence begins with the `subject`, such as
+    "The model's accuracy", and ends with `where` this holds.
     """
     found = {name: baseline for name, baseline in baselines.items() if "skipped" not in baseline}
     if not found:
@@ -100,15 +103,10 @@ def _verdict(baselines: Mapping[str, Mapping[str, Any]], scores: AnswerScores) -
     name = min(found, key=lambda name: found[name]["model_leads_by"])
     lead, (low, high) = found[name]["model_leads_by"], found[name]["model_leads_by_ci95"]
     outcome = "above" if low > 0 else "below" if high < 0 else "not distinguishable"
-    stands = {
-        "above": "is above",
-        "below": "is below",
-        "not distinguishable": "is not distinguishable from",
-    }[outcome]
-    figure = named_figure(scores.main, {"positive_label": getattr(scores, "positive_label", None)})
+    stands = "is not distinguishable from" if outcome == "not distinguishable" else f"is {outcome}"
     sentence = (
-        f"The model's {figure} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
-        f"{lead:+.3f}, 95% interval {low:+.3f} to {high:+.3f}, on the same rows."
+        f"{subject} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
+        f"{lead:+.3f}, 95% interval {low:+.3f} to {high:+.3f}{where}."
     )
     return {"against": name, "outcome": outcome, "sentence": sentence}
 

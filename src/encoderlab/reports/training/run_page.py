@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.metrics import LabelSetScores, NumberScores, Scores, TaggingScores
-from encoderlab.reports.parts.console import figure, named_figure, number, with_interval, words_of
+from encoderlab.reports.parts.console import figure, lead, named_figure, number, with_interval, words_of
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import headline, metric_lines
 from encoderlab.reports.parts.shown_texts import lengths_of, shown
@@ -176,9 +176,7 @@ def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[di
     for name, baseline in report["baselines"].items():
         row = {"name": BASELINE_NAMES.get(name, name), "score": None, "lead": "skipped", "seconds": None}
         if "skipped" not in baseline:
-            low, high = baseline["model_leads_by_ci95"]
-            lead = f"{baseline['model_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
-            row |= {"score": baseline[main], "lead": lead, "seconds": baseline["seconds"]}
+            row |= {"score": baseline[main], "lead": lead(baseline, "model_leads_by"), "seconds": baseline["seconds"]}
         rows.append(row)
     return rows
 

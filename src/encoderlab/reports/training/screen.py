@@ -12,6 +12,7 @@ from rich.text import Text
 from encoderlab.reports.parts.console import (
     console_on,
     figure,
+    lead,
     line,
     named_figure,
     number,
@@ -136,9 +137,8 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
         if "skipped" in baseline:
             table.add_row(title, "skipped", "", "", "")
             continue
-        low, high = baseline["model_leads_by_ci95"]
-        lead = f"{baseline['model_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
-        table.add_row(title, figure(baseline[main]), figure(baseline[second]), lead, number(baseline["seconds"]))
+        ahead = lead(baseline, "model_leads_by")
+        table.add_row(title, figure(baseline[main]), figure(baseline[second]), ahead, number(baseline["seconds"]))
     return table
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from encoderlab.metrics import AnswerScores
-from encoderlab.reports.parts.console import figure, words_of
+from encoderlab.reports.parts.console import figure, lead, words_of
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task
 
@@ -44,10 +44,8 @@ def windows_table(report: Mapping[str, Any]) -> list[list[str]]:
     if not found:
         return []
     main, first = report["main_figure"], found["first_window"]
-    low, high = first["windows_lead_by_ci95"]
-    lead = f"{first['windows_lead_by']:+.3f} ({low:+.3f} to {high:+.3f})"
     return [
         ["on the same rows", words_of(main), "windows ahead by (95% interval)"],
         ["all windows (this model)", figure(found["all_windows"][main]), ""],
-        ["only the first window", figure(first[main]), lead],
+        ["only the first window", figure(first[main]), lead(first, "windows_lead_by")],
     ]

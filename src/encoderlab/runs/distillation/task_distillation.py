@@ -23,9 +23,10 @@ from encoderlab.runs.distillation.teacher_files import teacher_fingerprints, unl
 from encoderlab.runs.fitting.teaching import Teaching
 from encoderlab.runs.folders.finished import FinishedRun, read_answers, read_run
 from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, check_paired, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained, vocabulary_difference
-from encoderlab.tasks.rows import ExampleRows, Rows, hold_encoded, joined
+from encoderlab.tasks.rows import ExampleRows, Rows, joined
 from encoderlab.tasks.taught_rows import TaughtRows
 
 
@@ -61,7 +62,7 @@ class TaskDistillation(Teaching):
         if self.config.unlabelled is not None:
             more = self._unlabelled(assembly, corpus)
             found = self.teacher.logits(more)
-            rows, logits = joined([rows, _encoded(assembly, _labelled(more, found))]), logits.followed_by(found)
+            rows, logits = joined([rows, encoded_rows(assembly, _labelled(more, found))]), logits.followed_by(found)
         return TaughtRows(rows, logits, self.config.temperature, self.config.teacher_weight)
 
     def begin(self, assembly: Assembly) -> None:
@@ -115,7 +116,7 @@ class TaskDistillation(Teaching):
         assert isinstance(scores, Scores | TaggingScores), "only classes are distilled"
         examples = list(corpus.split(split))
         answers, teacher_speed = timed(len(examples), lambda: self.teacher.logits(examples))
-        _, speed = timed(len(examples), lambda: assembly.evaluate(_encoded(assembly, examples)))
+        _, speed = timed(len(examples), lambda: assembly.evaluate(encoded_rows(assembly, examples)))
         found = {
             "student": {scores.main: scores.figures[scores.main], **size_and_speed(assembly.model.n_parameters, speed)},
             "teacher": {
@@ -139,12 +140,6 @@ class TaskDistillation(Teaching):
         if not texts:
             raise DataError(f"unlabelled={path} has no texts", remedy="Choose a file with some, or remove it")
         return texts
-
-
-def _encoded(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
-    task = assembly.task
-    encoded = task.encode(examples)
-    return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
 
 
 def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:

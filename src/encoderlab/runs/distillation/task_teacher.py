@@ -16,10 +16,10 @@ from encoderlab.config.command_settings import DistillConfig, OpenRunConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import DataError
 from encoderlab.metrics import Scores, TaggingScores
+from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.pretrained import encoder_folder
 from encoderlab.system.signals import stop_if_interrupted
-from encoderlab.tasks.rows import ExampleRows, hold_encoded
 
 ENCODED_AT_A_TIME = 16_384
 NO_ANSWER = -1  # for a word that the teacher did not read; it counts as wrong
@@ -102,7 +102,7 @@ class TaskTeacher:
         """Return its logits for the examples, computed once."""
         found: dict[int, np.ndarray] = {}
         for start in range(0, len(examples), ENCODED_AT_A_TIME):
-            rows = self._rows(examples[start : start + ENCODED_AT_A_TIME])
+            rows = encoded_rows(self.assembly, examples[start : start + ENCODED_AT_A_TIME])
             for batch in self.assembly.scoring_batches(rows):
                 stop_if_interrupted()
                 answered, counts = self._answers(batch)
@@ -110,11 +110,6 @@ class TaskTeacher:
                 found |= {start + int(row): piece for row, piece in zip(batch.rows.tolist(), pieces, strict=True)}
         parts = [found[row] for row in range(len(examples))]
         return TeacherLogits(np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])]))
-
-    def _rows(self, examples: Sequence[Example]) -> ExampleRows:
-        task = self.assembly.task
-        encoded = task.encode(list(examples))
-        return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
 
     def _answers(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return the logits of a batch in the student's order of classes, [outputs, classes], and how many each row has."""

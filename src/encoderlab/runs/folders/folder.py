@@ -27,86 +27,44 @@ ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `syst
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
+class _Within:
+    """A path inside a run folder: read as an attribute of `RunFolder`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __get__(self, folder: RunFolder, owner: type[RunFolder]) -> Path:
+        return folder.root / self.path
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The folder of one run: a `new` one, or one that is `continued`."""
 
     root: Path
 
-    @property
-    def config(self) -> Path:
-        return self.root / "config.yaml"
-
-    @property
-    def environment(self) -> Path:
-        return self.root / "environment.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.root / "metrics.jsonl"
-
-    @property
-    def report(self) -> Path:
-        return self.root / "report.json"
-
-    @property
-    def page(self) -> Path:
-        return self.root / "report.html"
-
-    @property
-    def plots(self) -> Path:
-        return self.root / "plots"
-
-    @property
-    def predictions(self) -> Path:
-        return self.root / "predictions.csv"
-
-    @property
-    def model(self) -> Path:
-        return self.root / "model"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
-
-    @property
-    def attention(self) -> Path:
-        return self.root / "attention"
-
-    @property
-    def attention_heads(self) -> Path:
-        return self.attention / "heads.json"
-
-    @property
-    def explanation(self) -> Path:
-        return self.root / "explain.html"
-
-    @property
-    def explanation_figures(self) -> Path:
-        return self.root / "explain.json"
-
-    @property
-    def trackers(self) -> Path:
-        return self.root / "trackers.json"
-
-    @property
-    def adapted(self) -> Path:
-        """Return the run that first adapts this run's encoder to its texts."""
-        return self.root / "adapted"
-
-    @property
-    def without_teacher(self) -> Path:
-        """Return the run that first trains this run's student without its teacher."""
-        return self.root / "without_teacher"
+    config = _Within("config.yaml")
+    environment = _Within("environment.json")
+    metrics = _Within("metrics.jsonl")
+    report = _Within("report.json")
+    page = _Within("report.html")
+    plots = _Within("plots")
+    predictions = _Within("predictions.csv")
+    model = _Within("model")
+    checkpoints = _Within("checkpoints")
+    attention = _Within("attention")
+    attention_heads = _Within("attention/heads.json")
+    explanation = _Within("explain.html")
+    explanation_figures = _Within("explain.json")
+    trackers = _Within("trackers.json")
+    lock = _Within(".lock")
+    adapted = _Within("adapted")  # the run that first adapts this run's encoder to its texts
+    without_teacher = _Within("without_teacher")  # the run that first trains this run's student without its teacher
+    label_errors = _Within("label_errors.csv")  # a cross-validation's rows with probably wrong labels
 
     def fold(self, number: int) -> Path:
         """Return the run of one fold of a cross-validation, counted from 1."""
         return self.root / f"fold-{number}"
-
-    @property
-    def label_errors(self) -> Path:
-        """Return the file of a cross-validation's rows with probably wrong labels."""
-        return self.root / "label_errors.csv"
 
     @property
     def is_nested(self) -> bool:
@@ -114,10 +72,6 @@ class RunFolder:
         outer = RunFolder(self.root.parent)
         parts = (outer.adapted, outer.without_teacher)
         return (self.root in parts or self.root.name.startswith("fold-")) and outer.config.is_file()
-
-    @property
-    def lock(self) -> Path:
-        return self.root / ".lock"
 
     @property
     def finished(self) -> bool:

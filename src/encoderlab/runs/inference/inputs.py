@@ -18,6 +18,7 @@ from encoderlab.data.files.encodings import encoding_of
 from encoderlab.data.files.files import read_unlabelled
 from encoderlab.data.files.formats import Dialect, Format, Quoting, format_of
 from encoderlab.data.files.text_files import LONGEST_LINE, plain_lines
+from encoderlab.data.grouping import grouped
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import Assembly, cache_folder, own_dataset
@@ -120,16 +121,7 @@ def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Ite
     A chunk also ends with the example that reaches CHARACTERS_AT_A_TIME.
     """
     with tqdm(total=total, desc=doing, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
-        some: list[Example] = []
-        characters = 0
-        for example in examples:
-            some.append(example)
-            characters += _characters(example)
-            if len(some) == ROWS_AT_A_TIME or characters >= CHARACTERS_AT_A_TIME:
-                yield some
-                bar.update(len(some))
-                some, characters = [], 0
-        if some:
+        for some in grouped(examples, _characters, CHARACTERS_AT_A_TIME, ROWS_AT_A_TIME):
             yield some
             bar.update(len(some))
 
