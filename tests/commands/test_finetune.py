@@ -140,8 +140,8 @@ def length_of(folder):
 @pytest.mark.slow
 def test_the_width_of_the_encoder_decides_the_learning_rate(command, brackets_run, tmp_path, capsys):
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "run_dir=run")
-    assert re.search(r"training\.learning_rate=0\.0005, suited to an encoder of width \d+", capsys.readouterr().err)
-    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["learning_rate"] == 5e-4
+    assert re.search(r"training\.learning_rate=0\.001, suited to an encoder of width \d+", capsys.readouterr().err)
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["learning_rate"] == 1e-3
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "training.learning_rate=auto", "run_dir=same")
     assert weights_of(tmp_path / "run").keys() == weights_of(tmp_path / "same").keys()
 

@@ -94,8 +94,8 @@ class TrainingConfig:
     )
     learning_rate: float | None = setting(
         1e-3,
-        "Peak learning rate of AdamW; null or auto: suited to finetuning an encoder of this width (5e-4 up to 256, 2.2e-4 at 384, "
-        "5.6e-5 at 768).",
+        "Peak learning rate of AdamW; null or auto: suited to finetuning an encoder of this width (1e-3 up to 128, 5e-4 at 256, "
+        "2.2e-4 at 384, 5.6e-5 at 768).",
         above=0,
     )
     schedule: Schedule = setting(Schedule.linear, "Learning rate schedule: one_cycle, linear, cosine or constant.")
