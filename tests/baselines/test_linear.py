@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from encoderlab.baselines.linear import MOST_ROWS, cannot_read, joined, tfidf
+from encoderlab.baselines.linear import MOST_ROWS, cannot_read, joined, tfidf, too_many_cells
 from encoderlab.data.examples import Split, TextExample
 
 
@@ -14,6 +14,16 @@ def split_of(texts, labels):
 def test_words_single_symbols_and_pairs_of_neighbours_are_features():
     features = tfidf().fit(["Good film!", "()"]).vocabulary_
     assert set(features) == {"good", "film", "!", "good film", "film !", "(", ")", "( )"}
+
+
+@pytest.mark.parametrize(("n_labels", "features"), [(1, 100_000), (200, 100_000), (5_000, 4_000)])
+def test_one_regression_of_many_labels_has_fewer_features_so_that_it_fits_into_memory(n_labels, features):
+    assert tfidf(n_labels).max_features == features
+
+
+def test_rows_times_labels_are_bounded():
+    assert too_many_cells(2, 3, 6) == ""
+    assert "at most 6 rows times labels, but training has 9" in too_many_cells(3, 3, 6)
 
 
 def test_both_texts_of_a_pair_are_one_text():

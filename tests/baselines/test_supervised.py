@@ -71,6 +71,12 @@ def test_the_linear_model_is_skipped_with_a_reason_above_its_row_limit(monkeypat
     assert found["majority"].figures["accuracy"] == 0.5
 
 
+def test_the_linear_model_is_skipped_with_a_reason_if_rows_times_labels_are_too_many():
+    train = texts([(f"text {n}", n // 2) for n in range(4_000)])
+    found = baselines(train, train, labels=[str(n) for n in range(2_000)])["tfidf_logreg"]
+    assert found.skipped.endswith("at most 5,000,000 rows times labels, but training has 8,000,000")
+
+
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [([("good", 1), ("fine", 1)], "needs two labels"), ([(" ", 1), ("", 0)], "every training text is empty")],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from encoderlab.baselines.linear import N_TOP, Baseline, cannot_read, joined, tfidf, timed
+from encoderlab.baselines.linear import N_TOP, Baseline, cannot_read, joined, tfidf, timed, too_many_cells
 from encoderlab.data.examples import Split
 from encoderlab.metrics.label_sets import label_set_figures
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds
@@ -48,11 +48,7 @@ def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels
 
 def cannot_fit(train: Split, n_labels: int) -> str:
     """Return why the regressions cannot or should not be fitted; "" if they can."""
-    if len(train) * n_labels > MOST_CELLS:
-        return (
-            f"the linear baseline is fitted on at most {MOST_CELLS:,} rows times labels, but training has {len(train) * n_labels:,}"
-        )
-    return cannot_read(train)
+    return too_many_cells(len(train), n_labels, MOST_CELLS) or cannot_read(train)
 
 
 class _OneForEach:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 200_000  # beyond this a linear model would take longer than many a training run
 N_TOP = 100  # words kept for each class
 _FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
+_WEIGHTS = 20_000_000  # features times labels of one regression; its solver takes 240 bytes for each
 
 Answers = np.ndarray | list[np.ndarray]
 Predicted = TypeVar("Predicted", np.ndarray, list[np.ndarray])
@@ -46,19 +47,26 @@ def timed(answer: Callable[[], Predicted], figures: Callable[[Predicted], dict[s
     return Baseline(figures(predicted) | {"seconds": seconds}, predicted)
 
 
-def tfidf() -> TfidfVectorizer:
-    """Return TF-IDF of words, punctuation marks and bigrams.
+def tfidf(n_labels: int = 1) -> TfidfVectorizer:
+    """Return TF-IDF of words, punctuation marks and bigrams, fewer of them for one regression of over 200 labels.
 
     Brackets and punctuation are separate tokens, so that texts made of nothing else can be distinguished.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    return TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=_FEATURES)
+    return TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=min(_FEATURES, _WEIGHTS // n_labels))
 
 
 def joined(example: TextExample) -> str:
     """Return the text, or both texts of a pair with a blank between them."""
     return example.text if example.text_pair is None else f"{example.text} {example.text_pair}"
+
+
+def too_many_cells(n_rows: int, n_labels: int, most: int) -> str:
+    """Return that rows times labels are more than the `most` a linear model is fitted on; "" if they are not."""
+    if n_rows * n_labels <= most:
+        return ""
+    return f"the linear baseline is fitted on at most {most:,} rows times labels, but training has {n_rows * n_labels:,}"
 
 
 def cannot_read(train: Split) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from encoderlab.baselines.label_sets import cannot_fit, for_label_sets
-from encoderlab.baselines.linear import N_TOP, Baseline, cannot_read, joined, tfidf, timed
+from encoderlab.baselines.linear import N_TOP, Baseline, cannot_read, joined, tfidf, timed, too_many_cells
 from encoderlab.baselines.numbers import for_numbers
 from encoderlab.data.examples import Split, Splits, WordsExample
 from encoderlab.metrics.classification import given_from
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
+
+MOST_CELLS = 5_000_000  # rows times labels: beyond this one regression of all labels would take longer than many a training run
 
 
 def baselines(splits: Splits, name: str, threshold: ThresholdRule | None = None, positive: int = 1) -> dict[str, Baseline]:
@@ -72,7 +74,7 @@ def _for_texts(splits: Splits, scored: Split, threshold: ThresholdRule | None, p
     def majority() -> np.ndarray:
         return np.full(len(scored), np.bincount(answers).argmax())
 
-    model = _linear_model()
+    model = _linear_model(len(np.unique(answers)))
 
     def linear() -> np.ndarray:
         texts = [joined(example) for example in train.of_texts() if example.label is not None]
@@ -113,7 +115,7 @@ def _top_features(fitted: Pipeline) -> dict[int, list[str]]:
     }
 
 
-def _linear_model() -> Pipeline:
+def _linear_model(n_labels: int) -> Pipeline:
     """Return logistic regression on TF-IDF of words, punctuation marks and bigrams.
 
     On the validation split of SST-2 82.2 percent right, on 2,000 test rows of Amazon polarity (13,000 to train on) 89.6. The
@@ -123,14 +125,15 @@ def _linear_model() -> Pipeline:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
 
-    return Pipeline([("tfidf", tfidf()), ("logreg", LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0))])
+    return Pipeline([("tfidf", tfidf(n_labels)), ("logreg", LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0))])
 
 
 def _cannot_fit(train: Split, answers: np.ndarray) -> str:
     """Return why the linear model cannot or should not be fitted; "" if it can."""
-    if len(np.unique(answers)) < 2:
+    n_labels = len(np.unique(answers))
+    if n_labels < 2:
         return "the linear baseline needs two labels, but training has one"
-    return cannot_read(train)
+    return too_many_cells(len(answers), n_labels, MOST_CELLS) or cannot_read(train)
 
 
 def _for_words(train: Split, scored: Split, names: Sequence[str]) -> dict[str, Baseline]:

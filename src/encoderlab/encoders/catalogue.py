@@ -1,8 +1,8 @@
 """The encoders included in encoderlab: their names, a description of each, and checks that their files are unchanged.
 
-A shipped encoder is a name. It becomes a folder where `run=` and `init_from=` do, and nowhere else, and wins over a folder with
-that name. Its files are hashed each time it is opened. It is a model folder of ours that states an encoder instead of a run's
-settings, in compact storage (`exchange.compact_weights`).
+A shipped encoder is a name. It becomes a folder where `run=`, `init_from=` and `tokenizer.name=` do, and nowhere else, and wins
+over a folder with that name. Its files are hashed each time it is opened. It is a model folder of ours that states an encoder
+instead of a run's settings, in compact storage (`exchange.compact_weights`).
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from tokenizers import models
 
 from encoderlab.data.tokenizers import config as tokenizer_config
 from encoderlab.data.tokenizers.config import PretrainedConfig, SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.encoders.catalogue import shipped_folder
 from encoderlab.errors import DataError, SettingError
 from tests.data.tokenizers.texts import AWKWARD, TEXTS
 
@@ -111,6 +113,12 @@ def test_a_pretrained_tokenizer_without_the_special_tokens_we_need_is_refused(tm
     with pytest.raises(DataError) as refused:
         PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)
     assert f"tokenizer.name={tmp_path} has no pad_token, cls_token, sep_token. Allowed: tokenizers with" in str(refused.value)
+
+
+def test_the_name_of_a_shipped_encoder_gives_its_tokenizer_without_asking_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenizer_config, "hub_answers", lambda endpoint: pytest.fail("asked the hub"))
+    tokenizer = PretrainedConfig(name="mini-en").build(lambda: [], tmp_path)
+    assert tokenizer.fingerprint == Tokenizer.load(shipped_folder("mini-en") / "tokenizer.json").fingerprint
 
 
 def test_a_slow_tokenizer_is_refused(tmp_path):

@@ -16,6 +16,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from encoderlab.data.tokenizers.tokenizer import BERT_SPECIALS, Tokenizer, open_backend
+from encoderlab.encoders.catalogue import shipped_folder
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import REQUIRED, Names, check_settings, setting
 from encoderlab.system.hub_access import http_error, hub_answers
@@ -118,10 +119,12 @@ class WordPieceConfig(TokenizerConfig):
 
 @dataclass
 class PretrainedConfig(TokenizerConfig):
-    """A tokenizer from the Hugging Face hub, or from a folder."""
+    """A tokenizer from the Hugging Face hub, from a folder, or of a shipped encoder."""
 
     name: str = setting(
-        REQUIRED, "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, or a folder.", names=Names.folder
+        REQUIRED,
+        "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, a folder, or a shipped encoder such as mini-en.",
+        names=Names.folder,
     )
     revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
 
@@ -131,6 +134,8 @@ class PretrainedConfig(TokenizerConfig):
         Raises DataError if there is no tokenizer of that name, the hub cannot be reached, it is not a fast tokenizer, or it lacks a
         special token.
         """
+        if (shipped := shipped_folder(self.name)) is not None:
+            return Tokenizer.load(shipped / "tokenizer.json")
         found = self._found(local=Path(self.name).is_dir() or not self._reachable())
         if not found.is_fast:
             raise self._refused("has no fast tokenizer", "a name or folder with a tokenizer.json")
