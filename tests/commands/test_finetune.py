@@ -165,6 +165,19 @@ def test_finetuning_stops_early_by_default(command, brackets_run, tmp_path, type
     assert length_of(tmp_path / "run")[2] == patience
 
 
+@pytest.mark.parametrize(("least", "chosen_by"), [(160, "accuracy"), (161, "last step")])
+def test_too_few_validation_rows_neither_choose_a_checkpoint_nor_stop_a_run(
+    command, brackets_run, tmp_path, capsys, least, chosen_by
+):
+    typed = ("training.keep=best", "training.patience=1", "training.learning_rate=1e-30", f"training.min_validation_rows={least}")
+    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *typed, "run_dir=run")
+    too_few = "160 validation rows: too few to choose a checkpoint, so the last is kept"
+    assert (too_few in capsys.readouterr().err) == (chosen_by == "last step")
+    report = report_of(tmp_path / "run")
+    assert report["checkpoint"]["chosen_by"] == chosen_by
+    assert (report["checkpoint"]["step"] == 20) == (chosen_by == "last step")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("resume", ["run", "auto"])
 def test_a_resumed_finetuning_keeps_its_decided_length(command, stop_after, brackets_run, tmp_path, resume):

@@ -141,6 +141,9 @@ class TrainingConfig:
     keep: Keep = setting(
         Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation, then by the loss) or last."
     )
+    min_validation_rows: int = setting(
+        0, "With fewer validation rows, which show little but chance: keep the last checkpoint, and do not stop early.", least=0
+    )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)
 
     def __post_init__(self) -> None:

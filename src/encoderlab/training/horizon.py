@@ -13,7 +13,7 @@ from itertools import count
 
 from encoderlab.batch import Batch
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
-from encoderlab.training.config import TrainingConfig, seconds_of
+from encoderlab.training.config import Keep, TrainingConfig, seconds_of
 
 FEW_EPOCHS = 3  # the least for long rows, unless there are many rows
 MANY_LABELS = 50  # which take longer to learn
@@ -59,6 +59,18 @@ def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1)
     by_steps = max(round(passes * config.min_steps / steps_per_epoch(config, rows)), 1)
     by_tokens = max(passes * config.max_tokens // tokens, FEW_EPOCHS) if tokens and config.max_tokens else by_steps
     return float(min(by_steps, by_tokens, config.max_epochs))
+
+
+def fixed_by_validation(config: TrainingConfig, rows: int) -> TrainingConfig:
+    """Return the settings for this many validation `rows`: if they are too few to choose by, the last checkpoint is kept.
+
+    Nor does the run then stop early.
+
+    >>> fixed_by_validation(TrainingConfig(patience=4, min_validation_rows=100), rows=30).patience
+    """
+    if rows >= config.min_validation_rows:
+        return config
+    return replace(config, keep=Keep.last, patience=None)
 
 
 def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,7 @@ from encoderlab.system.distributed import Processes
 from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.training.checkpoint import checkpoints
 from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import length_in_words
+from encoderlab.training.horizon import fixed_by_validation, length_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
         prepared = training.prepare(config, pretrained, processes)
     check_same_parts(prepared.assembly, prepared.corpus.fingerprints())
     del pretrained  # its weights are as large as the model's, and no longer needed
-    assembly, corpus, rows = prepared.assembly.settled(prepared.rows["train"]), prepared.corpus, prepared.rows
-    prepared = replace(prepared, assembly=assembly)
+    prepared = _settled(prepared)
+    assembly, corpus, rows = prepared.assembly, prepared.corpus, prepared.rows
     if config.dry_run:
         return training.show_dry_run(prepared)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
@@ -130,6 +131,21 @@ def refuse_endless(config: RunConfig) -> None:
             "dataset.streaming=true has no end, and neither training.steps nor training.budget is set",
             remedy="Set training.steps=100000, or training.budget=12h",
         )
+
+
+def _settled(prepared: Prepared) -> Prepared:
+    """Return the run with the settings decided that were left to its rows; see `Assembly.settled` and `fixed_by_validation`."""
+    assembly = prepared.assembly.settled(prepared.rows["train"])
+    training, validation = assembly.config.training, prepared.rows.get("validation")
+    if validation is None or (fixed := fixed_by_validation(training, len(validation))) == training:
+        return replace(prepared, assembly=assembly)
+    few = f"{len(validation):,} validation row{'s' * (len(validation) != 1)}"
+    print(
+        f"{few}: too few to choose a checkpoint, so the last is kept, and training does not stop early "
+        f"(training.min_validation_rows={training.min_validation_rows})",
+        file=sys.stderr,
+    )
+    return replace(prepared, assembly=replace(assembly, config=replace(assembly.config, training=fixed)))
 
 
 def _begin(training: Training, prepared: Prepared, folder: RunFolder) -> None:
