@@ -8,6 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.models.saved_model import HASHED
+from encoderlab.system.manifest import write_manifest
 from encoderlab.system.signals import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of
@@ -171,11 +173,15 @@ def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(comman
     (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
     before = weights.read_bytes()
     save_file({name: weight * 1.01 for name, weight in load_file(weights).items()}, weights, metadata={"format": "pt"})
+    write_manifest(weights.parent, HASHED)  # as a teacher has that was trained again
     with pytest.raises(DataError, match=r"^teacher=mine has other weights than when the run in run was started\. Restore them"):
         command("distill", "resume=run")
     with pytest.raises(DataError, match="damaged or inconsistent: teacher"):
         command("verify", "run=run")
     weights.write_bytes(before)
+    with pytest.raises(DataError, match=r"^teacher=mine is damaged: model\.safetensors does not match manifest\.json\."):
+        command("distill", "resume=run")
+    write_manifest(weights.parent, HASHED)
     command("distill", "resume=run")
     assert report_of(tmp_path / "run")["throughput"]["train_seconds"] > 0
 

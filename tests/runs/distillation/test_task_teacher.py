@@ -1,6 +1,7 @@
 """A teacher of a task: its logits for each row in the student's order of classes, and runs that cannot teach it."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.runs.distillation import task_teacher
 from encoderlab.runs.distillation.task_teacher import NO_ANSWER, TaskTeacher, TeacherLogits
 from encoderlab.runs.models.saved_model import Origin
+from encoderlab.system.manifest import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import LABELS, assembly_of
@@ -37,7 +39,7 @@ def finished(task=None, labels=LABELS):
 @pytest.fixture
 def opened(monkeypatch):
     """Open a finished run as a teacher of these labels."""
-    monkeypatch.setattr(task_teacher, "encoder_folder", lambda name, setting: name)
+    monkeypatch.setattr(task_teacher, "encoder_folder", lambda name, setting: Path(name))
 
     def make(assembly, labels=LABELS, words=False):
         monkeypatch.setattr(task_teacher, "reopen", lambda run: assembly)
@@ -118,6 +120,15 @@ def test_a_teacher_can_know_more_labels_than_the_task(opened):
 def test_a_run_of_another_task_is_refused(opened, task, labels, words, refusal):
     with pytest.raises(DataError, match=refusal):
         opened(finished(task), labels, words)
+
+
+def test_a_teacher_that_differs_from_its_manifest_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(task_teacher, "encoder_folder", lambda name, setting: tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    write_manifest(tmp_path, ["config.json"])
+    (tmp_path / "config.json").write_text("{ }")
+    with pytest.raises(DataError, match=r"^teacher=it is damaged: config\.json does not match manifest\.json"):
+        TaskTeacher.open(CONFIG, LABELS, words=False)
 
 
 def test_a_teacher_of_label_sets_has_logits_for_each_label(opened):

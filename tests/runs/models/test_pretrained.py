@@ -92,11 +92,33 @@ def test_a_model_folder_with_a_missing_file_is_refused(tmp_path, lost):
         load_pretrained(str(tmp_path))
 
 
+@pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer.json", "config.json"])
+@pytest.mark.parametrize("setting", ["init_from", "teacher"])
+def test_a_model_folder_that_differs_from_its_manifest_is_refused_until_that_is_removed(tmp_path, setting, changed):
+    saved(tmp_path)
+    file = tmp_path / "model" / changed
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if changed == "model.safetensors" else content + b" ")
+    expected = rf"^{setting}=\S+ is damaged: {changed} does not match manifest\.json\. Use a copy .* remove \S+manifest\.json\.$"
+    with pytest.raises(DataError, match=expected):
+        load_pretrained(str(tmp_path), setting)
+    (tmp_path / "model" / "manifest.json").unlink()
+    assert load_pretrained(str(tmp_path), setting).labels == ["a", "b", "c"]
+
+
+def test_a_manifest_that_cannot_be_read_is_refused(tmp_path):
+    saved(tmp_path)
+    (tmp_path / "model" / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match=r"^init_from=\S+ is damaged: manifest\.json cannot be read\. Use a copy"):
+        load_pretrained(str(tmp_path))
+
+
 def test_more_pieces_than_embeddings_are_refused_with_both_numbers(tmp_path):
     assembly = saved(tmp_path)
     weights = assembly.model.state_dict()
     weights["encoder.embeddings.token.weight"] = weights["encoder.embeddings.token.weight"][:12].clone()
     safetensors.torch.save_file(weights, tmp_path / "model" / "model.safetensors")
+    (tmp_path / "model" / "manifest.json").unlink()  # otherwise the changed file is refused as such
     with pytest.raises(DataError, match=r"^init_from=\S+ has embeddings of 12 tokens, but its tokenizer has 15\."):
         load_pretrained(str(tmp_path))
 

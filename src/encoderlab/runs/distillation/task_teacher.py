@@ -18,7 +18,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics import Scores, TaggingScores
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, reopen
-from encoderlab.runs.models.pretrained import encoder_folder
+from encoderlab.runs.models.pretrained import check_hashes, encoder_folder
 from encoderlab.system.signals import stop_if_interrupted
 
 ENCODED_AT_A_TIME = 16_384
@@ -74,13 +74,15 @@ class TaskTeacher:
     def open(cls, config: DistillConfig, labels: Sequence[str], words: bool) -> TaskTeacher:
         """Open the run, folder or hub model that `config.teacher` names, to teach a task with `labels`, on texts or on `words`.
 
-        Raises DataError if it is missing, or does not know these labels.
+        Raises DataError if it is missing or damaged, or does not know these labels.
         """
         assert config.teacher is not None
+        folder = encoder_folder(config.teacher, "teacher")
+        check_hashes(folder, f"teacher={config.teacher}")
         training = config.training
         opened = OpenRunConfig(
             cache_dir=config.cache_dir,
-            run=str(encoder_folder(config.teacher, "teacher")),
+            run=str(folder),
             device=training.device,
             precision=training.precision,
             threads=training.threads,
