@@ -23,9 +23,17 @@ pytestmark = pytest.mark.slow
 
 TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.dropout=0", "model.attention_dropout=0", "training=smoke")
 SHORT = (*TINY, "training.threads=1", "training.log_every=1", "training.evaluate_every=5", "baselines=false")
-BRACKETS = (*SHORT, "task=brackets", "dataset.limit=61", "training.steps=15", "training.batch_size=6", "training.batching=random")
-# of an untrained model's nearly equal answers, of which rounding lets two change places: a pair in 930 for ROC AUC
-RANKED = {"average_precision": 0.01, "roc_auc": 1.5 / 930}
+APART = "model.initializer_range=0.2"  # with smaller weights the answers are so close that rounding alone ranks some of them
+BRACKETS = (
+    *SHORT,
+    APART,
+    "task=brackets",
+    "dataset.limit=61",
+    "training.steps=15",
+    "training.batch_size=6",
+    "training.batching=random",
+)
+RANKED = {"average_precision": 0.01}  # of an untrained model's nearly equal answers: rounding lets two change places
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +185,7 @@ def test_three_processes_finish_with_sharded_weights_what_one_began(one, process
 
 
 def test_a_sharded_run_starts_from_pretrained_weights_that_one_process_has_read(one, processes, alone, tmp_path):
-    same_size = (setting for setting in BRACKETS if not setting.startswith(("model.n_", "model.d_")))
+    same_size = (setting for setting in BRACKETS if not setting.startswith(("model.n_", "model.d_", APART)))
     settings = ("finetune", *same_size, f"init_from={one}", "seed=3", "training.steps=5")
     code, _, errors = processes(2, *settings, "training.sharding=full", "run_dir=two")
     assert code == 0, "\n".join(errors)
