@@ -34,7 +34,7 @@ MISTAKES = {
     "train +xyzzy=1": "There is no setting xyzzy. Allowed: cache_dir, task, dataset,",
     "train modell=tiny": "There is no setting modell. Did you mean model?",
     "train dataset.path=reviews.csv": "dataset.path is not a setting of the chosen dataset. It belongs to dataset=files or hub.",
-    "train training.epochs=-1": "training.epochs is -1.0. Allowed: more than 0. The default is training.epochs=3.",
+    "train training.epochs=-1": "training.epochs is -1.0. Allowed: more than 0. Remove training.epochs to use its default.",
     "train training.learning_rate=nan": "training.learning_rate is nan. Allowed: more than 0.",
     "train training.weight_decay=inf": "training.weight_decay is inf. Allowed: at least 0.",
     "train training.epochs=many": "training.epochs=many has the wrong type. Allowed: a number or null, more than 0.",
