@@ -83,7 +83,7 @@ def check_combinations(arguments: list[str]) -> None:
     for argument in arguments:
         n = _n_values(argument, parser)
         if not n >= 1:
-            raise SettingError(f"{argument} has no value", remedy="Use range(FROM,TO) with FROM below TO, or values such as 1,2,3")
+            raise SettingError(f"{argument} has no values", remedy="Use range(FROM,TO) with FROM below TO, or values such as 1,2,3")
         combinations *= n
     if combinations > MOST_RUNS:
         raise SettingError(f"These values make more than {MOST_RUNS:,} runs", remedy="Use fewer values in one sweep")
@@ -102,7 +102,7 @@ def _n_values(argument: str, parser: OverridesParser) -> float:
 
 
 class CheckedLoader(ConfigLoaderImpl):
-    """Composes in the worker of a launcher, which gets it pickled, as `checked_configs` lets Hydra compose in the main process."""
+    """Makes the checks of `checked_configs` in the worker of a launcher too, to which Hydra sends its loader pickled."""
 
     def load_configuration(self, *arguments: Any, **named: Any) -> DictConfig:
         """See Hydra's."""

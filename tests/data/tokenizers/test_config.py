@@ -194,7 +194,7 @@ def test_a_name_unknown_to_the_hub_is_refused(hub, tmp_path):
 def test_an_impossible_name_is_refused(hub, tmp_path):
     code, message = build_elsewhere("./no/such folder", hub, tmp_path)
     assert code == 3
-    assert message.startswith("tokenizer.name=./no/such folder is neither a folder nor a name the hub can have.")
+    assert message.startswith("tokenizer.name=./no/such folder is neither a folder nor a valid name on the hub.")
 
 
 def test_a_revision_unknown_to_the_hub_is_refused(tmp_path, monkeypatch):

@@ -242,9 +242,9 @@ def no_such_column(where: str, wanted: Wanted, setting: str, existing: list[str]
     elif near:
         remedy = f"Set {shlex.quote(f'{typed}={near}')}"
     elif _holds_no_names(existing, wanted):
-        remedy = f"Choose with {typed}=COLUMN. If these are no column names, put a line with the names first"
+        remedy = f"Set {typed}=COLUMN. If these are not column names, add a first line with the names"
     else:
-        remedy = f"Choose with {typed}=COLUMN"
+        remedy = f"Set {typed}=COLUMN"
     return DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
 
 
