@@ -162,7 +162,11 @@ def test_pairs_are_tuples_or_two_columns():
 @pytest.mark.parametrize(
     ("X", "y", "refusal"),
     [
-        ("one text", ["a"], "X is not a list of texts: 'one text'. Allowed: an iterable with a text in each row, or a pair of texts"),
+        (
+            "one text",
+            ["a"],
+            "X is not a list of texts: 'one text'. Allowed: an iterable with a text in each row, or a pair of texts",
+        ),
         (None, ["a"], "X is not a list of texts: None"),
         ([1.5, 2.5], ["a", "b"], "Row 0 of X is 1.5. Allowed: a text in each row, or a pair of texts"),
         (["a", ("b", "c")], ["a", "b"], "X contains both single texts and pairs of texts. Allowed: one of the two"),
