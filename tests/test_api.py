@@ -144,7 +144,7 @@ def test_mistakes_are_reported_as_on_the_command_line(brackets):
         encoderlab.compose("task=sst3")
     with pytest.raises(SettingError, match="Did you mean model.n_layers"):
         encoderlab.compose("model.n_layer=2")
-    with pytest.raises(SettingError, match="command=eval starts no run. Allowed: train, pretrain, finetune"):
+    with pytest.raises(SettingError, match="command=eval does not start a run. Allowed: train, pretrain, finetune"):
         encoderlab.compose(command="eval")
     with pytest.raises(SettingError, match="is not a list of texts"):
         brackets.predict("one text")

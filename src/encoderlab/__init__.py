@@ -1,4 +1,4 @@
-"""encoderlab: train transformer encoders from scratch.
+"""encoderlab: train transformer encoders for text.
 
 import encoderlab
 

@@ -44,7 +44,7 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
     from hydra import initialize_config_dir
 
     if command not in TRAINING_COMMANDS:
-        raise SettingError(f"command={command} starts no run", allowed=", ".join(TRAINING_COMMANDS))
+        raise SettingError(f"command={command} does not start a run", allowed=", ".join(TRAINING_COMMANDS))
     if not all(isinstance(one, str) for one in settings):
         raise SettingError(f"compose was given {one_line(str(settings))}", allowed='settings as strings, such as "task=sst2"')
     refuse_what_hydra_cannot(command, list(settings))

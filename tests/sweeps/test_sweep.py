@@ -169,8 +169,8 @@ def test_parallel_jobs_have_a_gpu_each_unless_a_device_is_set(tmp_path, monkeypa
         ("seed=range(1,1000000000)", "These values make more than 10,000 runs. Use fewer values in one sweep."),
         ("seed=range(0,101) model.n_layers=range(1,101)", "These values make more than 10,000 runs"),
         ("training.learning_rate=range(0,inf,1.0)", "These values make more than 10,000 runs"),
-        ("training.learning_rate=range(nan,2.0)", r"training.learning_rate=range\(nan,2.0\) has no value"),
-        ("seed=range(5,1)", r"seed=range\(5,1\) has no value. Use range\(FROM,TO\) with FROM below TO, or values such as 1,2,3."),
+        ("training.learning_rate=range(nan,2.0)", r"training.learning_rate=range\(nan,2.0\) has no values"),
+        ("seed=range(5,1)", r"seed=range\(5,1\) has no values. Use range\(FROM,TO\) with FROM below TO, or values such as 1,2,3."),
     ],
 )
 def test_values_that_make_no_run_or_too_many_are_refused_at_once(sweep, tmp_path, values, message):

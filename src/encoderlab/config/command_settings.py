@@ -111,7 +111,7 @@ class FinetuneConfig(RunConfig):
         names=Names.encoder,
     )
     adapt: str | None = setting(
-        None, "Time to first pretrain on the task's own training texts (masked tokens), such as 90s or 5m; null: none."
+        None, "Pretrain on the task's own training texts first (masked tokens), for a time such as 90s or 5m; null: do not."
     )
 
     def __post_init__(self) -> None:
@@ -136,11 +136,12 @@ class DistillConfig(RunConfig):
     teacher: str | None = setting(
         None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.", names=Names.folder
     )
-    init_from: str | None = setting(None, "The encoder the student starts from; null: see start.", names=Names.encoder)
+    init_from: str | None = setting(None, "Encoder that the student starts from; null: see start.", names=Names.encoder)
     start: StudentStart = setting(
         StudentStart.fresh,
-        "Without init_from: fresh weights; the teacher's embeddings (reduced by PCA if the student is narrower); its layers "
-        "too, evenly spaced; or pruned (its layers with their strongest heads and neurons, fitted to the student's width).",
+        "Without init_from, start from: fresh (random weights), embeddings (the teacher's, reduced by PCA if the student is "
+        "narrower), layers (also the teacher's layers, evenly spaced), or pruned (those layers, with their strongest heads and "
+        "neurons, fitted to the student's width).",
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
@@ -236,7 +237,7 @@ class SweepConfig:
     )
     takeover_seconds: int = setting(
         120,
-        "Take over a job of another machine that shares sweep_dir after so long without a sign of life.",
+        "Take over a job of another machine that shares sweep_dir after this many seconds without a sign of life.",
         least=1,
         most=86_400,
     )

@@ -2,6 +2,10 @@
 
 No config can make Hydra or logging call anything. The size of a YAML file is checked as a stream of events before anything is
 built from it (`bounded_yaml`).
+
+Hydra's public `compose` cannot replace the patched loader, because it only returns the config of one run. `-m`, launchers and
+`--cfg` need `hydra.main`, which reads its arguments from nowhere but `sys.argv`; sweepers and launchers then compose each job's
+config with Hydra's own loader, which a parallel launcher pickles for its workers.
 """
 
 from __future__ import annotations
@@ -83,7 +87,7 @@ def check_combinations(arguments: list[str]) -> None:
     for argument in arguments:
         n = _n_values(argument, parser)
         if not n >= 1:
-            raise SettingError(f"{argument} has no value", remedy="Use range(FROM,TO) with FROM below TO, or values such as 1,2,3")
+            raise SettingError(f"{argument} has no values", remedy="Use range(FROM,TO) with FROM below TO, or values such as 1,2,3")
         combinations *= n
     if combinations > MOST_RUNS:
         raise SettingError(f"These values make more than {MOST_RUNS:,} runs", remedy="Use fewer values in one sweep")
@@ -102,7 +106,7 @@ def _n_values(argument: str, parser: OverridesParser) -> float:
 
 
 class CheckedLoader(ConfigLoaderImpl):
-    """Composes in the worker of a launcher, which gets it pickled, as `checked_configs` lets Hydra compose in the main process."""
+    """Makes the checks of `checked_configs` in the worker of a launcher too, to which Hydra sends its loader pickled."""
 
     def load_configuration(self, *arguments: Any, **named: Any) -> DictConfig:
         """See Hydra's."""

@@ -35,19 +35,19 @@ def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
     for argument in arguments:
         group, equals, value = argument.partition("=")
         if group in GROUPS and equals and value in ("", "null"):
-            raise SettingError(f"{argument} chooses nothing", remedy=f"Choose one of those that encoderlab list {group} shows")
+            raise SettingError(f"{argument} names no config", remedy=f"Use a name from encoderlab list {group}")
         owner = re.split("[.@]", group.lstrip("+~"))[0]
         if group.lstrip("+~") == "hydra.mode":
             raise SettingError(f"{argument} cannot be set", remedy="Use -m to start several runs")
         if owner in unread:
-            raise SettingError(f"encoderlab {command} reads no {owner}", remedy=f"Remove {argument}")
+            raise SettingError(f"encoderlab {command} has no {owner} settings", remedy=f"Remove {argument}")
         if command == "eval" and group.startswith("dataset.") and "dataset" not in chosen:
             raise SettingError(f"{argument} needs a dataset", remedy="Set dataset=files or dataset=hub before it")
 
 
 @contextmanager
 def explained(command: str, started: Sequence[str] = ()) -> Iterator[None]:
-    """Raise errors of Hydra, OmegaConf and YAML as a one-line SettingError; and any other error, as long as no job has begun.
+    """Raise errors of Hydra, OmegaConf and YAML as a one-line SettingError; and any other error, until a job has started.
 
     Hydra raises plain errors of many kinds for input it cannot parse.
     """
@@ -92,7 +92,7 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
 
 
 def _without_name(argument: str, command: str) -> SettingError:
-    """Return the refusal of an argument that is no name=value, such as the name of a file or a folder alone."""
+    """Return the error for an argument that is not name=value, such as a file or a folder alone."""
     settings = COMMAND_CONFIGS[command].__dataclass_fields__
     remedy = f"See encoderlab {command} --help"
     kind = _kind_of_path(argument)
@@ -120,7 +120,7 @@ def _owner(error: Exception) -> str:
 
 
 def _missing_option(text: str) -> SettingError:
-    """Return the refusal of an unknown option of a config group, such as `task=sts2`."""
+    """Return the error for an unknown option of a config group, such as `task=sts2`."""
     found = re.search(r"Could not find '([\w/.-]+)'", text) or re.search(r"Cannot find primary config '([\w/.-]+)'", text)
     if found is None:
         return SettingError(" ".join(text.split()))
@@ -139,21 +139,21 @@ def _missing_option(text: str) -> SettingError:
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
     if group == "dataset" and name == "pretraining":
         return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
-    return SettingError(f"There is no {group} named {name}", allowed=", ".join(options), remedy=hint)
+    return SettingError(f"There is no config named {name} in the group {group}", allowed=", ".join(options), remedy=hint)
 
 
 def _unknown(key: str, command: str, owner: str = "") -> SettingError:
-    """Return the refusal of an unknown key. It names the closest key, among those of the class `owner` if that is known."""
+    """Return the error for an unknown key. It names the closest key, among those of the class `owner` if that is known."""
     key = key.replace("/", ".")
     group, _, name = key.rpartition(".")
     if key in GROUPS:
-        return SettingError(f"{key} takes the name of a config", remedy=f"Choose one of those that encoderlab list {key} shows")
+        return SettingError(f"{key} must be the name of a config", remedy=f"Use a name from encoderlab list {key}")
     if key.startswith("hydra."):
         return SettingError(f"Hydra has no setting {key}", remedy=f"See encoderlab {command} --hydra-help")
     own = COMMAND_CONFIGS[command].__dataclass_fields__
     if group in GROUPS and group not in own:
         remedy = f"Did you mean {name}?" if name in own else f"Remove {key}"
-        return SettingError(f"encoderlab {command} reads no {group}", remedy=remedy)
+        return SettingError(f"encoderlab {command} has no {group} settings", remedy=remedy)
     owners = [schema for (of_group, _), schema in SCHEMAS.items() if of_group == group] or [COMMAND_CONFIGS[command]]
     owners = [schema for schema in owners if schema.__name__ == owner] or owners
     known = sorted({declared.name for owner in owners for declared in fields(owner)})
@@ -163,7 +163,7 @@ def _unknown(key: str, command: str, owner: str = "") -> SettingError:
 
 
 def _bad_value(key: str, value: str, error: BaseException, command: str) -> SettingError:
-    """Return the refusal of a value of the wrong type, or one that is not among an Enum's names."""
+    """Return the error for a value of the wrong type, or one that is not among an Enum's names."""
     group, _, name = key.rpartition(".")
     owners = [schema for (owner, _), schema in SCHEMAS.items() if owner == group] or [COMMAND_CONFIGS[command]]
     declared = next((owner.__dataclass_fields__[name] for owner in owners if name in owner.__dataclass_fields__), None)

@@ -71,7 +71,7 @@ def suggestion(name: str, setting: str) -> str:
 def describe(name: str) -> ShippedEncoder:
     """Return the description of a shipped encoder. Raises DataError if it is missing or damaged."""
     folder = shipped_folder(name)
-    assert folder is not None, f"{name} is no shipped encoder"
+    assert folder is not None, f"{name} is not a shipped encoder"
     model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["encoder"]["model"]
     return ShippedEncoder(
         name=name,

@@ -188,7 +188,7 @@ def _pairs(content: Any, limits: Limits) -> list[tuple[str, str | None]]:
 
 
 def _top_k(content: dict[str, Any], task: Task) -> int | None:
-    """Return how many classes are asked for (None: all). Raises HTTPException if it is no such number, or if there are none."""
+    """Return the request's `top_k` (None: all classes). Raises HTTPException if it is out of range, or the model has no classes."""
     top_k = content.get("top_k")
     if top_k is None:
         return None

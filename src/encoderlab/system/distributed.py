@@ -210,7 +210,7 @@ class Processes:
         lost = self.heartbeat.silent_since(broken + BEAT_SECONDS) if self.heartbeat else []
         if lost:
             return ProcessLostError(f"Lost {name_processes(lost, self.hosts)}: {CLOSED}", remedy=remedy)
-        how = "did not meet in time" if "imed out" in str(error) else "lost a connection, though all of them answer"
+        how = "did not meet in time" if "imed out" in str(error) else "lost a connection, though all of them respond"
         return ProcessLostError(f"The {self.size} processes of this run {how}", remedy=remedy)
 
     def lost_meanwhile(self) -> ProcessLostError | None:

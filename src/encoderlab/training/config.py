@@ -75,7 +75,7 @@ class TrainingConfig:
     max_epochs: int = setting(20, "With epochs=auto: most epochs, however few rows there are.", least=1)
     many_labels_passes: int = setting(
         1,
-        "With epochs=auto: how many times as many steps for a task with 50 labels or more, whose new head takes longer to learn.",
+        "With epochs=auto: factor on the number of steps for a task with 50 labels or more, whose new head takes longer to learn.",
         least=1,
     )
     max_tokens: int | None = setting(
@@ -142,7 +142,9 @@ class TrainingConfig:
         Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation, then by the loss) or last."
     )
     min_validation_rows: int = setting(
-        0, "With fewer validation rows, which show little but chance: keep the last checkpoint, and do not stop early.", least=0
+        0,
+        "With fewer validation rows than this, scores are mostly chance: keep the last checkpoint, and do not stop early.",
+        least=0,
     )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)
 

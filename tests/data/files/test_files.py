@@ -123,7 +123,7 @@ def test_missing_or_superfluous_paths_are_refused(given, message):
         ),
         (
             {"validation_fraction": 1.0},
-            "dataset.validation_fraction is 1.0. Allowed: at least 0, less than 1. The default is dataset.validation_fraction=0.1.",
+            "dataset.validation_fraction is 1.0. Allowed: at least 0, less than 1. Remove dataset.validation_fraction to use its default.",
         ),
         (
             {"text": "x", "label": "x"},
@@ -257,7 +257,7 @@ def test_new_texts_that_do_not_fit_are_refused(tmp_path):
     ("content", "columns", "message"),
     [
         ("texts,b\nx,y\n", ("text", None), "has no column 'text'. Allowed: texts, b. Set text_column=texts."),
-        ("text,other\nx,y\n", ("text", "b"), "has no column 'b'. Allowed: text, other. Choose with text_pair_column=COLUMN."),
+        ("text,other\nx,y\n", ("text", "b"), "has no column 'b'. Allowed: text, other. Set text_pair_column=COLUMN."),
     ],
 )
 def test_a_missing_column_of_new_texts_is_explained_with_the_settings_of_predict(tmp_path, content, columns, message):
@@ -271,7 +271,7 @@ def test_columns_of_new_texts_in_other_formats_are_explained_with_the_settings_o
     pq.write_table(pa.table({"text": ["x"], "number": [1]}), tmp_path / "new.parquet")
     write(tmp_path / "new.conll", "a X\n")
     for name, asked, message in [
-        ("new.parquet", {"text": "body", "text_pair": None}, "Choose with text_column=COLUMN."),
+        ("new.parquet", {"text": "body", "text_pair": None}, "Set text_column=COLUMN."),
         ("new.parquet", {"text": "text", "text_pair": "number"}, "Choose another with text_pair_column=COLUMN."),
         ("new.conll", {"text": "word", "text_pair": None}, "Set text_column=0."),
     ]:

@@ -212,18 +212,18 @@ def test_a_quote_at_the_start_of_a_tsv_cell_requires_dataset_quoting(tmp_path):
             "Complete or remove the row, or put a cell that contains a line break in double quotes.",
         ),
         ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
-        ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Choose with dataset.text=COLUMN."),
+        ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Set dataset.text=COLUMN."),
         (
             f"{'a long review ' * 4},good\n{'another ' * 6},bad\n",
-            f"The first line of rows.csv has no column 'text'. Allowed: {'a long review ' * 4}, good. Choose with dataset.text=COLUMN. "
-            "If these are no column names, put a line with the names first.",
+            f"The first line of rows.csv has no column 'text'. Allowed: {'a long review ' * 4}, good. Set dataset.text=COLUMN. "
+            "If these are not column names, add a first line with the names.",
         ),
         (
             "Export\n\ntext,label\nx,a\n",
-            "The first line of rows.csv has no column 'text'. Allowed: Export. Choose with dataset.text=COLUMN. "
-            "If these are no column names, put a line with the names first.",
+            "The first line of rows.csv has no column 'text'. Allowed: Export. Set dataset.text=COLUMN. "
+            "If these are not column names, add a first line with the names.",
         ),
-        ("text\nx\n", "The first line of rows.csv has no column 'label'. Allowed: text. Choose with dataset.label=COLUMN."),
+        ("text\nx\n", "The first line of rows.csv has no column 'label'. Allowed: text. Set dataset.label=COLUMN."),
         (
             "text ,label\nx,a\n",
             "The first line of rows.csv has no column 'text'. Allowed: text , label. Remove the spaces around 'text ' in the data.",

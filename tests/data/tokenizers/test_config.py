@@ -112,7 +112,10 @@ def test_a_pretrained_tokenizer_without_the_special_tokens_we_need_is_refused(tm
     transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>").save_pretrained(tmp_path)
     with pytest.raises(DataError) as refused:
         PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)
-    assert f"tokenizer.name={tmp_path} has no pad_token, cls_token, sep_token. Allowed: tokenizers with" in str(refused.value)
+    assert (
+        f"tokenizer.name={tmp_path} lacks special tokens that are needed: pad_token, cls_token, sep_token. Allowed: tokenizers with"
+        in str(refused.value)
+    )
 
 
 def test_the_name_of_a_shipped_encoder_gives_its_tokenizer_without_asking_the_hub(tmp_path, monkeypatch):
@@ -194,7 +197,7 @@ def test_a_name_unknown_to_the_hub_is_refused(hub, tmp_path):
 def test_an_impossible_name_is_refused(hub, tmp_path):
     code, message = build_elsewhere("./no/such folder", hub, tmp_path)
     assert code == 3
-    assert message.startswith("tokenizer.name=./no/such folder is neither a folder nor a name the hub can have.")
+    assert message.startswith("tokenizer.name=./no/such folder is neither a folder nor a valid name on the hub.")
 
 
 def test_a_revision_unknown_to_the_hub_is_refused(tmp_path, monkeypatch):

@@ -60,5 +60,5 @@ def test_each_setting_has_its_own_lines_and_average(run_of):
 def test_the_table_needs_runs_of_several_tasks_with_their_figures(run_of):
     rte, sst2, other = run_of("rte", 0, accuracy=0.5), run_of("sst2", 0, accuracy=0.9), run_of("docs", 0, accuracy=0.5)
     assert are_of_glue([rte, sst2]) and not are_of_glue([rte]) and not are_of_glue([rte, sst2, other])
-    with pytest.raises(DataError, match="has no Matthews correlation on validation, by which GLUE scores cola. Remove this run"):
+    with pytest.raises(DataError, match="has no Matthews correlation on validation, by which GLUE scores cola. Leave this run out"):
         build_glue_table([rte, run_of("cola", 0, accuracy=0.7)])

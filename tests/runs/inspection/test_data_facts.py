@@ -70,7 +70,7 @@ def test_an_odd_row_is_shown_around_its_oddity(tmp_path):
 @given(st.sampled_from(sorted(PATTERNS)), st.text("ab ", max_size=400), st.text("ab ", max_size=400))
 def test_the_oddity_is_always_in_the_part_shown(kind, before, after):
     odd = {"control characters": "\x07", "characters that could not be decoded (U+FFFD)": "\ufffd"}
-    odd |= {"letters of a wrong encoding": "\u00c3\xa9", "invisible characters": "\u200b", "markup": "&amp;"}
+    odd |= {"characters of a wrong encoding": "\u00c3\xa9", "invisible characters": "\u200b", "markup": "&amp;"}
     assert odd[kind] in data_facts._around(before + odd[kind] + after, kind)
 
 

@@ -19,7 +19,7 @@ LONG_FROM = 50  # words: ten times a very short text is not long
 PATTERNS = {
     "control characters": "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]",
     "characters that could not be decoded (U+FFFD)": "\ufffd",
-    "letters of a wrong encoding": "\u00c3[\x80-\xbf]|\u00e2\u20ac|\u00c2[\xa0-\xbf]",
+    "characters of a wrong encoding": "\u00c3[\x80-\xbf]|\u00e2\u20ac|\u00c2[\xa0-\xbf]",
     "invisible characters": "[\xad\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]",
     "markup": "</?[a-zA-Z][^<>]*>|&(?:amp|lt|gt|quot|nbsp|#[0-9]+|#x[0-9a-fA-F]+);",
 }

@@ -151,7 +151,7 @@ class PretrainedConfig(TokenizerConfig):
         try:
             HfApi().model_info(self.name, revision=self.revision, timeout=_HUB_SECONDS)
         except errors.HFValidationError as error:
-            raise self._refused("is neither a folder nor a name the hub can have", "a folder, or owner/name") from error
+            raise self._refused("is neither a folder nor a valid name on the hub", "a folder, or owner/name") from error
         except errors.RevisionNotFoundError as error:
             raise self._refused(f"has no revision {self.revision}", "a branch, tag or commit of it") from error
         except errors.RepositoryNotFoundError as error:
@@ -174,7 +174,7 @@ class PretrainedConfig(TokenizerConfig):
         except (OSError, ValueError, ImportError) as error:
             if local and not Path(self.name).is_dir():
                 raise self._refused(
-                    "is not in the cache, and the hub cannot be reached", "a folder, or a hub that answers"
+                    "is not in the cache, and the hub cannot be reached", "a folder, or a hub that can be reached"
                 ) from error
             why = " ".join(str(error).split())[:200]
             raise self._refused(f"has no tokenizer that can be read ({why})", "a name or folder with a tokenizer.json") from error

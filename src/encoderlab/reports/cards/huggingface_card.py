@@ -15,17 +15,17 @@ CLASSES = {  # the class that opens an architecture, by the end of its name
 }
 
 READ_SEQUENCE = {
-    "single_label_classification": "print(model.config.id2label[int(answer.logits.argmax())])",
+    "single_label_classification": "print(model.config.id2label[int(output.logits.argmax())])",
     "two_labels": (
-        "label, least = next(iter(model.config.thresholds.items()))\nplace = model.config.label2id[label]\n"
-        "chance = float(answer.logits.softmax(-1)[0, place])\n"
-        "print(model.config.id2label[place if chance >= least else 1 - place])"
+        "label, threshold = next(iter(model.config.thresholds.items()))\nindex = model.config.label2id[label]\n"
+        "probability = float(output.logits.softmax(-1)[0, index])\n"
+        "print(model.config.id2label[index if probability >= threshold else 1 - index])"
     ),
     "multi_label_classification": (
-        "chances = zip(model.config.id2label.values(), answer.logits[0].sigmoid().tolist())\n"
-        "print([label for label, chance in chances if chance >= model.config.thresholds[label]])"
+        "probabilities = zip(model.config.id2label.values(), output.logits[0].sigmoid().tolist())\n"
+        "print([label for label, probability in probabilities if probability >= model.config.thresholds[label]])"
     ),
-    "regression": "print(float(answer.logits))",
+    "regression": "print(float(output.logits))",
 }
 
 
@@ -46,10 +46,10 @@ def huggingface_card(fields: dict[str, Any]) -> str:
     problem = "two_labels" if problem == "single_label_classification" and "thresholds" in fields else problem
     read = {
         "AutoModelForSequenceClassification": READ_SEQUENCE[problem],
-        "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in answer.logits[0].argmax(-1)])",
-        "AutoModelForMaskedLM": "print(tokenizer.convert_ids_to_tokens(answer.logits[0].argmax(-1)))",
-        "BertForPreTraining": "print(tokenizer.convert_ids_to_tokens(answer.prediction_logits[0].argmax(-1)))",
-        "AutoModel": "print(answer.last_hidden_state.shape)",
+        "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in output.logits[0].argmax(-1)])",
+        "AutoModelForMaskedLM": "print(tokenizer.convert_ids_to_tokens(output.logits[0].argmax(-1)))",
+        "BertForPreTraining": "print(tokenizer.convert_ids_to_tokens(output.prediction_logits[0].argmax(-1)))",
+        "AutoModel": "print(output.last_hidden_state.shape)",
     }[name]
     return (
         "## With transformers\n\n```python\nimport torch\n"
@@ -57,5 +57,5 @@ def huggingface_card(fields: dict[str, Any]) -> str:
         'folder = "path/to/this/folder"\n'
         f"tokenizer, model = AutoTokenizer.from_pretrained(folder), {name}.from_pretrained(folder)\n"
         'inputs = tokenizer("A text to read.", truncation=True, return_tensors="pt")\n'
-        f"with torch.inference_mode():\n    answer = model(**inputs)\n{read}\n```\n"
+        f"with torch.inference_mode():\n    output = model(**inputs)\n{read}\n```\n"
     )

@@ -7,17 +7,17 @@ from encoderlab.batch import HeadSizes
 READ = {
     "label": (
         "`encode` returns a logit for each class.",
-        "labels = model[0].auto_model.config.id2label\nprint([labels[row.argmax()] for row in answers])",
+        "labels = model[0].auto_model.config.id2label\nprint([labels[row.argmax()] for row in outputs])",
     ),
     "label_set": (
         "`encode` returns a logit for each label.",
-        "config = model[0].auto_model.config\nchances = 1 / (1 + np.exp(-answers))\n"
-        "least = [config.thresholds[label] for label in config.id2label.values()]\n"
-        "print([[config.id2label[label] for label in np.flatnonzero(row >= least)] for row in chances])",
+        "config = model[0].auto_model.config\nprobabilities = 1 / (1 + np.exp(-outputs))\n"
+        "thresholds = [config.thresholds[label] for label in config.id2label.values()]\n"
+        "print([[config.id2label[label] for label in np.flatnonzero(row >= thresholds)] for row in probabilities])",
     ),
-    "number": ("`encode` returns the number.", "print(answers[:, 0])"),
+    "number": ("`encode` returns the number.", "print(outputs[:, 0])"),
 }
-VECTORS = ("`encode` returns a vector for each text.", "print(answers.shape)")
+VECTORS = ("`encode` returns a vector for each text.", "print(outputs.shape)")
 
 
 def sentence_transformers_card(heads: HeadSizes, *, answers: bool, paired: bool) -> str:
@@ -28,5 +28,5 @@ def sentence_transformers_card(heads: HeadSizes, *, answers: bool, paired: bool)
     return (
         f"## With sentence-transformers\n\n{returned}\n\n```python\n{numpy}"
         "from sentence_transformers import SentenceTransformer\n\n"
-        f'model = SentenceTransformer("path/to/this/folder")\nanswers = model.encode({texts})\n{read}\n```\n'
+        f'model = SentenceTransformer("path/to/this/folder")\noutputs = model.encode({texts})\n{read}\n```\n'
     )

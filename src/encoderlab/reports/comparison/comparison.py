@@ -241,7 +241,7 @@ def _notes(
     if len(tested) > 1:
         found.append(f"p-values are corrected for {len(tested)} comparisons by Holm's method; the intervals are not corrected")
     if len(tested) > 1 and chosen:
-        found.append("The reference was chosen as the best on these very rows, so its score is a little too good")
+        found.append("The reference was chosen as the best on these same rows, so its score is slightly too good")
     if first.report["checkpoint"].get("chosen_on") == first.split:
-        found.append(f"Checkpoints were chosen on {first.split}, the split that is compared, so all scores are a little too good")
+        found.append(f"Checkpoints were chosen on {first.split}, the split that is compared, so all scores are slightly too good")
     return found

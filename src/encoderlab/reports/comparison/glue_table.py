@@ -84,7 +84,7 @@ def _value(run: FinishedRun, split: str, name: str) -> float:
     value = run.report["splits"].get(split, {}).get(name)
     if not isinstance(value, int | float) or not math.isfinite(value):
         wanted = f"{words_of(name)} on {split}, by which GLUE scores {run.report['task']}"
-        raise DataError(f"{run.folder.root} has no {wanted}", remedy="Remove this run, or train it again")
+        raise DataError(f"{run.folder.root} has no {wanted}", remedy="Leave this run out, or train it again")
     return value
 
 

@@ -92,7 +92,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
     if scored == "train":
         found.append("The model was trained on these rows, so the scores show what it remembers, not what it can do.")
     if checkpoint.get("chosen_on") == scored:
-        found.append(f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are a little too good.")
+        found.append(f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good.")
     if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.figures[scores.main] == 1:
         found.append(
             f"Every prediction is right, so the interval has no width; with {scores.n:,} row{'s' * (scores.n != 1)}, "

@@ -136,7 +136,7 @@ def _precision_recall(scores: AnswerScores) -> Markup | None:
     from encoderlab.reports.parts.page_plots import WIDTH
 
     curves = precision_recall_curves(scores)
-    description = "Precision against recall for every threshold, and the threshold that was used as a dot"
+    description = "Precision against recall for every threshold, with a dot at the threshold that was used"
     return picture(precision_recall_figure(curves, WIDTH), description) if curves else None
 
 

@@ -71,7 +71,7 @@ class FinishedRun:
         try:
             return [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
         except (OSError, ValueError) as error:
-            raise DataError(f"{self.folder.metrics} cannot be read: {error}", remedy="Remove this run") from None
+            raise DataError(f"{self.folder.metrics} cannot be read: {error}", remedy="Leave this run out") from None
 
 
 def finished_runs(folders: Sequence[str]) -> tuple[list[FinishedRun], list[str]]:
@@ -136,7 +136,7 @@ def read_run(folder: RunFolder) -> FinishedRun:
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{folder.root} cannot be compared, because its records lack {error}",
-            remedy="Remove it, or score it again with encoderlab eval",
+            remedy="Leave it out, or score it again with encoderlab eval",
         ) from None
     return run
 
@@ -166,9 +166,9 @@ def _read(path: Path, parse: Any) -> dict[str, Any]:
             found = parse(file.read(MOST_OF_A_REPORT))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{path} cannot be read: {reason}", remedy="Remove this run") from None
+        raise DataError(f"{path} cannot be read: {reason}", remedy="Leave this run out") from None
     if not isinstance(found, dict):
-        raise DataError(f"{path} is not a record of a run", remedy="Remove this run")
+        raise DataError(f"{path} is not the record of a run", remedy="Leave this run out")
     return found
 
 
@@ -218,7 +218,9 @@ def _same_rows(runs: Sequence[FinishedRun], found: list[Answers]) -> list[Answer
     """Return the predictions after checking that they are for the same rows."""
     for run, answers in zip(runs, found, strict=True):
         if not np.array_equal(answers.labels, found[0].labels):
-            raise DataError(f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Remove one")
+            raise DataError(
+                f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Leave one of them out"
+            )
     return found
 
 
@@ -261,7 +263,7 @@ def _columns_of(run: FinishedRun, read: Callable[[Sequence[str]], Column]) -> tu
         table = read_csv(path, usecols=["label", "predicted"], dtype=str, keep_default_na=False)
         found = read(table["label"].tolist()), read(table["predicted"].tolist())
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path} cannot be read: {error}", remedy="Remove this run") from None
+        raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
     if len(table) != run.scores["n"]:
         raise _other_rows(run)
     return found
@@ -269,7 +271,7 @@ def _columns_of(run: FinishedRun, read: Callable[[Sequence[str]], Column]) -> tu
 
 def _other_rows(run: FinishedRun) -> DataError:
     rows = f"the {run.scores['n']:,} rows that were scored"
-    return DataError(f"{run.folder.predictions} does not contain {rows}", remedy="Remove this run")
+    return DataError(f"{run.folder.predictions} does not contain {rows}", remedy="Leave this run out")
 
 
 def print_skipped(lines: Iterable[str]) -> None:

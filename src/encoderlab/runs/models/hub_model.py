@@ -80,7 +80,7 @@ def _fetched(name: str) -> tuple[Path, bool]:
         with quiet():
             return Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=not online)), online
     except errors.HFValidationError:
-        raise DataError(f"{name} is neither a folder nor a name the hub can have", allowed="a folder, or OWNER/NAME") from None
+        raise DataError(f"{name} is neither a folder nor a valid name on the hub", allowed="a folder, or OWNER/NAME") from None
     except (errors.RepositoryNotFoundError, errors.GatedRepoError):
         raise DataError(
             f"{name} is not a folder, and not on the hub {constants.ENDPOINT} (or needs a login)", allowed="a folder, or OWNER/NAME"
