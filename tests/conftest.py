@@ -101,6 +101,14 @@ def no_collection_before_a_fit():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """Do not wait until files are on the disk, 4 ms for each of a run's dozens; trials in `faults` lose power, the tests do not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def cheap_composition():
     """Parse each YAML file once, and do not copy the store of schemas before each of a thousand compositions.
 
