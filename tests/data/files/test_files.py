@@ -270,13 +270,13 @@ def test_a_missing_column_of_new_texts_is_explained_with_the_settings_of_predict
 def test_columns_of_new_texts_in_other_formats_are_explained_with_the_settings_of_predict(tmp_path):
     pq.write_table(pa.table({"text": ["x"], "number": [1]}), tmp_path / "new.parquet")
     write(tmp_path / "new.conll", "a X\n")
-    for name, asked, message in [
+    for name, columns, message in [
         ("new.parquet", {"text": "body", "text_pair": None}, "Set text_column=COLUMN."),
         ("new.parquet", {"text": "text", "text_pair": "number"}, "Choose another with text_pair_column=COLUMN."),
         ("new.conll", {"text": "word", "text_pair": None}, "Set text_column=0."),
     ]:
         with pytest.raises(DataError) as caught:
-            read_unlabelled(tmp_path / name, **asked, words=False)
+            read_unlabelled(tmp_path / name, **columns, words=False)
         assert str(caught.value).endswith(message)
 
 
