@@ -168,7 +168,7 @@ ALL = (
     ),
     _of_tests(
         "any_override",
-        "Whatever the user types as a setting, there is no traceback, and a wrong key gets the closest right one.",
+        "Whatever the user types as a setting, there is no traceback, and for an unknown key the closest known one is suggested.",
         "tests/faults/test_any_override.py",
     ),
     _of_tests(
