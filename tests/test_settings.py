@@ -47,9 +47,14 @@ def test_exactly_the_values_in_their_ranges_pass(eggs, heat, salt):
         assert good
 
 
-def test_an_error_names_setting_value_range_and_default():
-    assert refusal(eggs=13) == "recipe.eggs is 13. Allowed: at least 1, at most 12. The default is recipe.eggs=2."
-    assert refusal(heat=1.0) == "recipe.heat is 1.0. Allowed: more than 0, less than 1. The default is recipe.heat=0.5."
+def test_an_error_names_setting_value_and_range():
+    assert refusal(eggs=13) == "recipe.eggs is 13. Allowed: at least 1, at most 12. Remove recipe.eggs to use its default."
+    assert refusal(heat=1.0) == "recipe.heat is 1.0. Allowed: more than 0, less than 1. Remove recipe.heat to use its default."
+
+
+def test_the_default_is_named_where_no_config_of_a_group_can_set_another():
+    assert refusal(group="", eggs=13) == "eggs is 13. Allowed: at least 1, at most 12. The default is eggs=2."
+    assert refusal(group="", heat=1.0) == "heat is 1.0. Allowed: more than 0, less than 1. The default is heat=0.5."
 
 
 def test_the_remedy_for_an_optional_setting_is_to_remove_it():

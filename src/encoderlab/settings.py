@@ -68,9 +68,9 @@ def check_settings(settings: Any, group: str) -> None:
         name = f"{group}.{declared.name}" if group else declared.name
         allowed = allowed_range(declared.metadata)
         if not math.isfinite(value):
-            raise SettingError(f"{name} is {value}", allowed=allowed or "a finite number", remedy=_example(name, declared))
+            raise SettingError(f"{name} is {value}", allowed=allowed or "a finite number", remedy=_default_instead(name, declared))
         if not _in_range(value, declared.metadata):
-            raise SettingError(f"{name} is {value}", allowed=allowed, remedy=_example(name, declared))
+            raise SettingError(f"{name} is {value}", allowed=allowed, remedy=_default_instead(name, declared))
 
 
 def allowed_range(metadata: Any) -> str:
@@ -93,10 +93,13 @@ def _in_range(value: float, metadata: Any) -> bool:
     return all(test(metadata[key]) for key, test in tests.items() if metadata.get(key) is not None)
 
 
-def _example(name: str, declared: Any) -> str:
-    if isinstance(declared.default, int | float):
+def _default_instead(name: str, declared: Any) -> str:
+    """Return how to get a setting's default, which is named only outside groups: a config of a group may set another."""
+    if declared.default == REQUIRED:
+        return ""
+    if "." not in name and isinstance(declared.default, int | float):
         return f"The default is {name}={declared.default:g}"
-    return f"Remove {name} to use its default" if declared.default is None else ""
+    return f"Remove {name} to use its default"
 
 
 def flat_settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -30,6 +30,15 @@ def test_a_group_is_shown_with_its_options_and_their_settings(capsys):
     assert "  training.steps=" in shown
 
 
+def test_a_default_is_that_of_the_config_which_the_command_uses(capsys):
+    print_help("train", "What it does.", config_folder())
+    shown = capsys.readouterr().out
+    assert "  training.epochs=null " in shown, "the field's own default is 3"
+    assert "  model.n_layers=2 " in shown
+    print_help("pretrain", "What it does.", config_folder())
+    assert "  training.epochs=10 " in capsys.readouterr().out
+
+
 def test_a_setting_is_shown_with_its_default_its_help_and_its_range():
     lines = dict(settings_of(TrainingConfig, "training.", skip=["seed"]))
     defaults = dict(name.removeprefix("training.").split("=", 1) for name in lines)

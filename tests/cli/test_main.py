@@ -34,7 +34,7 @@ MISTAKES = {
     "train +xyzzy=1": "There is no setting xyzzy. Allowed: cache_dir, task, dataset,",
     "train modell=tiny": "There is no setting modell. Did you mean model?",
     "train dataset.path=reviews.csv": "dataset.path is not a setting of the chosen dataset. It belongs to dataset=files or hub.",
-    "train training.epochs=-1": "training.epochs is -1.0. Allowed: more than 0. The default is training.epochs=3.",
+    "train training.epochs=-1": "training.epochs is -1.0. Allowed: more than 0. Remove training.epochs to use its default.",
     "train training.learning_rate=nan": "training.learning_rate is nan. Allowed: more than 0.",
     "train training.weight_decay=inf": "training.weight_decay is inf. Allowed: at least 0.",
     "train training.epochs=many": "training.epochs=many has the wrong type. Allowed: a number or null, more than 0.",
@@ -44,11 +44,11 @@ MISTAKES = {
     "train training.schedule=zigzag": "training.schedule=zigzag is not a valid choice. Allowed: one_cycle, linear, cosine, constant.",
     "train training.accumulate=64": "training.accumulate=64 is more than training.batch_size=32.",
     "train model.d_model=100 model.n_heads=3": "model.d_head cannot be derived: model.d_model=100 is not a multiple of model.n_heads=3.",
-    "train task=sst_2": "There is no task named sst_2. Allowed: amazon_polarity, brackets, classification, cola, docs, mnli, mrpc, "
+    "train task=sst_2": "There is no config named sst_2 in the group task. Allowed: amazon_polarity, brackets, classification, cola, docs, mnli, mrpc, "
     "multilabel, pretraining, qnli, qqp, regression, reverse, rte, sst2, stsb, tagging, teacher_vectors, wikipedia, wnli. "
     "Did you mean task=sst2?",
-    "train model=huge": "There is no model named huge. Allowed: as_pretrained, base, medium, mini, modern,",
-    "train experiment=notebook_sst": "There is no experiment named notebook_sst. Allowed: ",
+    "train model=huge": "There is no config named huge in the group model. Allowed: as_pretrained, base, medium, mini, modern,",
+    "train experiment=notebook_sst": "There is no config named notebook_sst in the group experiment. Allowed: ",
     "train task=classification": "task=classification has no dataset yet.",
     "train task=tagging": "task=tagging has no dataset yet.",
     "train task=classification dataset=files": "dataset=files has no rows to train on",

@@ -162,8 +162,12 @@ def test_pairs_are_tuples_or_two_columns():
 @pytest.mark.parametrize(
     ("X", "y", "refusal"),
     [
-        ("one text", ["a"], "X is 'one text'. Allowed: an iterable with a text in each row, or a pair of texts"),
-        (None, ["a"], "X is None"),
+        (
+            "one text",
+            ["a"],
+            "X is not a list of texts: 'one text'. Allowed: an iterable with a text in each row, or a pair of texts",
+        ),
+        (None, ["a"], "X is not a list of texts: None"),
         ([1.5, 2.5], ["a", "b"], "Row 0 of X is 1.5. Allowed: a text in each row, or a pair of texts"),
         (["a", ("b", "c")], ["a", "b"], "X contains both single texts and pairs of texts. Allowed: one of the two"),
         (["a", "b"], ["a", "a"], "y has 1 class. Allowed: at least two classes"),

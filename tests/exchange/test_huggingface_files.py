@@ -71,7 +71,10 @@ def twice(folder):
         (lambda folder: half(folder / "config.json"), r"config\.json is damaged"),
         (lambda folder: (folder / "config.json").write_text("[" * 100_000), r"config\.json is damaged"),
         (lambda folder: (folder / "config.json").write_text("[]"), r"config\.json is damaged: it is not an object"),
-        (lambda folder: (folder / "config.json").write_text(" " * 1_000_001), r"has 1,000,001 bytes\. Allowed: at most 1,000,000"),
+        (
+            lambda folder: (folder / "config.json").write_text(" " * 1_000_001),
+            r"is too large: 1,000,001 bytes\. Allowed: at most 1,000,000",
+        ),
         (lambda folder: (folder / "config.json").unlink(), r"There is no config\.json in .*save_pretrained"),
         (index_of({"weight_map": {"a": "../model.safetensors"}}), r"weight_map names no files next to it"),
         (index_of({"weight_map": {"a": "pytorch_model.bin"}}), r"weight_map names no files next to it"),

@@ -82,15 +82,15 @@ def test_widths_that_are_not_set_are_derived():
             "model.positions=rotary rotates pairs of features, but model.d_head=5 is odd. Allowed: an even model.d_head. "
             "Set model.d_head=6, or model.positions=sinusoidal.",
         ),
-        ({"n_layers": 0}, "model.n_layers is 0. Allowed: at least 1, at most 1000. The default is model.n_layers=2."),
-        ({"dropout": 0.91}, "model.dropout is 0.91. Allowed: at least 0, at most 0.9. The default is model.dropout=0.1."),
+        ({"n_layers": 0}, "model.n_layers is 0. Allowed: at least 1, at most 1000. Remove model.n_layers to use its default."),
+        ({"dropout": 0.91}, "model.dropout is 0.91. Allowed: at least 0, at most 0.9. Remove model.dropout to use its default."),
         (
             {"segments": 1},
             "model.segments is 1. Allowed: 0 for none, or at least 2 for pairs. Set model.segments=0, or model.segments=2.",
         ),
         (
             {"norm_epsilon": float("nan")},
-            "model.norm_epsilon is nan. Allowed: more than 0. The default is model.norm_epsilon=1e-05.",
+            "model.norm_epsilon is nan. Allowed: more than 0. Remove model.norm_epsilon to use its default.",
         ),
     ],
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from encoderlab.cli.config_values import chosen_configs, values_of
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.command_settings import SweepConfig
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
@@ -108,6 +109,7 @@ EXAMPLES = {
     ],
 }
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
+NO_VALUES: Mapping[str, Any] = {}
 RECIPES = ("train", "pretrain", "finetune", "distill")
 SWEEPS = """
 Settings of a sweep (with -m; runs several jobs, then prints a table; hydra/launcher=parallel runs them in parallel):"""
@@ -129,12 +131,14 @@ def print_help(command: str, description: str, configs: Path) -> None:
             print(f"  {group:<12}{', '.join(options_of(configs, group))}")
     print("\nSettings (name=value), with their defaults:")
     print("\n".join(_settings(schema, "", skip=groups)))
+    chosen = chosen_configs(configs, command)
     for group in groups:
+        chosen_kind, values = values_of(configs, group, chosen[group]) if group in chosen else ("", {})
         for (owner, option), member in SCHEMAS.items():
             if owner == group:
                 kind = f" ({group} of kind {option})" if option != group else ""
                 print(f"\n{group}{kind}: {first_line(member)}")
-                print("\n".join(_settings(member, f"{group}.", skip=[])))
+                print("\n".join(_settings(member, f"{group}.", skip=[], values=values if option == chosen_kind else {})))
     if command in RECIPES:
         print(SWEEPS, *_settings(SweepConfig, "", skip=[]), sep="\n")
     print(f"\n{HYDRA_FLAGS}")
@@ -145,25 +149,33 @@ def groups_of(schema: type) -> list[str]:
     return [declared.name for declared in fields(schema) if declared.name in GROUPS and declared.name not in brought_along(schema)]
 
 
-def _settings(schema: type, prefix: str, skip: list[str]) -> Iterator[str]:
-    return (f"  {setting:<38} {line}" for setting, line in settings_of(schema, prefix, skip))
+def _settings(schema: type, prefix: str, skip: list[str], values: Mapping[str, Any] = NO_VALUES) -> Iterator[str]:
+    return (f"  {setting:<38} {line}" for setting, line in settings_of(schema, prefix, skip, values))
 
 
-def settings_of(schema: type, prefix: str, skip: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield each setting of a dataclass as name=default, after `prefix`, with its line of help and its range."""
+def settings_of(schema: type, prefix: str, skip: list[str], values: Mapping[str, Any] = NO_VALUES) -> Iterator[tuple[str, str]]:
+    """Yield each setting of a dataclass as name=default, after `prefix`, with its line of help and its range.
+
+    `values` are those that a config of the group sets; they replace the defaults.
+    """
     for declared in fields(schema):
         if declared.name in skip or declared.name in brought_along(schema):
             continue
         limits = allowed_range(declared.metadata)
-        yield f"{prefix}{declared.name}={_default(declared)}", declared.metadata["help"] + (f" ({limits})" if limits else "")
+        value = values[declared.name] if declared.name in values else _default(declared)
+        yield f"{prefix}{declared.name}={written(value)}", declared.metadata["help"] + (f" ({limits})" if limits else "")
 
 
-def _default(declared: Any) -> str:
-    default = declared.default_factory() if declared.default_factory is not MISSING else declared.default
-    if isinstance(default, Enum):
-        return default.name
+def _default(declared: Any) -> Any:
+    return declared.default_factory() if declared.default_factory is not MISSING else declared.default
+
+
+def written(value: Any) -> str:
+    """Return the value of a setting as a command line gives it."""
+    if isinstance(value, Enum):
+        return value.name
     words = {None: "null", True: "true", False: "false", "???": "..."}
-    return words[default] if isinstance(default, bool | str | None) and default in words else str(default).replace("'", "")
+    return words[value] if isinstance(value, bool | str | None) and value in words else str(value).replace("'", "")
 
 
 def first_line(schema: type) -> str:

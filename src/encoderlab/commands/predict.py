@@ -33,7 +33,7 @@ from encoderlab.system.atomic_files import atomic_write
 from encoderlab.tasks.task import Answer, Task
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from encoderlab.data.row_table import RowTable
 
 ENDINGS = {
     ".csv": PredictionFormat.csv,
@@ -200,11 +200,11 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
 
 
 def _answered(
-    assembly: Assembly, examples: Iterable[Example], total: int | None, carried: pa.Table | None, done: _Done
+    assembly: Assembly, examples: Iterable[Example], total: int | None, carried: RowTable | None, done: _Done
 ) -> Iterator[Answered]:
     for some in in_chunks(examples, total, "predicting"):
         rows = encoded_rows(assembly, some)
-        others = repeat({}) if carried is None else carried.slice(done.rows, len(some)).to_pylist()
+        others = repeat({}) if carried is None else carried.arrow(done.rows, done.rows + len(some)).to_pylist()
         done.rows += len(some)
         done.truncated += int(rows.truncated().sum())
         yield from map(_joined, some, answers_of_rows(assembly, rows), others)

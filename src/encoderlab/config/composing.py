@@ -2,6 +2,10 @@
 
 No config can make Hydra or logging call anything. The size of a YAML file is checked as a stream of events before anything is
 built from it (`bounded_yaml`).
+
+Hydra's public `compose` cannot replace the patched loader, because it only returns the config of one run. `-m`, launchers and
+`--cfg` need `hydra.main`, which reads its arguments from nowhere but `sys.argv`; sweepers and launchers then compose each job's
+config with Hydra's own loader, which a parallel launcher pickles for its workers.
 """
 
 from __future__ import annotations

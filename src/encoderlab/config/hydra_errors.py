@@ -139,7 +139,7 @@ def _missing_option(text: str) -> SettingError:
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
     if group == "dataset" and name == "pretraining":
         return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
-    return SettingError(f"There is no {group} named {name}", allowed=", ".join(options), remedy=hint)
+    return SettingError(f"There is no config named {name} in the group {group}", allowed=", ".join(options), remedy=hint)
 
 
 def _unknown(key: str, command: str, owner: str = "") -> SettingError:

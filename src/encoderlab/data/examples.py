@@ -62,10 +62,10 @@ class Split:
     """
 
     def __init__(
-        self, table: pa.Table | RowTable, where: Callable[[int], str] | None = None, carried: pa.Table | None = None
+        self, table: pa.Table | RowTable, where: Callable[[int], str] | None = None, carried: pa.Table | RowTable | None = None
     ) -> None:
         self.table = table if isinstance(table, RowTable) else RowTable(table)
-        self.carried = carried
+        self.carried = carried if carried is None or isinstance(carried, RowTable) else RowTable(carried)
         self.where = where or _counted
 
     def __len__(self) -> int:
@@ -93,8 +93,8 @@ class Split:
     def take(self, rows: Sequence[int]) -> Split:
         """Return the split with only `rows`, in that order."""
         places, where = np.asarray(rows, np.int64), self.where
-        carried = None if self.carried is None else self.carried.take(places)
-        return Split(self.table.select(rows), lambda row: where(int(places[row])), carried)
+        carried = None if self.carried is None else self.carried.select(places)
+        return Split(self.table.select(places), lambda row: where(int(places[row])), carried)
 
     def texts(self) -> Iterator[str]:
         """Yield all texts in order, the two of a pair one after the other, words joined by blanks."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoderlab.data.spool import count_read
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCH = 1000
+_MAPPED_TOGETHER = 2**16  # bytes; Linux maps so many around each that is read
 
 
 class RowTable:
@@ -38,9 +41,12 @@ class RowTable:
 
     def arrow(self, start: int, stop: int) -> pa.Table:
         """Return the rows from `start` up to `stop`, as Arrow has them."""
-        if self._places is None:
-            return self._table.slice(start, max(stop - start, 0))
-        return self._gathered(self._places[start:stop])
+        return self._slice(start, max(stop - start, 0)) if self._places is None else self._gathered(self._places[start:stop])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the values of each row by column."""
+        for start in range(0, len(self), _BATCH):
+            yield from self.arrow(start, start + _BATCH).to_pylist()
 
     def select(self, rows: Sequence[int] | np.ndarray) -> RowTable:
         """Return only these rows, in this order."""
@@ -57,13 +63,22 @@ class RowTable:
         import pyarrow as pa
 
         if not len(places) or (np.diff(places) == 1).all():
-            return self._table.slice(int(places[0]) if len(places) else 0, len(places))
+            return self._slice(int(places[0]) if len(places) else 0, len(places))
         batches, starts = self._batches
         order = np.argsort(places, kind="stable")
         rising = places[order]
         numbers = np.searchsorted(starts, rising, side="right") - 1
-        parts = [batches[number].take(pa.array(rising[numbers == number] - starts[number])) for number in np.unique(numbers)]
+        parts = []
+        for number in np.unique(numbers):
+            batch, chosen = batches[number], rising[numbers == number] - starts[number]
+            parts.append(batch.take(pa.array(chosen)))
+            count_read(min(batch.nbytes, len(chosen) * _MAPPED_TOGETHER))
         return pa.Table.from_batches(parts).take(np.argsort(order))
+
+    def _slice(self, start: int, length: int) -> pa.Table:
+        found = self._table.slice(start, length)
+        count_read(found.nbytes)
+        return found
 
     @cached_property
     def _batches(self) -> tuple[list[pa.RecordBatch], np.ndarray]:

@@ -31,7 +31,7 @@ def texts_of(X: Any) -> list[TextExample]:
     if hasattr(X, "toarray"):
         raise InputError("X is a sparse matrix, which cannot contain texts", allowed=ALLOWED)
     if isinstance(X, str) or not isinstance(X, Iterable) or (isinstance(X, np.ndarray) and not X.ndim):
-        raise InputError(f"X is {one_line(repr(X))[:80]}", allowed=f"an iterable with {ALLOWED}")
+        raise InputError(f"X is not a list of texts: {one_line(repr(X))[:80]}", allowed=f"an iterable with {ALLOWED}")
     examples = [_example(row, value) for row, value in enumerate(_values(X))]
     if len({example.text_pair is None for example in examples}) > 1:
         raise InputError("X contains both single texts and pairs of texts", allowed="one of the two")

@@ -82,7 +82,8 @@ class _TextEstimator(BaseEstimator):
         """Set `model_`. Raises SettingError, TrainingError, and InputError for rows that nothing can be learned from."""
         if not isinstance(self.settings, Mapping | None):
             raise SettingError(
-                f"settings={one_line(repr(self.settings))[:80]}", allowed='a dictionary such as {"training.warmup": 0.1}'
+                f"settings is not a dictionary: {one_line(repr(self.settings))[:80]}",
+                allowed='a dictionary such as {"training.warmup": 0.1}',
             )
         chosen = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
         settings = {name: value for name, value in chosen.items() if value is not None} | dict(self.settings or {})

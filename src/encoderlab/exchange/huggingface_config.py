@@ -179,5 +179,5 @@ def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any)
     kinds = (int,) if isinstance(default, int) else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or abs(value) > LARGEST_NUMBER:
         kind = "a whole number" if isinstance(default, int) else "a number"
-        raise DataError(f"{folder}: config.json states {key}={str(value)[:80]}", allowed=kind)
+        raise DataError(f"{folder}: config.json has an invalid value: {key}={str(value)[:80]}", allowed=kind)
     return type(default)(value)

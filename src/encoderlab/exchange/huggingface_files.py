@@ -46,7 +46,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
             if len(names := opened.keys()) > MOST_WEIGHTS:
-                raise DataError(f"{file} has {len(names):,} weights", allowed=f"at most {MOST_WEIGHTS:,}")
+                raise DataError(f"{file} has too many weights: {len(names):,}", allowed=f"at most {MOST_WEIGHTS:,}")
             is_compact = opened.metadata() == COMPACT
         weights = safetensors.torch.load_file(file)
         weights = expanded(weights) if is_compact else weights
@@ -84,7 +84,7 @@ def _json_object(path: Path, largest: int) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"There is no {path.name} in {path.parent}", allowed="a folder that transformers' save_pretrained wrote")
     if (size := path.stat().st_size) > largest:
-        raise DataError(f"{path} has {size:,} bytes", allowed=f"at most {largest:,}")
+        raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {largest:,}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -123,7 +123,7 @@ def test_missing_or_superfluous_paths_are_refused(given, message):
         ),
         (
             {"validation_fraction": 1.0},
-            "dataset.validation_fraction is 1.0. Allowed: at least 0, less than 1. The default is dataset.validation_fraction=0.1.",
+            "dataset.validation_fraction is 1.0. Allowed: at least 0, less than 1. Remove dataset.validation_fraction to use its default.",
         ),
         (
             {"text": "x", "label": "x"},

@@ -24,7 +24,7 @@ def test_rows_without_text_or_label_are_dropped_counted_and_listed(tmp_path, cap
     splits = load(file, on_missing=OnMissing.drop)
     train = splits.by_name["train"]
     assert [example.text for example in train] == ["x", "w"]
-    assert [str(value) for value in train.carried.column("id").to_pylist()] == ["1", "6"]
+    assert [str(value) for value in train.carried[:]["id"]] == ["1", "6"]
     assert train.where(1).endswith(f"line {first + 5}")
     lines = [first + number for number in range(6)]
     assert capsys.readouterr().err.endswith(

@@ -8,9 +8,11 @@ import re
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from encoderlab.data import spool
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.errors import DataError
 
@@ -22,13 +24,19 @@ FEW = settings(max_examples=60, deadline=None)
 
 
 def read_back(path):
-    """Return the texts as they are read, or None if the file is refused in one line."""
-    try:
-        splits = FilesDataset(path=str(path), label=None, validation_fraction=0).load(path.parent)
-    except DataError as refused:
-        assert str(refused).isprintable()
-        return None
-    return [example.text for example in splits.by_name["train"]]
+    """Return the texts as they are read, in memory and mapped from a file; or None if the file is refused in one line."""
+    found = []
+    for in_memory in (spool.IN_MEMORY, -1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spool, "IN_MEMORY", in_memory)
+            try:
+                splits = FilesDataset(path=str(path), label=None, validation_fraction=0).load(path.parent)
+                found.append([example.text for example in splits.by_name["train"]])
+            except DataError as refused:
+                assert str(refused).isprintable()
+                found.append(None)
+    assert found[0] == found[1]
+    return found[0]
 
 
 def written(folder, name, text):

@@ -147,16 +147,16 @@ def test_the_origin_states_the_settings():
     [
         (
             BracketsDataset(train_rows=60_000),
-            "dataset.train_rows=60000 needs 30,000 balanced strings. Allowed: at most 12,796 besides those of the other splits. "
+            "There are not enough balanced strings for dataset.train_rows=60000: it needs 30,000. Allowed: at most 12,796 besides those of the other splits. "
             "Set a smaller dataset.train_rows or a larger dataset.pairs.",
         ),
         (
             BracketsDataset(pairs=2, train_rows=2, validation_rows=2, test_rows=40),
-            "dataset.test_rows=40 needs 20 balanced strings. Allowed: at most 2 besides",
+            "There are not enough balanced strings for dataset.test_rows=40: it needs 20. Allowed: at most 2 besides",
         ),
         (
             ReverseDataset(length=3),
-            "dataset.test_rows=5000 needs 5,000 different sequences. Allowed: at most 1,000 besides those of the other splits. "
+            "There are not enough different sequences for dataset.test_rows=5000: it needs 5,000. Allowed: at most 1,000 besides those of the other splits. "
             "Set a smaller dataset.test_rows or a larger dataset.length.",
         ),
     ],

@@ -96,7 +96,7 @@ def test_mistakes_are_refused_with_the_available_choices(real):
             "Check dataset.path and dataset.revision; a private or gated one needs hf auth login.",
             "exit": 3,
         },
-        {"error": "nyu-mll/glue has no configuration 'sst3'. Allowed: sst2. Set dataset.name=sst2.", "exit": 3},
+        {"error": "nyu-mll/glue has no configuration named 'sst3'. Allowed: sst2. Set dataset.name=sst2.", "exit": 3},
         {
             "error": "nyu-mll/glue (split train) has no column 'sentences'. Allowed: sentence, label, idx. Set dataset.text=sentence.",
             "exit": 3,
@@ -272,7 +272,7 @@ def test_unusable_rows_are_refused_with_split_and_row(own):
 
 
 def test_an_open_choice_is_refused_with_the_possible_values(own):
-    message = "me/own has several configurations. Allowed: plain, signed, holes, tags. Set dataset.name=plain."
+    message = "me/own has several configurations to choose from. Allowed: plain, signed, holes, tags. Set dataset.name=plain."
     assert own["no configuration"]["error"] == message
     assert own["no split"]["error"] == (
         "me/own has no split 'validation'. Allowed: train, test. Set dataset.validation_split=null to hold rows out of training."

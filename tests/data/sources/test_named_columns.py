@@ -46,7 +46,7 @@ def test_rows_of_one_group_are_held_out_together(tmp_path, name):
     lines = [",".join(map(str, row.values())) for row in rows] if name == "rows.csv" else [json.dumps(row) for row in rows]
     file = write(tmp_path / name, "\n".join((["text,label,author"] if name == "rows.csv" else []) + lines) + "\n")
     parts = load(file, validation_fraction=0.2, group="author", carry=[]).by_name
-    sides = [set(part.carried.column("author").to_pylist()) for part in parts.values()]
+    sides = [set(part.carried[:]["author"]) for part in parts.values()]
     assert len(sides[1]) == 4 and not sides[0] & sides[1]
     assert "no column 'writer' to group by. Allowed: text, author." in error_of(file, group="writer")
 
@@ -61,19 +61,19 @@ def test_a_group_that_would_leave_a_split_empty_is_refused(tmp_path):
 
 def test_all_other_columns_are_carried_along_or_only_the_named_ones(tmp_path):
     file = write(tmp_path / "rows.csv", "id,text,label,note\n7,x,a,p\n8,y,b,q\n")
-    assert load(file).by_name["train"].carried.to_pydict() == {"id": ["7", "8"], "note": ["p", "q"]}
-    assert load(file, carry=["id"]).by_name["train"].carried.to_pydict() == {"id": ["7", "8"]}
+    assert load(file).by_name["train"].carried[:] == {"id": ["7", "8"], "note": ["p", "q"]}
+    assert load(file, carry=["id"]).by_name["train"].carried[:] == {"id": ["7", "8"]}
     assert load(file, carry=[]).by_name["train"].carried is None
-    assert load(file).by_name["train"].take([1]).carried.to_pydict() == {"id": ["8"], "note": ["q"]}
+    assert load(file).by_name["train"].take([1]).carried[:] == {"id": ["8"], "note": ["q"]}
     assert "has no column 'ids'. Allowed: id, text, label, note. Did you mean 'id'?" in error_of(file, carry=["ids"])
 
 
 def test_values_of_mixed_types_are_carried_along_as_texts(tmp_path):
     lines = ['{"text": "x", "label": "a", "id": 1, "tags": ["p"]}', '{"text": "y", "label": "b", "id": "two", "tags": []}']
     train = load(write(tmp_path / "rows.jsonl", "\n".join(lines))).by_name["train"]
-    assert train.carried.to_pydict() == {"id": ["1", "two"], "tags": ['["p"]', "[]"]}
+    assert train.carried[:] == {"id": ["1", "two"], "tags": ['["p"]', "[]"]}
     numbers = write(tmp_path / "numbers.jsonl", '{"text": "x", "label": "a", "id": 1}\n{"text": "y", "label": "b"}')
-    assert load(numbers).by_name["train"].carried.to_pydict() == {"id": [1, None]}
+    assert load(numbers).by_name["train"].carried[:] == {"id": [1, None]}
     with pytest.raises(DataError, match="holds half a character"):
         load(write(tmp_path / "half.jsonl", '{"text": "x", "label": "a", "id": "\\ud800"}'))
 

@@ -48,7 +48,7 @@ def test_columns_of_0_and_1_are_labels_with_their_names(tmp_path):
 def test_a_cell_that_is_neither_0_nor_1_is_named(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("text,joy,fear\none,1,0\ntwo,maybe,0\n")
-    with pytest.raises(DataError, match="rows.csv, line 3 has 'maybe' in column 'joy'.*Allowed: 0 or 1"):
+    with pytest.raises(DataError, match="rows.csv, line 3 has neither 0 nor 1 in column 'joy': 'maybe'.*Allowed: 0 or 1"):
         loaded(path, label_columns=["joy", "fear"])
 
 

@@ -126,7 +126,7 @@ def test_the_fingerprint_depends_on_the_settings(found):
 
 
 def test_mistakes_are_explained_with_the_settings_of_wikipedia(found):
-    message = "wikimedia/wikipedia has no configuration '20231101.eng'. Allowed: 20231101.en. Set dataset.date=20231101 dataset.language=en."
+    message = "wikimedia/wikipedia has no configuration named '20231101.eng'. Allowed: 20231101.en. Set dataset.date=20231101 dataset.language=en."
     assert found["language"] == found["language streamed"] == {"error": message, "exit": 3}
     assert found["lone"]["error"].startswith("The training split holds 1 document.") and found["lone"]["exit"] == 3
     assert found["errors"] == ""

@@ -112,7 +112,10 @@ def test_a_pretrained_tokenizer_without_the_special_tokens_we_need_is_refused(tm
     transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>").save_pretrained(tmp_path)
     with pytest.raises(DataError) as refused:
         PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)
-    assert f"tokenizer.name={tmp_path} has no pad_token, cls_token, sep_token. Allowed: tokenizers with" in str(refused.value)
+    assert (
+        f"tokenizer.name={tmp_path} lacks special tokens that are needed: pad_token, cls_token, sep_token. Allowed: tokenizers with"
+        in str(refused.value)
+    )
 
 
 def test_the_name_of_a_shipped_encoder_gives_its_tokenizer_without_asking_the_hub(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from encoderlab.data.row_table import RowTable
 from encoderlab.reports.outputs.answers import Answered, Wanted, write_csv, write_jsonl, write_parquet
 from encoderlab.reports.outputs.carried import carried_names
 from encoderlab.reports.outputs.predictions import write_predictions
@@ -58,7 +59,7 @@ def test_json_and_parquet_keep_their_types():
 
 def test_the_predictions_of_a_run_have_them_last(tmp_path):
     texts = [("x", None), ("y", None)]
-    write_predictions(tmp_path / "p.csv", texts, [0, 1], [0, 0], None, ["a", "b"], CARRIED.select(["id", "predicted"]))
+    write_predictions(tmp_path / "p.csv", texts, [0, 1], [0, 0], None, ["a", "b"], RowTable(CARRIED.select(["id", "predicted"])))
     assert (tmp_path / "p.csv").read_text().splitlines() == [
         "text,label,predicted,id,input_predicted",
         '"x","a","a",7,"old"',

@@ -88,7 +88,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 def test_a_model_folder_with_a_missing_file_is_refused(tmp_path, lost):
     saved(tmp_path)
     (tmp_path / "model" / lost).unlink()
-    with pytest.raises(DataError, match=rf"^init_from=\S+ lacks {lost}"):
+    with pytest.raises(DataError, match=rf"^init_from=\S+ is not a complete model folder: it lacks {lost}"):
         load_pretrained(str(tmp_path))
 
 

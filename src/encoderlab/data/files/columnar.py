@@ -14,19 +14,21 @@ from pyarrow import feather
 from encoderlab.data.files.text_files import most_unpacked
 from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column
 from encoderlab.data.sources.whole_rows import single_values
+from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
 
 _ROWS_UNPACKED = 1024  # rows of a parquet file at a time: a few bytes can expand to any number of rows
+_BYTES_BUFFERED = 2**20
 _FEATHER_1 = b"FEA1"
 _ARROW_FILE = b"ARROW1"
 
 
-def read_parquet(path: Path, wanted: Wanted) -> Rows:
+def read_parquet(path: Path, wanted: Wanted, spool: Spool) -> Rows:
     """Return the rows of a parquet file. Raises DataError if it is not one, or lacks a column."""
     try:
         names = _names(path, wanted, pq.read_schema(path))
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-        table = _bounded(path, file.iter_batches(_ROWS_UNPACKED, columns=names), file.schema_arrow, names)
+        file = _open_parquet(path)
+        table = _bounded(path, file.iter_batches(_ROWS_UNPACKED, columns=names), file.schema_arrow, names, spool)
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {error}") from error
     return _rows(path, table, wanted)
@@ -37,13 +39,18 @@ def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
     wanted = replace(wanted, others=())
     try:
         names = _names(path, wanted, pq.read_schema(path))
-        for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(_ROWS_UNPACKED, columns=names):
+        for batch in _open_parquet(path).iter_batches(_ROWS_UNPACKED, columns=names):
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {error}") from error
 
 
-def read_arrow(path: Path, wanted: Wanted) -> Rows:
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a parquet file so that only the pages being decoded are in memory: pre-buffered columns would stay there to the end."""
+    return pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=_BYTES_BUFFERED)
+
+
+def read_arrow(path: Path, wanted: Wanted, spool: Spool) -> Rows:
     """Return the rows of an Arrow file, stream, or Feather file. Raises DataError if it is not one, or lacks a column."""
     try:
         with path.open("rb") as file:
@@ -52,13 +59,13 @@ def read_arrow(path: Path, wanted: Wanted) -> Rows:
             table = feather.read_table(path)
             table = table.select(_names(path, wanted, table.schema))
         else:
-            table = _of_stream(path, wanted, is_file=magic == _ARROW_FILE)
+            table = _of_stream(path, wanted, spool, is_file=magic == _ARROW_FILE)
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable Arrow file: {error}") from error
     return _rows(path, table, wanted)
 
 
-def _of_stream(path: Path, wanted: Wanted, *, is_file: bool) -> pa.Table:
+def _of_stream(path: Path, wanted: Wanted, spool: Spool, *, is_file: bool) -> pa.Table:
     """Return the columns of an Arrow file, or of a stream without its footer, as `datasets` writes them."""
     with pa.OSFile(str(path)) as source:
         if is_file:
@@ -67,7 +74,7 @@ def _of_stream(path: Path, wanted: Wanted, *, is_file: bool) -> pa.Table:
         else:
             reader = batches = pa.ipc.open_stream(source)
         names = _names(path, wanted, reader.schema)
-        return _bounded(path, (batch.select(names) for batch in batches), reader.schema, names)
+        return _bounded(path, (batch.select(names) for batch in batches), reader.schema, names, spool)
 
 
 def _names(path: Path, wanted: Wanted, schema: pa.Schema) -> list[str]:
@@ -89,11 +96,11 @@ def _rows(path: Path, table: pa.Table, wanted: Wanted) -> Rows:
     return Rows(columns, lambda row: f"{path}, row {row + 1}", carried)
 
 
-def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str]) -> pa.Table:
+def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str], spool: Spool) -> pa.Table:
     """Return the columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
-    most, taken, batches = most_unpacked(path), 0, []
+    most, taken = most_unpacked(path), 0
     for batch in parts:
-        batches.append(batch)
+        spool.add(batch)
         taken += sum(map(_written_out, batch.columns))
         if taken > most:
             raise DataError(
@@ -101,6 +108,7 @@ def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, nam
                 allowed="50 times the file's own size and 64 MiB",
                 remedy="If that is intended, rewrite it with compression='none' and use_dictionary=False",
             )
+    batches = spool.finish()
     return pa.Table.from_batches(batches) if batches else schema.empty_table().select(names)
 
 

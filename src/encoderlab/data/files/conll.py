@@ -11,6 +11,7 @@ from pathlib import Path
 from encoderlab.data.files.tables import RowsOfFile
 from encoderlab.data.files.text_files import place, plain_lines
 from encoderlab.data.sources.columns import Rows, Wanted, listed, no_such_column
+from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
 
 _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # universaldependencies.org/format
@@ -28,7 +29,7 @@ class _Layout:
     conllu: bool = False
 
 
-def read_conll(path: Path, wanted: Wanted, encoding: str) -> Rows:
+def read_conll(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
     """Read the sentences of a file. Columns go by name if the file names them, otherwise by number (0 is the first, -1 the last).
 
     Comments (lines that begin with # and are narrower or wider than the others), -DOCSTART- lines, and the ranges and empty
@@ -38,7 +39,7 @@ def read_conll(path: Path, wanted: Wanted, encoding: str) -> Rows:
         raise DataError(f"{path} holds single sentences, not pairs", remedy="Set dataset.text_pair=null")
     layout = _layout(path, wanted, encoding)
     columns = [_column(path, layout, wanted, setting) for setting in wanted.settings()]
-    rows = RowsOfFile(path, list(wanted.settings()))
+    rows = RowsOfFile(path, spool, list(wanted.settings()))
     for line, sentence in _sentences(path, layout, encoding):
         rows.add(line, [[cells[column] for cells in sentence] for column in columns])
     return rows.finish()

@@ -6,7 +6,6 @@ one document at a time.
 
 from __future__ import annotations
 
-import tempfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -26,11 +25,12 @@ from encoderlab.data.files.tables import json_objects
 from encoderlab.data.files.text_files import place, plain_lines
 from encoderlab.data.grouping import grouped
 from encoderlab.data.sources.columns import Rows, Wanted, no_such_column
+from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError, SettingError
 
 _SPLITS = ("train", "validation", "test")
 _CHARACTERS_PER_BATCH = 4_000_000
-_SCHEMA = pa.schema({"text": pa.large_string()})  # offsets of 64 bits, so that documents may have any length
+_TEXTS = pa.large_string()  # offsets of 64 bits, so that documents may have any length
 
 
 def split_folders(path: Path) -> dict[str, Path]:
@@ -57,11 +57,10 @@ def text_files(folder: Path) -> list[Path]:
     return files
 
 
-def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding: str = AUTO) -> Rows:
+def read_document_files(path: Path, files: list[Path], spool: Spool, encoding: str = AUTO) -> Rows:
     """Return the documents of `files`, one per row, with each paragraph on its own line; `path` is what the user calls them.
 
-    `encoding` is auto or that of all files. The texts are kept in an unnamed file in `cache_dir`, memory-mapped and removed
-    with its last reader. Raises DataError if there are none, or a file cannot be read.
+    `encoding` is auto or that of all files. Raises DataError if there are none, or a file cannot be read.
     """
     lines, first_rows = array("q"), []
 
@@ -72,7 +71,9 @@ def read_document_files(path: Path, files: list[Path], cache_dir: Path, encoding
                 lines.append(line)
                 yield text
 
-    column = _on_disk(documents(), cache_dir)
+    for batch in grouped(documents(), len, _CHARACTERS_PER_BATCH):
+        spool.add(pa.record_batch([pa.array(batch, _TEXTS)], ["text"]))
+    column = pa.chunked_array([batch.column(0) for batch in spool.finish()], _TEXTS)
     if not len(column):
         raise DataError(f"{path} has no documents", allowed="a paragraph per line, a blank line between documents")
     return Rows({"text": column}, lambda row: place(files[bisect_right(first_rows, row) - 1], lines[row]))
@@ -137,15 +138,6 @@ def _paragraphs(row: Mapping[str, Any], name: str, where: str, wanted: Wanted) -
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError(f"{where} contains a lone surrogate (\\ud800 to \\udfff)")
     return paragraphs(text)
-
-
-def _on_disk(texts: Iterator[str], folder: Path) -> pa.ChunkedArray:
-    with tempfile.NamedTemporaryFile(dir=folder, prefix="documents-", suffix=".arrow") as file:  # the mapping outlives the name
-        with pa.ipc.new_file(file, _SCHEMA) as writer:
-            for batch in grouped(texts, len, _CHARACTERS_PER_BATCH):
-                writer.write_batch(pa.record_batch([pa.array(batch, pa.large_string())], schema=_SCHEMA))
-        file.flush()
-        return pa.ipc.open_file(pa.memory_map(file.name)).read_all().column("text")
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -24,6 +24,7 @@ from encoderlab.settings import Names, setting
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
     from encoderlab.data.sources.columns import Rows, Wanted
+    from encoderlab.data.spool import Spool
 
 _END = 2**16  # bytes
 
@@ -72,13 +73,15 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """Read the files; nothing is kept in `cache_dir`, because reading a copy would take as long."""
+        """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.files.folders import split_folders
         from encoderlab.data.sources.whole_rows import joined
+        from encoderlab.data.spool import Spool
 
         refuse_stream(self.streaming)
         files = self._files(split_folders)
-        rows = {name: joined([self._rows(path, target) for path in paths]) for name, paths in files.items()}
+        spool = Spool(cache_dir)
+        rows = {name: joined([self._rows(path, spool, target) for path in paths]) for name, paths in files.items()}
         return self.splits(rows, _origin(files), target=target)
 
     def read_documents(self, cache_dir: Path) -> Documents:
@@ -109,24 +112,25 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """See `ColumnDataset.read_document_rows`. Text files, alone or in folders, hold documents rather than a text per line."""
         from encoderlab.data.files.document_files import split_folders
         from encoderlab.data.sources.whole_rows import joined
+        from encoderlab.data.spool import Spool
 
-        files = self._files(split_folders)
-        rows = {name: joined([self._document_rows(path, cache_dir) for path in paths]) for name, paths in files.items()}
+        files, spool = self._files(split_folders), Spool(cache_dir)
+        rows = {name: joined([self._document_rows(path, spool) for path in paths]) for name, paths in files.items()}
         refuse_lone_document(len(rows["train"].columns["text"]))
         return self.splits(rows, _origin(files))
 
-    def _document_rows(self, path: Path, cache_dir: Path) -> Rows:
+    def _document_rows(self, path: Path, spool: Spool) -> Rows:
         from encoderlab.data.files.document_files import read_document_files, text_files
 
         found = format_of(path, self.format)
         if found not in (Format.txt, Format.folder):
-            return self._rows(path)
+            return self._rows(path, spool)
         if self.text_pair is not None:
             raise DataError(
                 f"{path} holds documents, which have no column dataset.text_pair={self.text_pair}",
                 remedy="Set dataset.text_pair=null",
             )
-        return read_document_files(path, text_files(path) if found is Format.folder else [path], cache_dir, self.encoding)
+        return read_document_files(path, text_files(path) if found is Format.folder else [path], spool, self.encoding)
 
     def _files(self, split_folders: Callable[[Path], dict[str, Path]]) -> dict[str, list[Path]]:
         if self.path is None:
@@ -137,13 +141,13 @@ class FilesDataset(ColumnDataset, StreamSettings):
             return {"train": paths}
         return {name: [folder] for name, folder in split_folders(paths[0]).items()}
 
-    def _rows(self, path: Path, target: TargetKind = "label") -> Rows:
+    def _rows(self, path: Path, spool: Spool, target: TargetKind = "label") -> Rows:
         from encoderlab.data.sources.columns import checked
         from encoderlab.data.sources.labels import refuse_missing_labels
 
         drop = self.on_missing is OnMissing.drop
         wanted = replace(self.wanted(target), nulls=drop)
-        rows = _read(path, format_of(path, self.format), wanted, self.dialect)
+        rows = _read(path, format_of(path, self.format), wanted, self.dialect, spool)
         rows = checked(_dropped(path, rows, wanted) if drop else rows, wanted)
         if self.label is not None and target != "label_set":
             refuse_missing_labels(rows, self.label)
@@ -217,6 +221,7 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
     """
     from encoderlab.data.sources.columns import Wanted, checked, is_words, split_into_words
     from encoderlab.data.sources.labels import as_split
+    from encoderlab.data.spool import Spool
 
     found = format_of(path, Format.auto)
     if found is Format.folder:
@@ -226,7 +231,7 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
             f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, because the run was trained on pairs"
         )
     wanted = Wanted(text, text_pair, None, typed="{}_column", others=None)
-    rows = checked(_read(path, found, wanted, dialect), wanted)
+    rows = checked(_read(path, found, wanted, dialect, Spool(None)), wanted)
     if words and not is_words(rows.columns["text"]):
         rows = split_into_words(rows)
     elif is_words(rows.columns["text"]) and not words:
@@ -234,7 +239,7 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
     return as_split(rows, None)
 
 
-def _read(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Rows:
+def _read(path: Path, found: Format, wanted: Wanted, dialect: Dialect, spool: Spool) -> Rows:
     from encoderlab.data.files import columnar, conll, folders, spreadsheets, tables
 
     if found not in BINARY:  # each file of a folder has its own
@@ -242,14 +247,14 @@ def _read(path: Path, found: Format, wanted: Wanted, dialect: Dialect) -> Rows:
     if found is Format.txt and wanted.label is not None and conll.holds_columns(path, dialect.encoding):
         found = Format.conll
     readers = {
-        Format.csv: lambda: tables.read_separated(path, wanted, ",", dialect),
-        Format.tsv: lambda: tables.read_separated(path, wanted, "\t", dialect),
-        Format.jsonl: lambda: tables.read_jsonl(path, wanted, dialect.encoding),
-        Format.parquet: lambda: columnar.read_parquet(path, wanted),
-        Format.arrow: lambda: columnar.read_arrow(path, wanted),
-        Format.excel: lambda: spreadsheets.read_excel(path, wanted, dialect.sheet),
-        Format.txt: lambda: tables.read_txt(path, wanted, dialect.encoding),
-        Format.conll: lambda: conll.read_conll(path, wanted, dialect.encoding),
-        Format.folder: lambda: folders.read_folder(path, wanted, dialect.encoding),
+        Format.csv: lambda: tables.read_separated(path, wanted, ",", dialect, spool),
+        Format.tsv: lambda: tables.read_separated(path, wanted, "\t", dialect, spool),
+        Format.jsonl: lambda: tables.read_jsonl(path, wanted, dialect.encoding, spool),
+        Format.parquet: lambda: columnar.read_parquet(path, wanted, spool),
+        Format.arrow: lambda: columnar.read_arrow(path, wanted, spool),
+        Format.excel: lambda: spreadsheets.read_excel(path, wanted, dialect.sheet, spool),
+        Format.txt: lambda: tables.read_txt(path, wanted, dialect.encoding, spool),
+        Format.conll: lambda: conll.read_conll(path, wanted, dialect.encoding, spool),
+        Format.folder: lambda: folders.read_folder(path, wanted, dialect.encoding, spool),
     }
     return readers[found]()

@@ -8,10 +8,13 @@ import pyarrow as pa
 
 from encoderlab.data.files.encodings import with_encodings
 from encoderlab.data.files.text_files import whole_text
+from encoderlab.data.grouping import grouped
 from encoderlab.data.sources.columns import Rows, Wanted
+from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError, SettingError
 
 _SPLITS = ("train", "validation", "test")
+_CHARACTERS_PER_BATCH = 4_000_000
 _LAYOUT = "one sub-folder per label with a .txt file per example"
 
 
@@ -29,7 +32,7 @@ def split_folders(path: Path) -> dict[str, Path]:
     return {name: folders[name] for name in _SPLITS if name in folders}
 
 
-def read_folder(path: Path, wanted: Wanted, encoding: str) -> Rows:
+def read_folder(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
     """Return the texts of a folder by label and name; `encoding` is auto or that of all files.
 
     Raises DataError if a file is not a .txt file or is outside the label folders.
@@ -49,11 +52,12 @@ def read_folder(path: Path, wanted: Wanted, encoding: str) -> Rows:
         table = next((entry for entry in _visible(path) if entry.suffix in (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")), None)
         remedy = f"For the tables in it, set 'dataset.path={path}/*{table.suffix}'" if table else ""
         raise DataError(f"{path} has no examples", allowed=_LAYOUT, remedy=remedy)
-    columns = {"text": [whole_text(file, found) for file, found in with_encodings(files, encoding)]}
-    if wanted.label is not None:
-        columns["label"] = [file.parent.name for file in files]
-    arrays = {name: pa.chunked_array([pa.array(values, pa.string())]) for name, values in columns.items()}
-    return Rows(arrays, lambda row: str(files[row]))
+    texts = ((whole_text(file, found), file.parent.name) for file, found in with_encodings(files, encoding))
+    for batch in grouped(texts, lambda row: len(row[0]), _CHARACTERS_PER_BATCH):
+        spool.add(pa.record_batch([pa.array(column, pa.string()) for column in zip(*batch, strict=True)], ["text", "label"]))
+    table = pa.Table.from_batches(spool.finish())
+    names = ["text"] if wanted.label is None else ["text", "label"]
+    return Rows({name: table.column(name) for name in names}, lambda row: str(files[row]))
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from encoderlab.data.files.tables import RowsOfFile
 from encoderlab.data.files.text_files import most_unpacked, place
 from encoderlab.data.sources.columns import Rows, Wanted, listed, no_such_column
+from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
 
-def read_excel(path: Path, wanted: Wanted, sheet: str | None) -> Rows:
+def read_excel(path: Path, wanted: Wanted, sheet: str | None, spool: Spool) -> Rows:
     """Return the rows of a workbook's sheet; without a `sheet`, of the one whose first row has the wanted columns.
 
     Numbers are written as Excel shows them without a format (1, not 1.0), dates as ISO 8601, an empty cell as an empty text.
@@ -37,7 +38,7 @@ def read_excel(path: Path, wanted: Wanted, sheet: str | None) -> Rows:
     ) as error:
         raise DataError(f"{path} is not a readable Excel workbook: {error}", remedy="Save it as .xlsx or .csv again") from error
     try:
-        return _rows(path, _sheet(path, {one.title: one for one in book.worksheets}, wanted, sheet), wanted)
+        return _rows(path, _sheet(path, {one.title: one for one in book.worksheets}, wanted, sheet), wanted, spool)
     finally:
         book.close()
 
@@ -79,7 +80,7 @@ def _header(sheet: ReadOnlyWorksheet) -> list[str]:
     return ["" if value is None else str(value) for value in first]
 
 
-def _rows(path: Path, sheet: ReadOnlyWorksheet, wanted: Wanted) -> Rows:
+def _rows(path: Path, sheet: ReadOnlyWorksheet, wanted: Wanted, spool: Spool) -> Rows:
     header, where = _header(sheet), Path(f"{path}, sheet {sheet.title}")
     for setting, name in wanted.settings().items():
         if name not in header:
@@ -88,7 +89,7 @@ def _rows(path: Path, sheet: ReadOnlyWorksheet, wanted: Wanted) -> Rows:
             raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column a different name")
     others = wanted.carried([name for name in header if name and header.count(name) == 1], str(where))
     places = [header.index(name) for name in [*wanted.settings().values(), *others]]
-    rows = RowsOfFile(where, list(wanted.settings()), others)
+    rows = RowsOfFile(where, spool, list(wanted.settings()), others)
     for number, cells in _filled(sheet):
         rows.add(number, [_text(cells[index] if index < len(cells) else None, place(where, number)) for index in places])
     return rows.finish()

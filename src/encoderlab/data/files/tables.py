@@ -16,6 +16,7 @@ from encoderlab.data.files.formats import Dialect
 from encoderlab.data.files.separated import SeparatedFile
 from encoderlab.data.files.text_files import numbered_lines, place, plain_lines
 from encoderlab.data.sources.columns import Rows, Wanted, is_label, no_such_column, several_labels
+from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
@@ -23,13 +24,13 @@ _IN_LINES = "Convert the list, with jq -c '.[]' or pandas' to_json(orient='recor
 
 
 class RowsOfFile:
-    """Collects the rows of one file, chunk by chunk, and the line each begins on."""
+    """Collects the rows of one file, chunk by chunk in `spool`, and the line each begins on."""
 
-    def __init__(self, path: Path, names: list[str], carried: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, spool: Spool, names: list[str], carried: Sequence[str] = ()) -> None:
         self.path, self.names, self.carried = path, names, list(carried)
         self.lines = array("q")
         self.pending: list[list[Any]] = []
-        self.chunks: list[list[pa.Array]] = []
+        self.spool = spool
 
     def add(self, line: int, values: list[Any]) -> None:
         """Add a row: values in the order of the names (strings, lists of strings, or None), then the carried ones, of any kind."""
@@ -44,7 +45,7 @@ class RowsOfFile:
             self._flush()
         if not self.lines:
             raise DataError(f"{self.path} has no rows", remedy="Choose a file with rows")
-        columns = [list(chunks) for chunks in zip(*self.chunks, strict=True)]
+        columns = [list(chunks) for chunks in zip(*(batch.columns for batch in self.spool.finish()), strict=True)]
         wanted = {name: _chunked(chunks) for name, chunks in zip(self.names, columns, strict=False)}
         carried = {name: _of_one_type(chunks) for name, chunks in zip(self.carried, columns[len(self.names) :], strict=True)}
         path, lines = self.path, self.lines
@@ -54,7 +55,8 @@ class RowsOfFile:
         try:
             columns = [list(column) for column in zip(*self.pending, strict=True)]
             n_names = len(self.names)
-            self.chunks.append([*map(_array, columns[:n_names]), *map(_carried_array, columns[n_names:])])
+            arrays = [*map(_array, columns[:n_names]), *map(_carried_array, columns[n_names:])]
+            self.spool.add(pa.record_batch(arrays, [*self.names, *self.carried]))
         except UnicodeEncodeError as error:
             first = len(self.lines) - len(self.pending)
             line = next(self.lines[first + row] for row, values in enumerate(self.pending) if _has_surrogate(values))
@@ -98,7 +100,7 @@ def _has_surrogate(values: list[Any]) -> bool:
     return any("\ud800" <= letter <= "\udfff" for letter in json.dumps(values, ensure_ascii=False))
 
 
-def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> Rows:
+def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect, spool: Spool) -> Rows:
     """Return the rows of a csv or tsv file; every cell is text, unchanged. Raises DataError if one is ambiguous or malformed.
 
     `usual` is the delimiter for files with such a name; `dialect` holds the encoding of this one.
@@ -109,7 +111,7 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect) -> 
         if name not in file.header:
             raise _undivided(file, wanted, name) or no_such_column(f"The first line of {path}", wanted, setting, file.header)
     others = wanted.carried(file.header, f"The first line of {path}")
-    rows = RowsOfFile(path, list(wanted.settings()), others)
+    rows = RowsOfFile(path, spool, list(wanted.settings()), others)
     index = {name: place for place, name in enumerate(file.header)}
     places = [index[name] for name in [*wanted.settings().values(), *others]]
     for record in file.records(wanted.texts(), wanted.label):
@@ -128,14 +130,14 @@ def _undivided(file: SeparatedFile, wanted: Wanted, name: str) -> DataError | No
     )
 
 
-def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
+def read_jsonl(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
     """Return the rows of a file with one JSON object per line. Raises DataError at a line that is not one, or lacks a column."""
     names, rows, shape = wanted.settings(), None, None
     for line, record in json_objects(path, encoding):
         missing = next((setting for setting, name in names.items() if name not in record), None)
         if missing and not wanted.nulls:
             raise no_such_column(place(path, line), wanted, missing, list(record))
-        rows = rows or RowsOfFile(path, list(names), wanted.carried(list(record), place(path, line)))
+        rows = rows or RowsOfFile(path, spool, list(names), wanted.carried(list(record), place(path, line)))
         values = [_value(record.get(name), setting, wanted, place(path, line)) for setting, name in names.items()]
         alike = values if wanted.target == "label" else values[: len(wanted.texts())]  # labels come last
         shape = shape or next((type(value) for value in alike if value is not None), None)
@@ -144,7 +146,7 @@ def read_jsonl(path: Path, wanted: Wanted, encoding: str) -> Rows:
                 raise several_labels(wanted.label, place(path, line))
             raise DataError(f"{place(path, line)} mixes lists and single values", allowed="either everywhere")
         rows.add(line, [*values, *(record.get(name) for name in rows.carried)])
-    return (rows or RowsOfFile(path, list(names))).finish()
+    return (rows or RowsOfFile(path, spool, list(names))).finish()
 
 
 def _value(value: Any, setting: str, wanted: Wanted, where: str) -> str | list[Any] | None:
@@ -198,7 +200,7 @@ def _label_name(value: Any, name: str, where: str) -> str:
     raise DataError(f"{where} has {json.dumps(value)[:60]} in column {name!r}", allowed="a string, a number, true or false")
 
 
-def read_txt(path: Path, wanted: Wanted, encoding: str) -> Rows:
+def read_txt(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
     """Return a text per line; blank lines are empty texts. Raises DataError if columns other than the text are wanted."""
     others = [wanted.typed.format(setting) for setting in wanted.settings() if setting != "text"]
     if others:
@@ -207,7 +209,7 @@ def read_txt(path: Path, wanted: Wanted, encoding: str) -> Rows:
             f"{path} holds one text per line and no columns, but {setting} is set",
             remedy=f"Set {setting}=null, or dataset.format=conll if it has a word and its label per line",
         )
-    rows = RowsOfFile(path, ["text"])
+    rows = RowsOfFile(path, spool, ["text"])
     for number, line in plain_lines(path, encoding):
         rows.add(number, [line])
     return rows.finish()

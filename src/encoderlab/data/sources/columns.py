@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from encoderlab.data.spool import count_read
 from encoderlab.errors import DataError, closest
 
 if TYPE_CHECKING:
@@ -203,7 +204,9 @@ def _refuse_labelled_words(columns: dict[str, pa.ChunkedArray], wanted: Wanted, 
 def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:
     """Raise DataError if a string is not UTF-8: parquet files claim that it is, and no reader checks."""
     try:
-        column.validate(full=True)
+        for chunk in column.chunks:
+            chunk.validate(full=True)
+            count_read(chunk.nbytes)
     except pa.ArrowInvalid as error:
         row = next((row for row, value in enumerate(column) if not _is_readable(value)), 0)
         raise DataError(f"{where(row)} has invalid text in column {name!r}: {error}", allowed="text in UTF-8") from error

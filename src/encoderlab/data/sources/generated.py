@@ -75,7 +75,7 @@ class GeneratedDataset(DatasetConfig):
             in_vain = 0 if new else in_vain + _BATCH
             if in_vain > _PATIENCE * max(len(taken), _BATCH):
                 raise SettingError(
-                    f"dataset.{split}_rows={self.rows_of(split)} needs {count:,} {what}",
+                    f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}",
                     allowed=f"at most {len(found):,} besides those of the other splits",
                     remedy=f"Set a smaller dataset.{split}_rows or a larger {self.longer}",
                 )

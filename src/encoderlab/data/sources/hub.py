@@ -178,7 +178,7 @@ class HubDataset(ColumnDataset):
         if not existing or self.name in existing:
             return DataError(f"{self.path} cannot be read: {_first_line(error)}")
         near = closest(self.name or "", existing) or existing[0]
-        what = f"has no configuration {self.name!r}" if self.name else "has several configurations"
+        what = f"has no configuration named {self.name!r}" if self.name else "has several configurations to choose from"
         return DataError(f"{self.path} {what}", allowed=listed(existing), remedy=f"Set {self.naming(near)}")
 
     def naming(self, configuration: str) -> str:

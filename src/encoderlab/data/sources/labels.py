@@ -238,15 +238,11 @@ def as_split(rows: Rows, labels: Labels | None) -> Split:
 
 
 def _carried(rows: Rows) -> pa.Table | None:
-    """Return the carried columns as a table. Texts get offsets of 64 bits, so that any number of them can be taken at once."""
+    """Return the carried columns as a table, in types of which Arrow can take any rows."""
     if not rows.carried:
         return None
-    return pa.table(
-        {
-            name: column.cast(pa.large_string()) if column.type in (pa.string(), pa.string_view()) else column
-            for name, column in rows.carried.items()
-        }
-    )
+    view = pa.string_view()
+    return pa.table({name: column.cast(pa.string()) if column.type == view else column for name, column in rows.carried.items()})
 
 
 def _numbers(count: int) -> list[str]:

@@ -47,7 +47,7 @@ def _with_label(rows: Rows, column: pa.ChunkedArray) -> Rows:
 def as_numbers(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedArray:
     """Return the cells of the column `name`, strings, as float64; null stays null. Raises DataError at the first non-number."""
     if is_words(column):
-        raise DataError(f"Column {name!r} holds lists ({where(0)})", allowed="a number in each row")
+        raise DataError(f"Column {name!r} holds lists instead of numbers ({where(0)})", allowed="a number in each row")
     try:
         numbers = pc.cast(pc.utf8_trim_whitespace(column), pa.float64())
         if pc.all(pc.is_finite(numbers)).as_py() is not False:
@@ -106,5 +106,7 @@ def _indicated(column: pa.ChunkedArray, name: str, where: Where) -> np.ndarray:
     yes, no = (np.asarray(pc.is_in(cells, value_set=pa.array(values))) for values in (YES, NO))
     if not (yes | no).all():
         row = int(np.flatnonzero(~(yes | no))[0])
-        raise DataError(f"{where(row)} has {cells[row].as_py()[:60]!r} in column {name!r}", allowed="0 or 1 in a label column")
+        raise DataError(
+            f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}", allowed="0 or 1 in a label column"
+        )
     return yes

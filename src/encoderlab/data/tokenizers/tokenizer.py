@@ -40,7 +40,7 @@ class Tokenizer:
         ids = {role: backend.token_to_id(text) for role, text in specials.items()}
         if missing := [role for role in _NEEDED if ids.get(role) is None]:
             raise DataError(
-                f"{name} has no {', '.join(missing)}",
+                f"{name} lacks special tokens that are needed: {', '.join(missing)}",
                 allowed=f"tokenizers with {', '.join(_NEEDED)}",
                 remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one",
             )

@@ -16,7 +16,7 @@ from encoderlab.runs.folders.finished import SEPARATOR
 from encoderlab.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from encoderlab.data.row_table import RowTable
 
 
 def write_predictions(
@@ -26,7 +26,7 @@ def write_predictions(
     predicted: Sequence[int] | Sequence[Sequence[int]] | Sequence[np.ndarray] | np.ndarray,
     probabilities: np.ndarray | None,
     label_names: Sequence[str],
-    carried: pa.Table | None = None,
+    carried: RowTable | None = None,
 ) -> None:
     """Write a row for each text: text, text_pair (if any text has one), label, predicted, probability_<name> for each class, and
     the `carried` columns (see `carried.carried_names`).
@@ -41,8 +41,8 @@ def write_predictions(
     columns = ["text", *(["text_pair"] if paired else []), "label", "predicted"]
     columns += [] if probabilities is None else [f"probability_{name}" for name in label_names]
     numbers = [()] * len(texts) if probabilities is None else probabilities
-    others = repeat({}, len(texts)) if carried is None else carried.to_pylist()
-    columns += carried_names([] if carried is None else carried.column_names, columns).values()
+    others = repeat({}, len(texts)) if carried is None else carried.rows()
+    columns += carried_names([] if carried is None else carried.schema.names, columns).values()
     rows = (
         [
             *([text, pair or ""] if paired else [text]),

@@ -34,7 +34,7 @@ def write_report(
     chosen = [texts[row] for row in scores.rows]
     probabilities, names = getattr(scores, "probabilities", None), getattr(scores, "label_names", [])
     others = getattr(examples, "carried", None)
-    others = None if others is None else others.take(scores.rows)
+    others = None if others is None else others.select(scores.rows)
     write_predictions(folder.predictions, chosen, scores.labels, scores.predicted, probabilities, names, others)
     write_run_page(folder, report, examples, scores, importance)
     write_last(folder, report)

@@ -160,7 +160,10 @@ def check_hashes(folder: Path, named: str) -> None:
 
 def _of_run(init_from: str, folder: Path) -> Pretrained:
     if missing := [name for name in MODEL_FILES if not (folder / name).is_file()]:
-        raise DataError(f"init_from={init_from} lacks {', '.join(missing)}", allowed="the folder of a finished run")
+        raise DataError(
+            f"init_from={init_from} is not a complete model folder: it lacks {', '.join(missing)}",
+            allowed="the folder of a finished run",
+        )
     saved = read_model(folder)
     _check_pieces(init_from, saved.weights, saved.tokenizer)
     check_shapes(saved, f"init_from={init_from}")

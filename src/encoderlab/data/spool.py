@@ -1,0 +1,99 @@
+"""Arrow batches on their way from files to tables: in memory while they are few, otherwise in a temporary file that is mapped."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+import weakref
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from encoderlab.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IN_MEMORY = 64 * 2**20  # bytes
+
+
+class Spool:
+    """Takes in the batches of one file after another.
+
+    Those that exceed `IN_MEMORY` bytes in total go to a file in `folder`. It has no name, so it is gone once nothing reads it any
+    more, even if the process is killed. Without a folder, everything stays in memory.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder, self._free = folder, IN_MEMORY
+        self._batches: list[pa.RecordBatch] = []
+        self._file: IO[bytes] | None = None
+        self._starts: list[int] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch; its types may differ from those of the one before. Raises DataError if the folder has no space for it."""
+        self._batches.append(batch)
+        self._free -= batch.nbytes
+        if self._free < 0 and self._folder is not None:
+            self._write(self._folder)
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """Return all batches that were added since the last call."""
+        found = self._mapped() if self._starts else []
+        found, self._batches, self._starts = found + self._batches, [], []
+        return found
+
+    def _write(self, folder: Path) -> None:
+        """Write each batch in memory as a stream of its own, with its types and dictionaries."""
+        import pyarrow as pa
+
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the spool
+                weakref.finalize(self, self._file.close)
+            for batch in self._batches:
+                self._starts.append(self._file.tell())
+                with pa.ipc.new_stream(self._file, batch.schema) as stream:
+                    stream.write_batch(batch)
+            self._file.flush()
+        except OSError as error:
+            raise DataError(
+                f"The cache folder {folder} cannot hold the rows: {error.strerror}",
+                remedy="Free some space there, or set cache_dir to another folder",
+            ) from error
+        self._free += sum(batch.nbytes for batch in self._batches)
+        self._batches = []
+
+    def _mapped(self) -> list[pa.RecordBatch]:
+        import pyarrow as pa
+
+        assert self._file is not None, "what has a start was written"
+        content = pa.py_buffer(_PAGES.map(self._file))
+        return [pa.ipc.open_stream(content.slice(start)).read_next_batch() for start in self._starts]
+
+
+class _Pages:
+    """The pages of mapped files. One that was read counts as memory of the process until the system takes it back."""
+
+    def __init__(self) -> None:
+        self._mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        self._read = 0
+
+    def map(self, file: IO[bytes]) -> mmap.mmap:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._mappings.add(mapping)
+        return mapping
+
+    def count_read(self, n_bytes: int) -> None:
+        self._read += n_bytes
+        if self._read > IN_MEMORY:
+            self._read = 0
+            for mapping in self._mappings:
+                mapping.madvise(mmap.MADV_DONTNEED)
+
+
+_PAGES = _Pages()  # a process has one memory, however many tables it reads
+
+
+def count_read(n_bytes: int) -> None:
+    """Count bytes that were read from tables. After `IN_MEMORY` of them, give back the pages of mapped ones, to be read again."""
+    _PAGES.count_read(n_bytes)
