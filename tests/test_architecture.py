@@ -52,6 +52,7 @@ MODULES = {  # by dotted name below encoderlab, a package's __init__ by the name
     for path in sorted(SOURCE.rglob("*.py"))
 }
 FOLDERS = {".".join(path.parent.relative_to(SOURCE).parts): path.parent for path in MODULES.values() if path.name == "__init__.py"}
+IMPORTERS = {"import_module", "importlib.import_module", "__import__"}  # functions that import what their first argument names
 BUDGETED = [*MODULES.values(), *(path for beside in ("benchmarks", "faults") for path in sorted((ROOT / beside).rglob("*.py")))]
 
 
@@ -68,8 +69,25 @@ def names_imported(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: say the whole name in an import"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in IMPORTERS:
             yield re.sub(r"\.?\{.*", "", ast.unparse(node.args[0]).strip("f\"'"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import encoderlab.system.device",
+        "from encoderlab.system import device",
+        "def load():\n    from encoderlab.system import device",
+        "if TYPE_CHECKING:\n    import encoderlab.system.device as machine",
+        "import_module('encoderlab.system.device')",
+        "importlib.import_module('encoderlab.system.device').auto()",
+        "__import__('encoderlab.system.device')",
+    ],
+)
+def test_every_way_to_import_a_module_is_seen(tmp_path, line):
+    (tmp_path / "module.py").write_text(line)
+    assert list(modules_imported(tmp_path / "module.py")) == ["system.device"]
 
 
 def modules_imported(path):
@@ -126,11 +144,10 @@ def test_every_folder_belongs_to_a_layer():
     assert {name.split(".")[0] for name in FOLDERS if "." in name} == WITHIN.keys()
 
 
+@cache
 def functions():
-    for path in BUDGETED:
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield path, node
+    nodes = ((path, node) for path in BUDGETED for node in ast.walk(parsed(path)))
+    return [(path, node) for path, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def test_functions_have_at_most_forty_lines():
