@@ -1,5 +1,6 @@
 """Fixtures of several test files: the stand-in for the Hugging Face hub, and processes that start as from a shell."""
 
+import copy
 import gc
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from omegaconf import OmegaConf
 
 # Tests run beside one another, and a thread of OpenMP that has nothing to do would keep a processor busy by waiting: two runs of two
 # threads each took three times as long. It is read when PyTorch is loaded, here and in the processes that tests start.
@@ -43,11 +45,27 @@ LONGEST = (  # files that take minutes, of few tests each
 
 
 def pytest_configure(config):
-    """pytest-xdist schedules files with few tests last, however long they take; keep the order of collection instead."""
+    """Keep the order of collection: pytest-xdist schedules files with few tests last, however long they take.
+
+    Collect garbage as rarely as `main` does, which most tests do not call: Python's own thresholds cost one second in fifteen.
+    """
+    from encoderlab.cli.main import GARBAGE_EVERY
+
+    gc.set_threshold(GARBAGE_EVERY)
     if config.getoption("--hypothesis-seed") is not None:
         settings.load_profile("of a seed")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+
+
+def pytest_collection_finish():
+    """Exempt the millions of objects of libraries and tests from every later collection, as a fit does."""
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    """Exempt what the tests have left from the last collections, which take seconds, as `main` does at its end."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):
@@ -74,17 +92,38 @@ def temporary_files_end_with_the_tests(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cheap_garbage_collection():
-    """Collect garbage as rarely as `main` does (most tests do not call it), and not before each of hundreds of tiny fits.
-
-    Python's own thresholds cost one second in fifteen, and a collection before each fit took more than half of the fit's time.
-    """
-    from encoderlab.cli.main import GARBAGE_EVERY
-
-    gc.set_threshold(GARBAGE_EVERY)
+def no_collection_before_a_fit():
+    """Do not collect garbage before each of hundreds of tiny fits, where that took more than half of the fit's time."""
     with pytest.MonkeyPatch.context() as patch:
         if fit := sys.modules.get("encoderlab.runs.fitting.fit"):  # imported when the tests were collected
             patch.setattr(fit, "_present_objects_exempt_from_collection", nullcontext)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_composition():
+    """Parse each YAML file once, and do not copy the store of schemas before each of a thousand compositions.
+
+    Hydra does both for every command line, which takes a third of the time of composing it. It changes only copies of what is in
+    the store, and here it gets a copy of what a file says, too.
+    """
+    from hydra.core.config_store import ConfigStore
+
+    parse, parsed = OmegaConf.load, {}
+
+    def load(file):
+        try:
+            state = os.fstat(file.fileno())
+        except (AttributeError, OSError):  # a path, or no file of the system
+            return parse(file)
+        key = (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size)
+        if key not in parsed:
+            parsed[key] = parse(file)
+        return copy.deepcopy(parsed[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConfigStore, "__deepcopy__", lambda store, _: store, raising=False)
+        patch.setattr(OmegaConf, "load", staticmethod(load))
         yield
 
 
@@ -111,6 +150,16 @@ def one_thread(same_threads):
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def plots_not_laid_out():
+    """Draw plots without fitting their parts to one another, which takes half of the time; tests/reports looks at whole plots."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, figure: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -144,11 +144,10 @@ def test_every_folder_belongs_to_a_layer():
     assert {name.split(".")[0] for name in FOLDERS if "." in name} == WITHIN.keys()
 
 
+@cache
 def functions():
-    for path in BUDGETED:
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield path, node
+    nodes = ((path, node) for path in BUDGETED for node in ast.walk(parsed(path)))
+    return [(path, node) for path, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def test_functions_have_at_most_forty_lines():

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,9 +58,15 @@ def composed(*overrides, command="train"):
         return typed(compose(command, list(overrides)), COMMAND_CONFIGS[command])
 
 
+@cache
+def with_option(group, name):
+    """Return the settings of `train` with an option of a group, and with what that option needs."""
+    return composed(f"{group}={name}", *NEEDED.get((group, name), []))
+
+
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
 def test_every_config_composes(group, name):
-    assert isinstance(composed(f"{group}={name}", *NEEDED.get((group, name), [])), RunConfig)
+    assert isinstance(with_option(group, name), RunConfig)
 
 
 @pytest.mark.parametrize("path", sorted(config_folder().rglob("*.yaml")), ids=lambda path: str(path.relative_to(config_folder())))
@@ -200,7 +207,7 @@ def test_every_experiment_assembles_and_takes_a_few_steps(name, folder, request)
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
 def test_settings_survive_being_written_and_read_back(group, name):
-    settings = composed(f"{group}={name}", *NEEDED.get((group, name), []))
+    settings = with_option(group, name)
     assert settings_from_dict(settings_to_dict(settings), RunConfig) == settings
 
 

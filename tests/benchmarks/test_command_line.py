@@ -10,31 +10,47 @@ from benchmarks.processes import ROOT, finished, python
 from encoderlab.errors import TrainingError
 
 
-def typed(*arguments):
-    return subprocess.run(python("-m", "benchmarks", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.fixture
+def typed(monkeypatch, capsys):
+    """Run a command line in this process; return its exit code and what it printed."""
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["benchmarks", *arguments])
+        try:
+            command_line.main()
+        except SystemExit as ended:
+            return ended.code, *capsys.readouterr()
+        return 0, *capsys.readouterr()
+
+    return run
 
 
-def test_every_job_is_listed_with_its_sides():
-    found = typed("list").stdout
+def test_a_real_process_lists_every_job_with_its_sides():
+    found = subprocess.run(python("-m", "benchmarks", "list"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert all(name in found for name in JOBS)
     assert "encoderlab | trainer_sst2 | notebook_sst2 | plain_loop" in found
 
 
+def test_a_wrong_name_ends_a_real_process_with_one_line():
+    ended = subprocess.run(python("-m", "benchmarks", "run", "x"), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+
+
 @pytest.mark.parametrize(("command", "name"), [("run", "docs_tinny"), ("growth", "lenght"), ("gpu", "base_521")])
-def test_a_wrong_name_gets_one_line_with_the_valid_ones(command, name):
-    found = typed(command, name)
-    assert found.returncode == 2
-    assert found.stderr.count("\n") == 1
-    assert f"There is no {'job' if command == 'run' else 'axis' if command == 'growth' else 'scale'} {name}" in found.stderr
-    assert "Did you mean" in found.stderr
+def test_a_wrong_name_gets_one_line_with_the_valid_ones(typed, command, name):
+    code, _, said = typed(command, name)
+    assert code == 2
+    assert said.count("\n") == 1
+    assert f"There is no {'job' if command == 'run' else 'axis' if command == 'growth' else 'scale'} {name}" in said
+    assert "Did you mean" in said
 
 
 @pytest.mark.parametrize("command", ["list", "run", "table", "growth", "gpu", "suite"])
-def test_help_describes_each_option(command):
-    found = typed(command, "--help")
-    assert found.returncode == 0
+def test_help_describes_each_option(typed, command):
+    code, printed, _ = typed(command, "--help")
+    assert code == 0
     if command in ("run", "growth", "gpu"):
-        assert "--small" in found.stdout and "nothing is saved" in " ".join(found.stdout.split())
+        assert "--small" in printed and "nothing is saved" in " ".join(printed.split())
 
 
 def test_without_a_gpu_there_is_one_line_that_says_so(monkeypatch, capsys):
@@ -45,16 +61,16 @@ def test_without_a_gpu_there_is_one_line_that_says_so(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "eight"])
-def test_a_time_budget_is_a_number_of_minutes(minutes):
-    found = typed("gpu", f"--minutes={minutes}")
-    assert found.returncode == 2
-    assert f"--minutes: {minutes} is not a number of minutes" in found.stderr
+def test_a_time_budget_is_a_number_of_minutes(typed, minutes):
+    code, _, said = typed("gpu", f"--minutes={minutes}")
+    assert code == 2
+    assert f"--minutes: {minutes} is not a number of minutes" in said
 
 
-def test_a_number_of_rounds_below_one_is_refused():
-    found = typed("run", "--rounds", "0")
-    assert found.returncode == 2
-    assert "--rounds: 0 is not a whole number of at least 1" in found.stderr
+def test_a_number_of_rounds_below_one_is_refused(typed):
+    code, _, said = typed("run", "--rounds", "0")
+    assert code == 2
+    assert "--rounds: 0 is not a whole number of at least 1" in said
 
 
 def test_the_driver_loads_nothing_heavy():

@@ -14,6 +14,11 @@ from encoderlab.system.signals import Interrupted
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _plots_not_laid_out(plots_not_laid_out) -> None:
+    pass
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     """One cache for the whole session."""

@@ -103,7 +103,12 @@ class RegressorOfNumbers(_OfNumbers, TextRegressor):
 
 @parametrize_with_checks([TextClassifier(**TINY), TextRegressor(**TINY)], expected_failed_checks=lambda _: NUMERIC)
 def test_scikit_learns_checks_pass(estimator, check):
-    check(estimator)
+    try:
+        check(estimator)
+    except Exception as error:
+        if check.func.__name__ in NUMERIC:  # without its traceback, of which pytest would parse every file: 0.2 s for each check
+            raise error.with_traceback(None) from None
+        raise
 
 
 @pytest.mark.slow

@@ -98,15 +98,19 @@ Typed = TypeVar("Typed")
 def register_schemas(command: str, arguments: Sequence[str]) -> None:
     """Register with Hydra the schemas that configs extend by name: that of `command`, and of groups if it has or is given any.
 
-    Each takes a millisecond.
+    Each takes a millisecond, once in a process.
     """
     from hydra.core.config_store import ConfigStore
+    from hydra.core.object_type import ObjectType
 
     store, schema = ConfigStore.instance(), COMMAND_CONFIGS[command]
-    store.store(name=f"{command}_schema", node=schema)
+    wanted: dict[tuple[str | None, str], type] = {(None, command): schema}
     given = {argument.partition("=")[0].lstrip("+~") for argument in arguments}
     if GROUPS & {*given, *(declared.name for declared in fields(schema))}:
-        for (group, name), node in SCHEMAS.items():
+        wanted |= SCHEMAS
+    for (group, name), node in wanted.items():
+        path = "/".join(filter(None, (group, f"{name}_schema.yaml")))
+        if store.get_type(path) is ObjectType.NOT_FOUND:
             store.store(group=group, name=f"{name}_schema", node=node)
 
 

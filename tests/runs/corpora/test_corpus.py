@@ -9,6 +9,7 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
+from encoderlab.runs.corpora import corpus as module
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
@@ -123,10 +124,11 @@ def test_pairs_are_distinguished_from_single_texts_and_words(corpus_of):
         ([40] * 50 + [400] * 50, 512, 402),
         ([40] * 50 + [400] * 50, 128, 128),  # as far as the encoder reads
         ([10] * 50, 20, 20),
-        (list(range(100, 200)) * 300, 512, 201),  # of 30,000 rows, some are looked at
+        (list(range(100, 200)) * 30, 512, 201),  # of 3,000 rows, 2,000 are looked at
     ],
 )
-def test_the_required_length_fits_nearly_all_training_rows(corpus_of, lengths, most, needed):
+def test_the_required_length_fits_nearly_all_training_rows(corpus_of, monkeypatch, lengths, most, needed):
+    monkeypatch.setattr(module, "ROWS_LOOKED_AT", 2000)
     rows = {"text": ["1" * length for length in lengths], "label": [row % 2 for row in range(len(lengths))]}
     task = Classification(ClassificationConfig(name="digits"), SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most)
     assert corpus_of(train=rows, test=texts(0, 1)).needed_length(task) == needed

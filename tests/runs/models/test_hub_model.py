@@ -24,6 +24,16 @@ try:
 except DataError as error:
     sys.exit(f"REFUSED {error}")
 """
+REFUSED = """
+import sys
+from encoderlab.errors import DataError
+from encoderlab.runs.models.hub_model import fetch_model_folder
+for name in sys.argv[1].split(","):
+    try:
+        print(fetch_model_folder(name))
+    except DataError as error:
+        print(error)
+"""
 AT_HAND = """
 import sys
 from encoderlab.runs.models.hub_model import at_hand
@@ -142,23 +152,20 @@ def test_a_model_with_only_pickles_is_refused(serve, files, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "refusal"),
-    [
-        (
-            "no such folder/at all/here",
-            "no such folder/at all/here is neither a folder nor a valid name on the hub. Allowed: a folder, or OWNER/NAME.",
-        ),
-        ("nobody/nothing", "nobody/nothing is not a folder, and not on the hub http://127.0.0.1"),
-        (
-            "google-bert/bert-base-uncased",
-            "google-bert/bert-base-uncased has no readable weights. Allowed: a model with model.safe",
-        ),
-    ],
-)
-def test_a_model_unknown_to_the_hub_is_refused_in_one_line(hub, tmp_path, name, refusal):
-    said = fetched(name, hub, tmp_path / "home")
-    assert said.startswith(refusal) and "\n" not in said
+UNKNOWN = {
+    "no such folder/at all/here": (
+        "no such folder/at all/here is neither a folder nor a valid name on the hub. Allowed: a folder, or OWNER/NAME."
+    ),
+    "nobody/nothing": "nobody/nothing is not a folder, and not on the hub http://127.0.0.1",
+    "google-bert/bert-base-uncased": "google-bert/bert-base-uncased has no readable weights. Allowed: a model with model.safe",
+}
+
+
+def test_models_unknown_to_the_hub_are_refused_in_one_line_each(hub, tmp_path):
+    said = fetched(",".join(UNKNOWN), hub, tmp_path / "home", REFUSED).splitlines()
+    assert len(said) == len(UNKNOWN)
+    for line, refusal in zip(said, UNKNOWN.values(), strict=True):
+        assert line.startswith(refusal)
 
 
 @pytest.mark.slow
