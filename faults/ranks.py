@@ -81,7 +81,7 @@ def _left_alone(settings: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
         return time.monotonic() - began[0], outcome(run)
 
 
-def worlds(conditions: Conditions) -> Iterator[Trial]:
+def processes_changed(conditions: Conditions) -> Iterator[Trial]:
     """Start a run in one process, resume it in two and again in one: steps, rows and scores must be those of an undisturbed one."""
     draw = random.Random(conditions.seed)
     with _folder() as reference:

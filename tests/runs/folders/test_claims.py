@@ -195,7 +195,10 @@ def test_a_process_that_lost_its_job_ends_with_a_line(process):
     lost = process("lost")
     _, errors = lost.communicate()
     assert lost.returncode == TrainingError.exit_code
-    assert f"(process {lost.pid}) has taken over a job of this process, which was silent for 120 s" in errors
+    assert (
+        f"(process {lost.pid}) has taken over a job of this process, which was silent for 120 s. Run the same command to resume.\n"
+        in errors
+    )
     assert len(errors.splitlines()) == 1
 
 
