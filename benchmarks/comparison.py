@@ -107,7 +107,7 @@ def _add_shares(job: Job, sides: list[Side], figures: dict[str, Figures], roofs:
     """Add to each side its fraction of the roof, in the precision of ours."""
     roof = roofs.get(figures[sides[0].name].get("precision", ""))
     for side in sides:
-        said = figures[side.name]
-        if roof and said.get("tokens_per_second"):
-            length = said["tokens_per_second"] / said["examples_per_second"]
-            said["mfu"] = round((side.shape or job.shape).share_of(roof, said["tokens_per_second"], length), 4)
+        measured = figures[side.name]
+        if roof and measured.get("tokens_per_second"):
+            length = measured["tokens_per_second"] / measured["examples_per_second"]
+            measured["mfu"] = round((side.shape or job.shape).share_of(roof, measured["tokens_per_second"], length), 4)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import streamed
-from benchmarks.machine import on_threads, provenance, said
+from benchmarks.machine import on_threads, provenance, provenance_in_words
 from benchmarks.page import grid, mebibytes
 from benchmarks.processes import finished, python
 from benchmarks.shapes import Shape
@@ -121,7 +121,7 @@ def growth_table(result: Mapping[str, Any]) -> str:
         lines = streamed.streamed_rows(result)
     else:
         lines = _size_rows(result) if result["axis"] in SIZES else _repeated_rows(result)
-    return "\n".join([*lines, "", f"{on_threads(result['threads'])}. {said(result)}."])
+    return "\n".join([*lines, "", f"{on_threads(result['threads'])}. {provenance_in_words(result)}."])
 
 
 def _size_rows(result: Mapping[str, Any]) -> list[str]:

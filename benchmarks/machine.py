@@ -36,8 +36,8 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def said(made: Mapping[str, Any]) -> str:
-    """Return the same in one line."""
+def provenance_in_words(made: Mapping[str, Any]) -> str:
+    """Return what `provenance` returned, in one line."""
     commit = f"commit {made['git']['commit'] or 'unknown'}{' with changes' if made['git']['dirty'] else ''}"
     versions = ", ".join(f"{name} {found}" for name, found in made["versions"].items() if found and name != "encoderlab")
     machine = made["machine"]
@@ -68,8 +68,8 @@ def _processor() -> str:
 def _gpu() -> str | None:
     """The name of the first GPU that CUDA's driver shows; None if there is none. PyTorch is not loaded for it."""
     try:
-        asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        found = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)
+        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return (found.stdout.splitlines() or [""])[0].strip() or None

@@ -63,13 +63,13 @@ def finished(
         seconds = time.perf_counter() - started
         output.seek(0)
         errors.seek(0)
-        said = errors.read()
+        error_output = errors.read()
         if status and too_slow.is_set():
             raise OutOfTimeError(f"Not finished after {seconds_at_most:.0f} s: {' '.join(command)}")
         if status:
-            lines = [line for line in said.splitlines() if line.strip()] or ["it said nothing"]
+            lines = [line for line in error_output.splitlines() if line.strip()] or ["it printed nothing"]
             raise TrainingError(f"{lines[-1].rstrip('.')} (exit code {status} of {' '.join(command)})")
-        return Finished(output.read(), seconds, used, processor_seconds, said)
+        return Finished(output.read(), seconds, used, processor_seconds, error_output)
 
 
 @contextmanager

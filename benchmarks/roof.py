@@ -34,8 +34,8 @@ def probe(
     A `small` probe is quick and rough. Raises OutOfTimeError after `seconds_at_most`.
     """
     seconds = SMALL_SECONDS if small else SECONDS
-    said = json.dumps({"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads, "seconds": seconds})
-    return json.loads(finished(python("-m", "benchmarks.roof", said), seconds_at_most=seconds_at_most).last_line)
+    request = json.dumps({"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads, "seconds": seconds})
+    return json.loads(finished(python("-m", "benchmarks.roof", request), seconds_at_most=seconds_at_most).last_line)
 
 
 def roof(products: list[Product], seconds: Callable[[Product], float]) -> float:
@@ -84,13 +84,13 @@ def main() -> None:
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("asked", type=json.loads, help="JSON: shape, tokens, device, threads, seconds")
-    asked = parser.parse_args().asked
-    torch.set_num_threads(asked["threads"] or torch.get_num_threads())
-    products = Shape(**asked["shape"]).products(asked["tokens"])
+    parser.add_argument("request", type=json.loads, help="JSON: shape, tokens, device, threads, seconds")
+    request = parser.parse_args().request
+    torch.set_num_threads(request["threads"] or torch.get_num_threads())
+    products = Shape(**request["shape"]).products(request["tokens"])
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     found = {
-        name: roof(products, lambda product, dtype=dtype: best_seconds(product, dtype, asked["device"], asked["seconds"]))
+        name: roof(products, lambda product, dtype=dtype: best_seconds(product, dtype, request["device"], request["seconds"]))
         for name, dtype in dtypes.items()
     }
     print(json.dumps(found))

@@ -56,8 +56,8 @@ class Shape:
         for shape, count in (((self.width, d), layers), ((d, self.d_ff), layers), ((self.d_ff, d), layers)):
             inside[shape] = inside.get(shape, 0) + count
         found = [Product(tokens, inputs, outputs, count) for (inputs, outputs), count in inside.items()]
-        asked = round(self.mlm_rate * tokens)
-        head = [Product(asked, d, d, 1), Product(asked, d, self.vocabulary, 1)] if asked else []
+        targets = round(self.mlm_rate * tokens)
+        head = [Product(targets, d, d, 1), Product(targets, d, self.vocabulary, 1)] if targets else []
         return found + head
 
     def share_of(self, roof: float, tokens_per_second: float, length: float) -> float:

@@ -54,8 +54,8 @@ def filled(arguments: Sequence[str], places: Mapping[str, str]) -> list[str]:
 
 def printed(done: Finished, folder: Path) -> Figures:
     """Return the figures of a script that ends with a line of JSON."""
-    said = json.loads(done.last_line)
-    return {name.removeprefix("real_"): value for name, value in said.items()}
+    figures = json.loads(done.last_line)
+    return {name.removeprefix("real_"): value for name, value in figures.items()}
 
 
 def processor_time(done: Finished, folder: Path) -> Figures:

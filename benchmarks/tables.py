@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.jobs import JOBS, OURS, Job, Target
-from benchmarks.machine import on_threads, said
+from benchmarks.machine import on_threads, provenance_in_words
 from benchmarks.page import grid, mebibytes
 from benchmarks.ratios import Spread, over_rounds, ratio, reached
 
@@ -33,7 +33,7 @@ def job_table(name: str, result: Mapping[str, Any]) -> str:
     lines += ["", *_figures(rounds), ""]
     roofs = ", ".join(f"{roof / 1e12:.2f} TFLOP/s {precision}" for precision, roof in result["roofs"].items())
     count = f"{len(rounds)} round{'s' if len(rounds) > 1 else ''}, {on_threads(result['threads'])}"
-    lines += [f"{count}. {f'Roof: {roofs}. ' if roofs else ''}{job.note}".strip(), "", f"{said(result)}.", "", "```"]
+    lines += [f"{count}. {f'Roof: {roofs}. ' if roofs else ''}{job.note}".strip(), "", f"{provenance_in_words(result)}.", "", "```"]
     return "\n".join([*lines, *result["commands"].values(), "```"])
 
 

@@ -34,19 +34,19 @@ def by_tests(*paths: str) -> Callable[[Conditions], Iterator[Trial]]:
             *paths,
         ]
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
-        said = subprocess.run(command, cwd=ROOT, env=one_thread, capture_output=True, text=True, check=False).stdout
+        output = subprocess.run(command, cwd=ROOT, env=one_thread, capture_output=True, text=True, check=False).stdout
         if not written.exists():
-            raise UnavailableError(f"pytest could not run them: {said.strip().splitlines()[-1:]}")
-        yield from _trials(ElementTree.parse(written).getroot(), examples_in(said))
+            raise UnavailableError(f"pytest could not run them: {output.strip().splitlines()[-1:]}")
+        yield from _trials(ElementTree.parse(written).getroot(), examples_in(output))
 
     return tried
 
 
-def examples_in(said: str) -> dict[str, int]:
+def examples_in(output: str) -> dict[str, int]:
     """Return the number of examples of each property over all phases, by the test's name."""
     found: dict[str, int] = {}
     name = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if begun := PROPERTY.fullmatch(line):
             name = begun[1]
         elif counted := PASSING.match(line):

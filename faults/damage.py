@@ -50,10 +50,10 @@ def _unnoticed(run: Path, older_is_whole: bool) -> str:
         return "it was read as if it were whole"
     if not older_is_whole:
         return _used(run)
-    with contextlib.redirect_stderr(io.StringIO()) as said:
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
         newest_verified(folder)
-    if len(said.getvalue().splitlines()) != 1:
-        return f"not one line was said: {said.getvalue()!r}"
+    if len(errors.getvalue().splitlines()) != 1:
+        return f"not one line was errors: {errors.getvalue()!r}"
     if (folder / f"step-{NEWER}").exists() or not (folder / f"corrupt-step-{NEWER}").exists():
         return "it was not set aside"
     return saving.lost(run, allowed=(OLDER,))
@@ -62,13 +62,13 @@ def _unnoticed(run: Path, older_is_whole: bool) -> str:
 def _used(run: Path) -> str:
     """Return what is wrong with how checkpoints that are all damaged were treated; "" if nothing is."""
     folder = RunFolder(run).checkpoints
-    with contextlib.redirect_stderr(io.StringIO()) as said:
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
         try:
             return f"{newest_verified(folder)} was used"
         except DataError as error:
             refusal = str(error)
-    if len(said.getvalue().splitlines()) != len(saving.BEFORE) or "\n" in refusal:
-        return f"not a line for each was said: {said.getvalue()!r}, {refusal!r}"
+    if len(errors.getvalue().splitlines()) != len(saving.BEFORE) or "\n" in refusal:
+        return f"not a line for each was errors: {errors.getvalue()!r}, {refusal!r}"
     return "" if len(list(folder.glob("corrupt-step-*"))) == len(saving.BEFORE) else "not all were set aside"
 
 

@@ -38,7 +38,7 @@ def main() -> None:
             code = _waited(child, job, started)
             seconds = time.perf_counter() - started
             output.seek(0)
-            print(json.dumps({"code": code, "said": output.read(), "seconds": seconds}), file=answers, flush=True)
+            print(json.dumps({"code": code, "output": output.read(), "seconds": seconds}), file=answers, flush=True)
 
 
 def _work(job: dict[str, Any], output: int) -> None:

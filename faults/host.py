@@ -47,17 +47,17 @@ class Ended:
     """How a child ended: its exit code (negative: the signal that killed it), its output and its seconds."""
 
     code: int
-    said: str
+    output: str
     seconds: float
 
     @property
     def lines(self) -> list[str]:
         """Return its output lines, without empty ones."""
-        return [line for line in self.said.splitlines() if line.strip()]
+        return [line for line in self.output.splitlines() if line.strip()]
 
     @property
     def last_line(self) -> str:
-        return self.lines[-1] if self.lines else "nothing was said"
+        return self.lines[-1] if self.lines else "nothing was printed"
 
 
 class Host:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import provenance, said
+from benchmarks.machine import provenance, provenance_in_words
 from benchmarks.page import with_tables
 from benchmarks.processes import ROOT
 from faults.promise import Promise, Trial
@@ -82,7 +82,7 @@ def _sources(results: dict[str, Result]) -> list[str]:
     """Return a line for each machine and state of the code that figures come from."""
     made: dict[str, list[str]] = {}
     for name, found in results.items():
-        made.setdefault(f"{said(found)}; {found['instruction_set']}", []).append(name)
+        made.setdefault(f"{provenance_in_words(found)}; {found['instruction_set']}", []).append(name)
     return [f"{', '.join(names)}: {source}." for source, names in made.items()]
 
 

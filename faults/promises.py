@@ -148,7 +148,7 @@ ALL = (
         "other_worlds",
         "A run that changes from one process to two and back takes the same steps over the same rows, and ends with the "
         "scores of one that did not change, except for the order in which sums are rounded.",
-        ranks.worlds,
+        ranks.processes_changed,
         quick=0,
         full=12,
         tests=(f"{ACROSS}two_processes_train_like_one_and_the_run_resumes_in_one",),
@@ -168,7 +168,7 @@ ALL = (
     ),
     _of_tests(
         "any_override",
-        "Whatever the user types as a setting, there is no traceback, and a wrong key gets the closest right one.",
+        "Whatever the user types as a setting, there is no traceback, and for an unknown key the closest known one is suggested.",
         "tests/faults/test_any_override.py",
     ),
     _of_tests(

@@ -21,7 +21,7 @@ def race(commands: list[list[str]], folder: str) -> None:
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
         for code, output in zip(codes, outputs, strict=True):
             output.seek(0)
-            print(json.dumps({"code": code, "said": output.read(), "seconds": 0.0}))
+            print(json.dumps({"code": code, "output": output.read(), "seconds": 0.0}))
 
 
 def _waiting(gate: int, opened: int, command: list[str], output: IO[str], folder: str) -> int:

@@ -25,7 +25,7 @@ from faults.promise import Conditions, Trial
 from faults.resuming import GRID, STEPS
 from faults.running import SMALL, difference, outcome, shared_folder
 from faults.while_running import NAMES, answers
-from faults.while_saving import HOW_TO_GO_ON
+from faults.while_saving import HOW_TO_RESUME
 
 SETTINGS = ("train", "task=reverse", *SMALL, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
 UNEQUAL = ("training.learning_rate=0.01", "seed=1")
@@ -77,16 +77,16 @@ def _left_alone(settings: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
     began: list[float] = []
     with _folder() as run:
         ended = _launched(run, 2, *settings, f"run_dir={run}", disturb=lambda child: began.append(_all_answer(child)))
-        assert ended.code == 0, ended.said
+        assert ended.code == 0, ended.output
         return time.monotonic() - began[0], outcome(run)
 
 
-def worlds(conditions: Conditions) -> Iterator[Trial]:
+def processes_changed(conditions: Conditions) -> Iterator[Trial]:
     """Start a run in one process, resume it in two and again in one: steps, rows and scores must be those of an undisturbed one."""
     draw = random.Random(conditions.seed)
     with _folder() as reference:
         ended = _launched(reference, 1, *SETTINGS, *UNEQUAL, f"run_dir={reference}", "model.dropout=0")
-        assert ended.code == 0, ended.said
+        assert ended.code == 0, ended.output
         wanted = _facts(reference)
     for sizes in islice(cycle(((1, 2, 1), (2, 1, 2))), conditions.trials or 0):
         with _folder() as run:
@@ -193,8 +193,8 @@ def _badly_lost(run: Path, ended: Ended) -> str:
     lines = [line for line in ended.lines if line.startswith("encoderlab:")]
     if len(lines) > 1:
         return f"{len(lines)} lines: {lines}"
-    if not lines and not any(line.startswith(HOW_TO_GO_ON) for line in ended.lines):
-        return f"nothing was said: {ended.said[-300:]!r}"
+    if not lines and not any(line.startswith(HOW_TO_RESUME) for line in ended.lines):
+        return f"nothing was printed: {ended.output[-300:]!r}"
     return ""
 
 
@@ -202,16 +202,16 @@ def _badly_stopped(run: Path, ended: Ended) -> str:
     """Return what is wrong with how a run ended on a signal; "" if nothing is. The launcher adds its own report."""
     if ended.code == 0:
         return "" if RunFolder(run).finished else "exit code 0 without a report"
-    traces = [line for line in ended.said.split("Traceback (most recent call last):\n")[1:] if not _by_launcher(line)]
+    traces = [line for line in ended.output.split("Traceback (most recent call last):\n")[1:] if not _by_launcher(line)]
     if traces:
         return f"a traceback: {traces[0][-300:]!r}"
     if RunFolder(run).finished:  # everything was done, and the processes were exiting
         return ""
     stopped = [line for line in ended.lines if line.startswith("encoderlab: stopped by")]
     if len(stopped) != 1:
-        return f"it said {len(stopped)} times why it ended: {ended.said[-500:]!r}"
-    said = any(line.startswith(HOW_TO_GO_ON) for line in ended.lines)
-    return "it did not say how to resume" if RunFolder(run).worth_continuing and not said else ""
+        return f"it said {len(stopped)} times why it ended: {ended.output[-500:]!r}"
+    says_how = any(line.startswith(HOW_TO_RESUME) for line in ended.lines)
+    return "it did not say how to resume" if RunFolder(run).worth_continuing and not says_how else ""
 
 
 def _by_launcher(trace: str) -> bool:

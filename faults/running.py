@@ -78,7 +78,7 @@ class Bed:
     def _start(self) -> Ended:
         self.clear()
         ended = self.start()
-        assert ended.code == 0, ended.said
+        assert ended.code == 0, ended.output
         return ended
 
     def start(self, *extra: str, fault: Fault | None = None, signals: tuple[Sent, ...] = ()) -> Ended:

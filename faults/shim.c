@@ -210,26 +210,26 @@ ssize_t writev(int descriptor, const struct iovec *parts, int count)
     TURN(whole_of(descriptor, path), "write", path, 0, 1, real(descriptor, parts, count));
 }
 
-#define ON_DESCRIPTOR(name, said, arguments, takes_space, call)                \
+#define ON_DESCRIPTOR(name, kind, arguments, takes_space, call)                \
     int name arguments                                                         \
     {                                                                          \
         REAL(name);                                                            \
         char path[PATH_MAX];                                                   \
-        TURN(whole_of(descriptor, path), said, path, 0, takes_space, call);    \
+        TURN(whole_of(descriptor, path), kind, path, 0, takes_space, call);    \
     }
 ON_DESCRIPTOR(fsync, "fsync", (int descriptor), 1, real(descriptor))
 ON_DESCRIPTOR(fdatasync, "fsync", (int descriptor), 1, real(descriptor))
 ON_DESCRIPTOR(ftruncate, "truncate", (int descriptor, off_t length), 1, real(descriptor, length))
 ON_DESCRIPTOR(ftruncate64, "truncate", (int descriptor, off64_t length), 1, real(descriptor, length))
 
-#define ON_PATH(name, said, arguments, from, takes_space, call)                \
+#define ON_PATH(name, kind, arguments, from, takes_space, call)                \
     int name arguments                                                         \
     {                                                                          \
         REAL(name);                                                            \
         char path[PATH_MAX];                                                   \
-        TURN(whole(from, given, path) && WANTED(said, path), said, path, 0, takes_space, call); \
+        TURN(whole(from, given, path) && WANTED(kind, path), kind, path, 0, takes_space, call); \
     }
-#define WANTED(said, path) (said[0] != 'm' || missing(path)) /* making an existing folder changes nothing */
+#define WANTED(kind, path) (kind[0] != 'm' || missing(path)) /* making an existing folder changes nothing */
 ON_PATH(mkdir, "mkdir", (const char *given, mode_t mode), AT_FDCWD, 1, real(given, mode))
 ON_PATH(mkdirat, "mkdir", (int from, const char *given, mode_t mode), from, 1, real(from, given, mode))
 ON_PATH(unlink, "delete", (const char *given), AT_FDCWD, 0, real(given))
@@ -239,12 +239,12 @@ ON_PATH(remove, "delete", (const char *given), AT_FDCWD, 0, real(given))
 ON_PATH(truncate, "truncate", (const char *given, off_t length), AT_FDCWD, 1, real(given, length))
 ON_PATH(truncate64, "truncate", (const char *given, off64_t length), AT_FDCWD, 1, real(given, length))
 
-#define TWO_PATHS(name, said, arguments, from, to, call)                                                              \
+#define TWO_PATHS(name, kind, arguments, from, to, call)                                                              \
     int name arguments                                                                                                \
     {                                                                                                                 \
         REAL(name);                                                                                                   \
         char path[PATH_MAX], other[PATH_MAX];                                                                         \
-        TURN(whole(to, target_path, other) + whole(from, given, path), said, path, other, 1, call);                   \
+        TURN(whole(to, target_path, other) + whole(from, given, path), kind, path, other, 1, call);                   \
     }
 TWO_PATHS(rename, "rename", (const char *given, const char *target_path), AT_FDCWD, AT_FDCWD, real(given, target_path))
 TWO_PATHS(renameat, "rename", (int from, const char *given, int to, const char *target_path), from, to,
@@ -255,9 +255,9 @@ TWO_PATHS(link, "link", (const char *given, const char *target_path), AT_FDCWD, 
 TWO_PATHS(linkat, "link", (int from, const char *given, int to, const char *target_path, int flags), from, to,
           real(from, given, to, target_path, flags))
 
-int symlink(const char *said, const char *given)
+int symlink(const char *content, const char *given)
 {
     REAL(symlink);
     char path[PATH_MAX];
-    TURN(whole(AT_FDCWD, given, path), "link", path, 0, 1, real(said, given));
+    TURN(whole(AT_FDCWD, given, path), "link", path, 0, 1, real(content, given));
 }

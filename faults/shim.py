@@ -68,8 +68,8 @@ def arm(below: Path, fault: Fault, journal: Path | None = None) -> None:
     """Count this process's calls below a folder from now on, and break one. The library must have been preloaded."""
     shim = ctypes.CDLL(None)
     whom = 0 if fault.group else os.getpid()
-    said = None if journal is None else os.fsencode(journal)
-    shim.faults_arm(os.fsencode(below.resolve()), int(fault.action), ctypes.c_long(fault.at), fault.value, whom, said)
+    journal_path = None if journal is None else os.fsencode(journal)
+    shim.faults_arm(os.fsencode(below.resolve()), int(fault.action), ctypes.c_long(fault.at), fault.value, whom, journal_path)
 
 
 def calls_in(journal: Path) -> list[Call]:

@@ -115,7 +115,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 def changed(conditions: Conditions) -> Iterator[Trial]:
     """Change the shards between a checkpoint and the resume: it must be refused and, once they are restored, exact."""
     for kind in conditions.of(list(CHANGES)):
-        change, told = CHANGES[kind]
+        change, message = CHANGES[kind]
         shards, kept = write_shards(conditions.scratch / "changed"), conditions.scratch / "kept"
         shutil.copytree(shards, kept)
         bed = Bed(_settings(f"{shards}/*.zst"))
@@ -123,7 +123,7 @@ def changed(conditions: Conditions) -> Iterator[Trial]:
         if not failure:
             change(shards)
             ended = bed.resume()
-            failure = _refused(ended.code, ended.last_line, told)
+            failure = _refused(ended.code, ended.last_line, message)
             shutil.rmtree(shards)
             shutil.copytree(kept, shards)
             failure = f"{failure}: {ended.last_line}" if failure else _resumed(bed)

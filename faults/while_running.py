@@ -21,7 +21,7 @@ from faults.host import TIMEOUT, Ended, Job, Sent
 from faults.promise import Conditions, Trial
 from faults.running import SETTINGS, Bed, shared_folder, shared_host
 from faults.shim import Action, Fault
-from faults.while_saving import ERROR_CODES, HOW_TO_GO_ON
+from faults.while_saving import ERROR_CODES, HOW_TO_RESUME
 
 STARTS = 6  # of one run, the last ones undisturbed: more than enough to end
 MOST_KILLS = 3
@@ -40,7 +40,7 @@ def killed(conditions: Conditions) -> Iterator[Trial]:
             disturbed = start == 0 or (start < MOST_KILLS and draw.random() < 0.5)
             fault, signals = _moment(bed, draw, signal.SIGKILL) if disturbed else (None, ())
             ended = bed.resume(fault=fault, signals=signals)
-            moments.append(_said(fault, signals))
+            moments.append(_in_words(fault, signals))
             if bed.finished or ended.code not in (0, -signal.SIGKILL):
                 break
         failure = "" if ended.code in (0, -signal.SIGKILL) else f"exit code {ended.code}: {ended.last_line}"
@@ -57,7 +57,7 @@ def signalled(conditions: Conditions) -> Iterator[Trial]:
             first = signals[0].after if signals else draw.uniform(0, bed.seconds)
             fault, signals = None, (Sent(first, number, group), Sent(first + 0.02, number, group))
         ended = bed.start(fault=fault, signals=signals)
-        case = f"{signal.Signals(number).name} to the {'group' if group else 'process'}, {_said(fault, signals)}"
+        case = f"{signal.Signals(number).name} to the {'group' if group else 'process'}, {_in_words(fault, signals)}"
         yield Trial(case, _badly_stopped(bed, ended, number, twice=len(signals) == 2) or _goes_on(bed))
         bed.clear()
 
@@ -144,7 +144,7 @@ def _process(bed: Bed, number: int, after: float) -> Ended:
         return Ended(code, output.read(), after)
 
 
-def _said(fault: Fault | None, signals: tuple[Sent, ...]) -> str:
+def _in_words(fault: Fault | None, signals: tuple[Sent, ...]) -> str:
     if fault is not None:
         return f"{fault.action.name.replace('signal_', '')} call {fault.at}"
     return " and ".join(f"after {sent.after:.3f} s" for sent in signals) or "no more"
@@ -158,22 +158,22 @@ def _badly_stopped(bed: Bed, ended: Ended, number: int, *, twice: bool) -> str:
         return ""
     if ended.code != 128 + number:
         return f"exit code {ended.code}: {ended.last_line}"
-    if "Traceback" in ended.said:
+    if "Traceback" in ended.output:
         return f"a traceback, ending in {ended.last_line}"
     if twice:  # the second signal ends the process in the middle of anything
         return ""
     if not ended.last_line.startswith("encoderlab: stopped by"):
         return f"it did not say why it ended: {ended.last_line}"
-    said = any(line.startswith(HOW_TO_GO_ON) for line in ended.lines)
+    says_how = any(line.startswith(HOW_TO_RESUME) for line in ended.lines)
     continuable = RunFolder(bed.trial).worth_continuing and not bed.finished
-    return "" if said or not continuable else "it did not say how to resume"
+    return "" if says_how or not continuable else "it did not say how to resume"
 
 
 def _badly_refused(ended: Ended) -> str:
     if ended.code not in ERROR_CODES:
         return f"exit code {ended.code}: {ended.last_line}"
     lines = [line for line in ended.lines if line.startswith("encoderlab:")]
-    return "" if len(lines) == 1 and "Traceback" not in ended.said else f"not one line: {ended.said[-500:]!r}"
+    return "" if len(lines) == 1 and "Traceback" not in ended.output else f"not one line: {ended.output[-500:]!r}"
 
 
 def _goes_on(bed: Bed) -> str:

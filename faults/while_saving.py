@@ -25,7 +25,7 @@ REFUSALS = [
     Fault(Action.always_half),  # allowed by write(2): the rest must be written by further calls
 ]
 ERROR_CODES = (3, 4)  # of DataError and TrainingError
-HOW_TO_GO_ON = "Progress saved. Resume with: "
+HOW_TO_RESUME = "Progress saved. Resume with: "
 WRITES_ONLY = (Action.signal_halfway, Action.half_then_fail)
 
 
@@ -57,18 +57,18 @@ def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
 
 
 def due(ended: Ended) -> tuple[int, ...]:
-    """Return the steps that may be the newest: the save may or may not be done, but once it said so it is."""
+    """Return the steps that may be the newest: the save may or may not be done, but once it is reported, it is done."""
     return (saving.DISTURBED,) if saving.SAVED in ended.lines else (saving.BEFORE[-1], saving.DISTURBED)
 
 
 def unclear(ended: Ended) -> str:
-    """Return what is wrong with how a program that could not continue said so: it owes its user one line and an exit code."""
+    """Return what is wrong with how a program that could not continue reported it: it owes its user one line and an exit code."""
     if ended.code == 0:
-        return "" if ended.lines == [saving.SAVED] else f"it went on, and said: {ended.said!r}"
+        return "" if ended.lines == [saving.SAVED] else f"it continued, and printed: {ended.output!r}"
     if ended.code not in ERROR_CODES:
         return f"exit code {ended.code}: {ended.last_line}"
-    lines = [line for line in ended.lines if line != saving.SAVED and not line.startswith(HOW_TO_GO_ON)]
-    return "" if len(lines) == 1 else f"{len(lines)} lines: {ended.said!r}"
+    lines = [line for line in ended.lines if line != saving.SAVED and not line.startswith(HOW_TO_RESUME)]
+    return "" if len(lines) == 1 else f"{len(lines)} lines: {ended.output!r}"
 
 
 def _disturbed(conditions: Conditions, faults: Sequence[Fault], work: str) -> Iterator[tuple[str, Path, Ended, list[Call]]]:
@@ -81,7 +81,7 @@ def _disturbed(conditions: Conditions, faults: Sequence[Fault], work: str) -> It
         for fault, call in conditions.of(_cases(faults, calls)):
             with saving.copied(good, trial):
                 ended, done = _run(host, work, trial, journal, replace(fault, at=call.number))
-                yield _said(fault, call, len(calls)), trial, ended, done
+                yield _in_words(fault, call, len(calls)), trial, ended, done
 
 
 def _cases(faults: Sequence[Fault], calls: Sequence[Call]) -> list[tuple[Fault, Call]]:
@@ -101,7 +101,7 @@ def _run(host: Host, work: str, folder: Path, journal: Path, fault: Fault) -> tu
     return ended, calls_in(journal)
 
 
-def _said(fault: Fault, call: Call, of: int) -> str:
+def _in_words(fault: Fault, call: Call, of: int) -> str:
     """Return the case in words, such as "fail_from ENOSPC, call 7 of 30: write state.pt"."""
     signalled = fault.action.name.startswith("signal")
     value = signal.Signals(fault.value).name if signalled else errno.errorcode.get(fault.value, "")

@@ -6,7 +6,7 @@ from encoderlab.batch import Encoded
 
 
 class Clock:
-    """A clock that moves only when told to."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self, now=0.0):
         self.now = now

@@ -267,9 +267,9 @@ def test_a_mistake_is_reported_once(processes, tmp_path, arguments):
     code, out, errors = processes(2, *arguments)
     assert code != 0
     assert out == ""
-    said = [line for line in errors if line.startswith("encoderlab: ")]
-    assert len(said) == 1, errors
-    assert said[0].startswith(MISTAKES[arguments])
+    lines = [line for line in errors if line.startswith("encoderlab: ")]
+    assert len(lines) == 1, errors
+    assert lines[0].startswith(MISTAKES[arguments])
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
@@ -305,9 +305,9 @@ def test_a_run_that_loses_a_process_ends_with_one_line_and_can_be_resumed(alone,
     started = start(2, "train", "task=brackets", *LONG, folder=tmp_path, cache=cache)
     os.kill(children(started)[killed], signal.SIGKILL)
     assert started.wait(timeout=60) != 0
-    said = ours((tmp_path / "errors.txt").read_text())
-    lost = [line for line in said if f"(process {killed} of 2): its connection closed" in line]
-    assert len(lost) == 1, said
+    lines = ours((tmp_path / "errors.txt").read_text())
+    lost = [line for line in lines if f"(process {killed} of 2): its connection closed" in line]
+    assert len(lost) == 1, lines
     assert "resume=auto" in lost[0]
     done = int(checkpoints(tmp_path / "run" / "checkpoints")[-1].name.removeprefix("step-"))
     alone("train", "resume=run", f"training.steps={done + 2}")
@@ -319,8 +319,8 @@ def test_a_signal_to_any_process_stops_all_after_the_same_step(cache, tmp_path):
     started = start(2, "train", "task=brackets", *LONG, folder=tmp_path, cache=cache)
     os.kill(children(started)[1], signal.SIGTERM)
     assert started.wait(timeout=60) != 0
-    said = ours((tmp_path / "errors.txt").read_text())
-    assert sum("Resume with: encoderlab train resume=run" in line for line in said) == 1, said
+    lines = ours((tmp_path / "errors.txt").read_text())
+    assert sum("Resume with: encoderlab train resume=run" in line for line in lines) == 1, lines
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     assert verified(newest)
     assert f"step-{journal_of(tmp_path / 'run', without=PADDED)[-1]['step']}" == newest.name  # no step was lost

@@ -61,8 +61,8 @@ def test_labels_and_logits_are_missing_unless_given():
 def test_the_halves_of_a_batch_keep_each_row_with_its_targets():
     mask = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]], dtype=torch.bool)
     ids = torch.arange(9).reshape(3, 3)
-    asked, answers, rows = torch.tensor([1, 3, 6, 8]), torch.tensor([11, 13, 16, 18]), torch.tensor([4, 2, 9])
-    first, last = Batch(ids, ids % 2, mask, rows, asked, rows + 1, answers, 6).halves()
+    positions, answers, rows = torch.tensor([1, 3, 6, 8]), torch.tensor([11, 13, 16, 18]), torch.tensor([4, 2, 9])
+    first, last = Batch(ids, ids % 2, mask, rows, positions, rows + 1, answers, 6).halves()
     assert (first.rows.tolist(), last.rows.tolist()) == ([4], [2, 9])
     assert (
         first.input_ids.flatten()[first.target_positions].tolist(),
@@ -86,6 +86,6 @@ def test_a_widened_batch_is_padded_and_masked_and_keeps_its_targets():
     assert torch.equal(wide.input_ids[:, :length], before.input_ids) and (wide.input_ids[:, length:] == 9).all()
     assert wide.token_type_ids.shape == wide.attention_mask.shape == (n, 7)
     assert wide.attention_mask.sum(1).tolist() == [length] * n
-    asked = [each.input_ids.flatten()[each.target_positions] for each in (before, wide)]
-    assert torch.equal(*asked)
+    targets = [each.input_ids.flatten()[each.target_positions] for each in (before, wide)]
+    assert torch.equal(*targets)
     assert torch.equal(batch().widened(7, 9).attention_mask.sum(1), batch().attention_mask.sum(1))

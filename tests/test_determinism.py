@@ -25,11 +25,11 @@ def found():
         "1 thread": [("--threads", "1")] * 2,
         "2 threads": [("--threads", "2"), ("--threads", "2", "training.deterministic=true")],
     }
-    said = {}
+    printed = {}
     for name, arguments in pairs.items():
         processes = [started(*each) for each in arguments]
-        said[name] = [json.loads(process.communicate()[0]) for process in processes]
-    return said
+        printed[name] = [json.loads(process.communicate()[0]) for process in processes]
+    return printed
 
 
 @pytest.mark.slow
@@ -64,11 +64,11 @@ def test_the_weights_match_the_record_for_this_build_instruction_set_and_threads
 
 
 def test_what_the_weights_depend_on_names_build_instructions_and_threads():
-    said = depends_on(2)
-    assert torch.__version__ in said
-    assert torch.backends.cpu.get_cpu_capability() in said
-    assert said.endswith("threads 2")
-    assert depends_on(1) != said
+    named = depends_on(2)
+    assert torch.__version__ in named
+    assert torch.backends.cpu.get_cpu_capability() in named
+    assert named.endswith("threads 2")
+    assert depends_on(1) != named
 
 
 @pytest.fixture

@@ -33,15 +33,15 @@ def batches():
         lengths = torch.randint(3, LENGTH + 1, (ROWS,), generator=draw)
         real = torch.arange(LENGTH) < lengths[:, None]
         ids = torch.where(real, torch.randint(1, VOCABULARY, (ROWS, LENGTH), generator=draw), 0)
-        asked = (real & (torch.rand(ROWS, LENGTH, generator=draw) < 0.3)).flatten().nonzero().flatten()
+        positions = (real & (torch.rand(ROWS, LENGTH, generator=draw) < 0.3)).flatten().nonzero().flatten()
         yield Batch(
             input_ids=ids,
             token_type_ids=torch.zeros_like(ids),
             attention_mask=real,
             rows=torch.arange(ROWS) + step * ROWS,
-            target_positions=asked,
+            target_positions=positions,
             labels=torch.randint(2, (ROWS,), generator=draw),
-            token_labels=ids.flatten()[asked],
+            token_labels=ids.flatten()[positions],
             n_tokens=int(lengths.sum()),
         )
 
@@ -103,8 +103,8 @@ def test_a_batch_computed_in_micro_batches_trains_like_the_whole_one(shape):
 def compiled_as_plain():
     """Return whether the curve with a compiled encoder equals the plain one, or why it could not be compiled."""
     model = built(SHAPES[0])
-    said = compile_encoder(model.encoder, Compile.always, CPU)
-    return torch.allclose(curve(model), plain(SHAPES[0]), rtol=2e-4, atol=2e-5) if said == "compiled" else said
+    outcome = compile_encoder(model.encoder, Compile.always, CPU)
+    return torch.allclose(curve(model), plain(SHAPES[0]), rtol=2e-4, atol=2e-5) if outcome == "compiled" else outcome
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.gpu.correctness import STEPS
 from benchmarks.gpu.speeds import COMPILED
-from benchmarks.machine import said
+from benchmarks.machine import provenance_in_words
 from benchmarks.page import grid
 
 
@@ -19,7 +19,7 @@ def gpu_table(result: Mapping[str, Any]) -> str:
         _speeds(result["speeds"]),
         [f"**{failed['name']} failed**: {failed['reason']}" for failed in result["failed"]],
         [_dropped(result)] if result["dropped"] else [],
-        [f"Device {result['device']}. {said(result)}."],
+        [f"Device {result['device']}. {provenance_in_words(result)}."],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 

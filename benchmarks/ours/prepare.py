@@ -36,8 +36,8 @@ def main() -> None:
     lengths = rows.epoch(0, 0).lengths
     seconds = time.perf_counter() - started
     articles = corpus.documents.by_name["train"].total
-    said = {"seconds": round(seconds, 3), "examples_per_second": round(articles / seconds, 1), "articles": articles}
-    print(json.dumps(said | {"rows": len(rows), "mean_length": round(float(lengths.mean()), 1)}))
+    figures = {"seconds": round(seconds, 3), "examples_per_second": round(articles / seconds, 1), "articles": articles}
+    print(json.dumps(figures | {"rows": len(rows), "mean_length": round(float(lengths.mean()), 1)}))
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def main() -> None:
     )
     rows = rows.map(grouped, batched=True, cache_file_name=kept["grouped"], load_from_cache_file=False)
     seconds = time.perf_counter() - started
-    said = {"seconds": round(seconds, 3), "examples_per_second": round(len(articles) / seconds, 1), "articles": len(articles)}
-    print(json.dumps(said | {"rows": len(rows)}))
+    figures = {"seconds": round(seconds, 3), "examples_per_second": round(len(articles) / seconds, 1), "articles": len(articles)}
+    print(json.dumps(figures | {"rows": len(rows)}))
 
 
 if __name__ == "__main__":

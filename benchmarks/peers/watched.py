@@ -77,15 +77,15 @@ class Meter:
     def result(self, **more: Any) -> None:
         """Print the figures as a line of JSON; work after the last step is not counted."""
         seconds = self.ended - self.started
-        said = {"steps": self.steps, "seconds": round(seconds, 2), "first_step_seconds": self.first_step}
+        figures = {"steps": self.steps, "seconds": round(seconds, 2), "first_step_seconds": self.first_step}
         if self.goal is not None:
-            said["seconds_to_target"] = self.reached
+            figures["seconds_to_target"] = self.reached
         if self.examples:
-            said |= {"examples_per_second": round(self.examples / seconds, 1)}
-            said |= {"real_tokens_per_second": round(self.tokens / seconds, 1)}
+            figures |= {"examples_per_second": round(self.examples / seconds, 1)}
+            figures |= {"real_tokens_per_second": round(self.tokens / seconds, 1)}
         if self.examples and self.padded.count:
-            said["padding"] = round(1 - self.tokens / self.padded.count, 4)
-        print(json.dumps(said | more))
+            figures["padding"] = round(1 - self.tokens / self.padded.count, 4)
+        print(json.dumps(figures | more))
 
 
 class CountedTokens:

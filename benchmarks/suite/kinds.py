@@ -28,7 +28,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "scratch": Kind("from scratch", "train"),
-    "box": Kind("from the box", "finetune"),
+    "box": Kind("from mini-en", "finetune"),
     "minilm": Kind("from MiniLM", "finetune", ("init_from={minilm}",), slow=True),
     "student": Kind(
         "distilled student",

@@ -81,8 +81,8 @@ def portable(text: str, settings: Settings) -> str:
 
 def _last_line(error: TrainingError) -> str:
     """Return the last line of a failed process, without its command, which the record already has."""
-    said, _, of = error.wrong.rpartition(" (exit code ")
-    return f"{said} (exit code {of.partition(' ')[0]})"
+    message, _, of = error.wrong.rpartition(" (exit code ")
+    return f"{message} (exit code {of.partition(' ')[0]})"
 
 
 def _keep(run: Run, record: Record) -> Record:

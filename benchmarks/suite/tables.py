@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.machine import said
+from benchmarks.machine import provenance_in_words
 from benchmarks.page import grid, mebibytes
 from benchmarks.suite.kinds import KINDS
 from benchmarks.suite.plan import filled
@@ -43,10 +43,10 @@ def summary(results: Mapping[str, Result]) -> str:
         inside = [name for name, one in SETS.items() if one.group == group and name in results]
         rows += [[f"*{title}*", *[""] * (len(head) - 1)], *(_summary_row(results[name]) for name in inside)] if inside else []
     legend = (
-        "Scores on the test split (SST-2: validation), as means over the seeds. **Bold** ▲ is above the linear model with the "
-        "whole 95% interval of the paired difference, ▼ below it, – was not run. Students learn only where a text or a word has "
-        "one label. Where words are labelled, each word's most frequent label stands in for TF-IDF; where the score is a "
-        "correlation, the mean of training stands in for the majority."
+        "Scores on the test split (SST-2: validation), as means over the seeds. **Bold** ▲: the whole 95% interval of the paired "
+        "difference is above the linear model; ▼: below it; –: not run. Students learn only where a text or a word has one label. "
+        "Where words are labelled, each word's most frequent label stands in for TF-IDF; where the score is a correlation, the "
+        "mean of training stands in for the majority."
     )
     return "\n".join([*_counts(results), "", *grid(head, rows), "", legend])
 
@@ -78,7 +78,7 @@ def _counts(results: Mapping[str, Result]) -> list[str]:
         rows.append([of.title, *counts, ahead, minutes, f"{median(one['megabytes'] for one in found):,.0f}"])
     n_sets = sum(one.group == ENGLISH for one in SETS.values())
     count = f"all {n_sets}" if len(english) == n_sets else f"{len(english)} of {n_sets}"
-    head = ["beside TF-IDF", "above", "not distinguishable", "below", "points ahead, mean", "minutes of training, median", "MB"]
+    head = ["against TF-IDF", "above", "not distinguishable", "below", "points ahead, mean", "minutes of training, median", "MB"]
     return [f"On {count} English classification sets of the suite:", "", *grid(head, rows)] if rows else []
 
 
@@ -146,7 +146,7 @@ def origins(results: Mapping[str, Result]) -> str:
     for name in (name for name in SETS if name in results):
         made = [run["made"] for kind in results[name]["kinds"].values() for run in kind["runs"]]
         for one in made:
-            date, _, rest = said(one).partition(", ")
+            date, _, rest = provenance_in_words(one).partition(", ")
             dates, names = found.setdefault(rest, (set(), {}))
             dates.add(date)
             names[name] = None

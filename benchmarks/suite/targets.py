@@ -29,20 +29,20 @@ class Target:
 
     def row(self, results: Mapping[str, Result]) -> list[str]:
         """Return the target, what it requires, what was measured, and whether it is met."""
-        wanted, least, found = self._asked(results)
+        wanted, least, found = self._wanted(results)
         verdict = NOT_MEASURED if least is None or found is None else "met" if found >= least else "missed"
         measured = "" if found is None else f"{found:+.3f}" if self.ahead is not None else f"{found:.3f}"
         figure = words_of(results[self.name]["figure"]) if self.name in results else ""
         return [f"{self.name}, {KINDS[self.kind].title}", figure, wanted, measured, verdict]
 
-    def _asked(self, results: Mapping[str, Result]) -> tuple[str, float | None, float | None]:
+    def _wanted(self, results: Mapping[str, Result]) -> tuple[str, float | None, float | None]:
         """Return the requirement in words, the lowest value that meets it, and the measured value."""
         found = _figures(results, self.name, self.kind)
         if self.beside is not None:
             other = _figures(results, self.beside, self.kind).get("score")
             return f"at least {self.beside}{'' if other is None else f' ({other:.3f})'}", other, found.get("score")
         if self.ahead is not None:
-            wanted = f"{self.ahead:+.2f} beside the linear model" if self.ahead else "at least the linear model"
+            wanted = f"{self.ahead:+.2f} over the linear model" if self.ahead else "at least the linear model"
             return wanted, self.ahead, (found.get("ahead") or {}).get("value")
         return f"at least {self.at_least:.2f}", self.at_least, found.get("score")
 

@@ -36,13 +36,13 @@ Two = Sequence[Machine]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What breaks, and how it is repaired; the line must name `at_fault`, and the machine `told_by` prints it."""
+    """What breaks, and how it is repaired; the line must name `at_fault`, and the machine `reported_by` prints it."""
 
     name: str
     strike: Callable[[Two], None]
     mend: Callable[[Two], None]
     at_fault: str = "berta"
-    told_by: int = 0
+    reported_by: int = 0
 
 
 def endured(conditions: Conditions) -> Iterator[Trial]:
@@ -120,8 +120,10 @@ def _survived(up: Two, fault: Fault, wanted: dict[str, Any]) -> str:
     fault.strike(up)
     struck = time.monotonic()
     # If the first machine is gone, torchrun on the others tries to reach it for minutes after our line: see docs/clusters.md.
-    teller = launch.wait_for(0, NOTICED_WITHIN) if fault.told_by == 0 else launch.wait_for_line(fault.told_by, NOTICED_WITHIN)
-    failure = badly_told(teller, fault.at_fault, time.monotonic() - struck)
+    teller = (
+        launch.wait_for(0, NOTICED_WITHIN) if fault.reported_by == 0 else launch.wait_for_line(fault.reported_by, NOTICED_WITHIN)
+    )
+    failure = badly_reported(teller, fault.at_fault, time.monotonic() - struck)
     fault.mend(up)
     launch.wait(0)
     missing = [step for step in before[-1:] if step not in _steps(up[0]) and max(_steps(up[0]), default=0) < step]
@@ -156,7 +158,7 @@ def ended_otherwise(up: Two, ended: Sequence[Launched], wanted: dict[str, Any]) 
     return failure
 
 
-def badly_told(ended: Launched, name: str, seconds: float) -> str:
+def badly_reported(ended: Launched, name: str, seconds: float) -> str:
     """Return what is wrong with how a machine reported a fault; "" if one line names the machine at fault."""
     if ended.code is None:
         return f"{ended.name} had not ended after {seconds:.0f} s"
@@ -208,7 +210,9 @@ def _free(up: Two) -> None:
 LOST = (
     Fault("a link cut for good", partial(_cut, cut=True), partial(_cut, cut=False)),
     Fault("a machine without power", lambda up: up[1].lose_power(), lambda up: up[1].boot()),
-    Fault("the first machine without power", lambda up: up[0].lose_power(), lambda up: up[0].boot(), at_fault="anna", told_by=1),
+    Fault(
+        "the first machine without power", lambda up: up[0].lose_power(), lambda up: up[0].boot(), at_fault="anna", reported_by=1
+    ),
     Fault("a frozen machine", lambda up: up[1].signal(signal.SIGSTOP), lambda up: up[1].signal(signal.SIGCONT)),
     Fault("a process killed", _kill_process, _nothing),
     Fault("a disk that fills up", _fill, _free, at_fault="run cannot be written"),

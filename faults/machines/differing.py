@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from faults.machines.breaking import SHORT, badly_told, clear, two
+from faults.machines.breaking import SHORT, badly_reported, clear, two
 from faults.machines.equality import SETTINGS, texts
 from faults.machines.launching import Launch, Launched
 from faults.machines.machine import Machine
@@ -16,7 +16,7 @@ from faults.promise import Conditions, Trial
 Two = Sequence[Machine]
 PRETRAIN = ("pretrain", *SETTINGS["pretrain"], "run_dir=run")
 SEVERAL_THREADS = tuple(one for one in SHORT if not one.startswith("training.threads="))
-TOLD_WITHIN = 120.0  # seconds from the start to the end of the first machine's torchrun, on a busy machine
+REPORTED_WITHIN = 120.0  # seconds from the start to the end of the first machine's torchrun, on a busy machine
 OTHER_VERSION = "Metadata-Version: 2.1\nName: encoderlab\nVersion: 99.0\n"
 
 
@@ -27,7 +27,7 @@ def refused(conditions: Conditions) -> Iterator[Trial]:
             (machine.work / "texts.txt").write_text(texts(), encoding="utf-8")
         for name, differ in conditions.of(list(DIFFERENCES.items())):
             ended = differ(up)
-            failure = badly_told(ended[0], up[1].name, TOLD_WITHIN)
+            failure = badly_reported(ended[0], up[1].name, REPORTED_WITHIN)
             left = [machine.name for machine in up if (machine.work / "run").exists()]
             yield Trial(name, failure or (f"a run folder on {', '.join(left)}" if left else ""))
             _restore(up)
@@ -68,44 +68,44 @@ def _other_version(up: Two) -> list[Launched]:
     about.mkdir(parents=True, exist_ok=True)
     (about / "METADATA").write_text(OTHER_VERSION, encoding="utf-8")
     up[1].variables = {"PYTHONPATH": f"{about.parent}:{up[1].python_path}"}
-    return Launch(up, 1, *SHORT).wait(TOLD_WITHIN)
+    return Launch(up, 1, *SHORT).wait(REPORTED_WITHIN)
 
 
 def _other_setting(up: Two) -> list[Launched]:
-    return Launch(up, 1, *SHORT, last_only=["training.batch_size=10"]).wait(TOLD_WITHIN)
+    return Launch(up, 1, *SHORT, last_only=["training.batch_size=10"]).wait(REPORTED_WITHIN)
 
 
 def _fewer_threads(up: Two) -> list[Launched]:
-    return Launch(up, 1, *SEVERAL_THREADS, last_starts_with=["taskset", "-c", "0"]).wait(TOLD_WITHIN)
+    return Launch(up, 1, *SEVERAL_THREADS, last_starts_with=["taskset", "-c", "0"]).wait(REPORTED_WITHIN)
 
 
 def _other_data(up: Two) -> list[Launched]:
     (up[1].work / "texts.txt").write_text(texts().replace("king", "queen"), encoding="utf-8")
-    return Launch(up, 1, *PRETRAIN).wait(TOLD_WITHIN)
+    return Launch(up, 1, *PRETRAIN).wait(REPORTED_WITHIN)
 
 
 def _missing_data(up: Two) -> list[Launched]:
     (up[1].work / "texts.txt").unlink()
-    return Launch(up, 1, *PRETRAIN).wait(TOLD_WITHIN)
+    return Launch(up, 1, *PRETRAIN).wait(REPORTED_WITHIN)
 
 
 def _other_tokenizer(up: Two) -> list[Launched]:
     """Change a tokenizer in this machine's cache only."""
-    Launch(up, 1, *PRETRAIN).wait(TOLD_WITHIN)
+    Launch(up, 1, *PRETRAIN).wait(REPORTED_WITHIN)
     clear(up)
     for path in (up[1].cache / "tokenizers").rglob("tokenizer.json"):
         content = json.loads(path.read_text(encoding="utf-8"))
         vocabulary = content["model"]["vocab"]
         content["model"]["vocab"] = {f"{name}x" if name.startswith("kin") else name: place for name, place in vocabulary.items()}
         path.write_text(json.dumps(content), encoding="utf-8")
-    return Launch(up, 1, *PRETRAIN).wait(TOLD_WITHIN)
+    return Launch(up, 1, *PRETRAIN).wait(REPORTED_WITHIN)
 
 
 def _full_disk(up: Two) -> list[Launched]:
     shutil.rmtree(up[1].cache)
     up[1].cache.mkdir()
     up[1].mount_disk(up[1].cache, "4k")
-    return Launch(up, 1, *SHORT).wait(TOLD_WITHIN)
+    return Launch(up, 1, *SHORT).wait(REPORTED_WITHIN)
 
 
 def _restore(up: Two) -> None:

@@ -113,7 +113,7 @@ def _launched(up: Sequence[Machine], per_machine: int, *typed: str) -> str:
 
 
 def _failed(ended: Sequence[Launched]) -> str:
-    last = {one.name: (one.errors or one.lines or ["nothing was said"])[-1] for one in ended}
+    last = {one.name: (one.errors or one.lines or ["nothing was printed"])[-1] for one in ended}
     bad = [f"{one.name} ended with {one.code}: {last[one.name]}" for one in ended if one.code]
     return "; ".join(bad) or next((f"{one.name} did not end" for one in ended if one.code is None), "")
 

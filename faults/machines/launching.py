@@ -83,17 +83,17 @@ class Launch:
         return self._wait(place, time.monotonic() + seconds)
 
     def wait_for_line(self, place: int, seconds: float) -> Launched:
-        """Wait until a machine has said what is wrong; its torchrun then counts as failed, even if it still runs."""
+        """Wait until a machine has printed what is wrong; its torchrun then counts as failed, even if it still runs."""
         until = time.monotonic() + seconds
-        while not any(line.startswith(OURS) for line in self.said(place)) and time.monotonic() < until:
+        while not any(line.startswith(OURS) for line in self.lines_so_far(place)) and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
-        return Launched(self.machines[place].name, self.processes[place].poll() or 1, self.said(place), seconds)
+        return Launched(self.machines[place].name, self.processes[place].poll() or 1, self.lines_so_far(place), seconds)
 
     def alive(self) -> bool:
         """Return whether the first machine's torchrun is still running."""
         return self.processes[0].poll() is None
 
-    def said(self, place: int = 0) -> list[str]:
+    def lines_so_far(self, place: int = 0) -> list[str]:
         """Return the output lines of a machine so far."""
         return ours(_output(self.machines[place]).read_text(encoding="utf-8", errors="replace"))
 
@@ -101,7 +101,7 @@ class Launch:
         process = self.processes[place]
         while process.poll() is None and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
-        return Launched(self.machines[place].name, process.poll(), self.said(place), time.monotonic() - self.started)
+        return Launched(self.machines[place].name, process.poll(), self.lines_so_far(place), time.monotonic() - self.started)
 
 
 def alone(machine: Machine, *typed: str) -> Launched:

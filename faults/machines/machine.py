@@ -64,13 +64,13 @@ class Machine:
         """Start a program on the machine; its output goes to the file `output`."""
         inside = ["nsenter", f"--target={self.init}", "--net", "--uts", "--mount", "--pid"]
         change_folder = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.work)]
-        with output.open("ab") as said:
+        with output.open("ab") as file:
             return subprocess.Popen(
                 [*inside, *change_folder, *command],
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=file,
+                stderr=file,
                 start_new_session=True,
             )
 

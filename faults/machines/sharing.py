@@ -60,7 +60,7 @@ def _tried(up: Two, fault: str, folder: Path) -> str:
         berta.variables = fast_clock(3600)
     first = _started(anna, folder)
     if not _until_step(folder, 10):
-        return f"the first run did not begin: {_said(anna)[-3:]}"
+        return f"the first run did not begin: {_output_lines(anna)[-3:]}"
     if fault == FAULTS[0]:
         anna.lose_power()
     elif fault == FAULTS[1]:
@@ -68,9 +68,9 @@ def _tried(up: Two, fault: str, folder: Path) -> str:
     second = _started(berta, folder)
     code = _wait(second)
     berta.variables = {}
-    taken_over = any("is taken over from anna" in line for line in _said(berta))
+    taken_over = any("is taken over from anna" in line for line in _output_lines(berta))
     if code or taken_over is (fault == FAULTS[2]):
-        return f"berta ended with {code}, {'and' if taken_over else 'and nothing'} was taken over: {_said(berta)[-3:]}"
+        return f"berta ended with {code}, {'and' if taken_over else 'and nothing'} was taken over: {_output_lines(berta)[-3:]}"
     if fault == FAULTS[0]:
         anna.boot()
         _own_kernel(anna)
@@ -78,9 +78,9 @@ def _tried(up: Two, fault: str, folder: Path) -> str:
     anna.signal(signal.SIGCONT)
     first.send_signal(signal.SIGCONT)  # nsenter, which stops when its child does
     wanted = 0 if fault == FAULTS[2] else LOST_CODE
-    code, lines = _wait(first), [line for line in _said(anna) if line.startswith(OURS)]
-    told = wanted == 0 or "has taken over a job of this process" in lines[-1]
-    return "" if code == wanted and told else f"anna ended with {code}: {lines[-2:]}"
+    code, lines = _wait(first), [line for line in _output_lines(anna) if line.startswith(OURS)]
+    is_named = wanted == 0 or "has taken over a job of this process" in lines[-1]
+    return "" if code == wanted and is_named else f"anna ended with {code}: {lines[-2:]}"
 
 
 def _started(machine: Machine, folder: Path) -> subprocess.Popen:
@@ -96,7 +96,7 @@ def _wait(process: subprocess.Popen) -> int | None:
     return None
 
 
-def _said(machine: Machine) -> list[str]:
+def _output_lines(machine: Machine) -> list[str]:
     return (machine.folder / "output.txt").read_text(encoding="utf-8", errors="replace").splitlines()
 
 

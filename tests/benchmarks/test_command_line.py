@@ -38,11 +38,11 @@ def test_a_wrong_name_ends_a_real_process_with_one_line():
 
 @pytest.mark.parametrize(("command", "name"), [("run", "docs_tinny"), ("growth", "lenght"), ("gpu", "base_521")])
 def test_a_wrong_name_gets_one_line_with_the_valid_ones(typed, command, name):
-    code, _, said = typed(command, name)
+    code, _, errors = typed(command, name)
     assert code == 2
-    assert said.count("\n") == 1
-    assert f"There is no {'job' if command == 'run' else 'axis' if command == 'growth' else 'scale'} {name}" in said
-    assert "Did you mean" in said
+    assert errors.count("\n") == 1
+    assert f"There is no {'job' if command == 'run' else 'axis' if command == 'growth' else 'scale'} {name}" in errors
+    assert "Did you mean" in errors
 
 
 @pytest.mark.parametrize("command", ["list", "run", "table", "growth", "gpu", "suite"])

@@ -67,13 +67,13 @@ def test_a_busy_process_uses_cpu_time_and_a_waiting_one_does_not(tmp_path):
 
 
 def test_the_memory_of_each_sides_process_is_measured(tmp_path):
-    code = "import json, sys; held = bytearray(200_000_000); print(json.dumps(dict(asked=sys.argv[1:])))"
+    code = "import json, sys; held = bytearray(200_000_000); print(json.dumps(dict(arguments=sys.argv[1:])))"
     side = Side("one", ("-c", code, "{steps}", "{seed}"), printed, steps=500, small_steps=20, small=("--limit", "5"))
     places = {"seed": "7", "folder": str(tmp_path)}
     found = side.run(places, {}, small=False)
-    assert found["asked"] == ["500", "7"]
+    assert found["arguments"] == ["500", "7"]
     assert found["peak_memory"] > 190e6
-    assert side.run(places, {}, small=True)["asked"] == ["20", "7", "--limit", "5"]
+    assert side.run(places, {}, small=True)["arguments"] == ["20", "7", "--limit", "5"]
 
 
 PLACES = {name: name for name in ("work", "round", "folder", "threads", "seed", "shared", "minilm")}

@@ -37,8 +37,8 @@ def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched, built_in_ca
     head = [cell.strip() for cell in rows[""]]
     assert head[:2] == ["examples/s", "real tokens/s"]
     for side in ("encoderlab", "trainer", "plain_loop"):
-        said = dict(zip(head, (cell.strip() for cell in rows[side]), strict=True))
-        assert all(said[name] for name in ("examples/s", "padding", "peak memory", "first step after", "mfu"))
+        figures = dict(zip(head, (cell.strip() for cell in rows[side]), strict=True))
+        assert all(figures[name] for name in ("examples/s", "padding", "peak memory", "first step after", "mfu"))
 
 
 @pytest.mark.slow

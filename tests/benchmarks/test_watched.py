@@ -76,7 +76,7 @@ def clock(monkeypatch):
     return clock
 
 
-def said(capsys):
+def printed(capsys):
     return json.loads(capsys.readouterr().out)
 
 
@@ -87,7 +87,7 @@ def test_warmup_and_work_after_the_last_step_are_not_counted(clock, capsys):
         meter.step(8, torch.tensor(40))
     clock.now += 70  # the script evaluates
     meter.result()
-    found = said(capsys)
+    found = printed(capsys)
     assert (found["steps"], found["seconds"], found["examples_per_second"], found["real_tokens_per_second"]) == (4, 4, 4, 20)
 
 
@@ -106,7 +106,7 @@ def test_evaluations_are_off_the_clock(clock, capsys, monkeypatch):
         for _ in range(10):
             clock.now += 3
             meter.step(8, 40)
-    found = said(capsys)
+    found = printed(capsys)
     assert (found["steps"], found["seconds_to_target"], found["accuracy"]) == (4, 12, 0.8)
 
 

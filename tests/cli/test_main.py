@@ -149,8 +149,8 @@ def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys, error):
     assert capsys.readouterr().err == "encoderlab: stopped by SIGINT\n"
 
 
-@pytest.mark.parametrize(("rank", "said"), [("0", "encoderlab: stopped by SIGTERM\n"), ("1", "")])
-def test_if_processes_are_stopped_before_they_have_joined_only_the_main_one_reports_it(monkeypatch, capsys, rank, said):
+@pytest.mark.parametrize(("rank", "errors"), [("0", "encoderlab: stopped by SIGTERM\n"), ("1", "")])
+def test_if_processes_are_stopped_before_they_have_joined_only_the_main_one_reports_it(monkeypatch, capsys, rank, errors):
     def interrupt(place):
         raise Interrupted(signal.SIGTERM)
 
@@ -164,7 +164,7 @@ def test_if_processes_are_stopped_before_they_have_joined_only_the_main_one_repo
     monkeypatch.setattr("os._exit", leave)
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert (ended.value.code, capsys.readouterr().err) == (143, said)
+    assert (ended.value.code, capsys.readouterr().err) == (143, errors)
 
 
 def test_a_signal_while_processes_join_waits_until_all_have_joined(monkeypatch, capfd):

@@ -72,13 +72,13 @@ def test_a_missing_device_is_refused(check):
 
 
 def test_optional_libraries_are_listed_by_the_packages_extras(monkeypatch):
-    said = [
+    requirements = [
         "torch>=2",
         'wandb>=0.2; extra == "wandb"',
         "pytest[x]>=1 ; extra == 'dev'",
         'numpy>=1; python_version < "4" and extra == "arrays"',
     ]
-    monkeypatch.setattr(installation, "requires", lambda name: said)
+    monkeypatch.setattr(installation, "requires", lambda name: requirements)
     monkeypatch.setattr(installation, "installed_version", {"numpy": "2.0"}.get)
     assert installation.optional_libraries() == {"wandb": {"wandb": None}, "arrays": {"numpy": "2.0"}}
     assert checking._optional() == "optional: found arrays, not found wandb (pip install 'encoderlab[wandb]')"

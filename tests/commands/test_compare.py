@@ -192,9 +192,9 @@ def test_markup_in_a_label_is_shown_literally(command, capsys):
 def test_an_unfinished_run_is_skipped_and_named(command, capsys, four):
     RunFolder(Path(four[0])).report.unlink()
     command("compare", *four)
-    said = capsys.readouterr()
-    assert f"{four[0]} is not finished and was skipped. Resume it with resume={four[0]}" in said.err
-    assert four[0] not in said.out
+    printed = capsys.readouterr()
+    assert f"{four[0]} is not finished and was skipped. Resume it with resume={four[0]}" in printed.err
+    assert four[0] not in printed.out
 
 
 def test_a_sweeps_folder_means_its_finished_runs(command, capsys, four):

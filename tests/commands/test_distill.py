@@ -132,8 +132,8 @@ def test_a_stopped_student_verifies_and_resumes_bit_for_bit(command, teacher, do
         "start=embeddings",
     )
     command(*line, "run_dir=whole")
-    said = capsys.readouterr().err
-    assert ", 12 steps of 16 rows; evaluated every " in said and said.count("Student starts from") == 1
+    errors = capsys.readouterr().err
+    assert ", 12 steps of 16 rows; evaluated every " in errors and errors.count("Student starts from") == 1
     from encoderlab.runs.fitting.journal import Journal
 
     step = Journal.step
@@ -221,8 +221,8 @@ def test_a_task_report_compares_teacher_student_and_control(command, brackets_te
         assert found["student"]["accuracy"] - found[other]["accuracy"] == pytest.approx(found[other]["student_leads_by"])
     assert found["student"]["parameters"] < found["teacher"]["parameters"] and found["teacher"]["texts_per_second"] > 0
     assert report_of(tmp_path / "student" / "without_teacher")["splits"]["test"]["accuracy"] == found["without_teacher"]["accuracy"]
-    said = capsys.readouterr().err
-    assert "student without its teacher" in said and "run=student/without_teacher" not in said
+    errors = capsys.readouterr().err
+    assert "student without its teacher" in errors and "run=student/without_teacher" not in errors
     assert "student without its teacher" in (tmp_path / "student" / "report.html").read_text()
     assert "## Teacher and student" in (tmp_path / "student" / "model" / "README.md").read_text()
 

@@ -41,29 +41,29 @@ def test_the_estimate_matches_the_actual_run(printed, command, reviews, tmp_path
         "dataset.test_fraction=0.2",
         "training.batching=random",
     )
-    said = printed("train", *reviews, *length, "dry_run=true")
+    screen = printed("train", *reviews, *length, "dry_run=true")
     assert list(tmp_path.iterdir()) == []
     command("train", *reviews, *length, "run_dir=run")
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     last = max(line["step"] for line in lines)
-    assert f"Steps: {last} of 16 rows (1.00 epochs of {last})" in said
-    assert f"{sum(line['kind'] == 'evaluation' for line in lines)} evaluation" in said
-    assert re.search(rf"^all +{report['model']['parameters']:,} ", said, re.MULTILINE)
+    assert f"Steps: {last} of 16 rows (1.00 epochs of {last})" in screen
+    assert f"{sum(line['kind'] == 'evaluation' for line in lines)} evaluation" in screen
+    assert re.search(rf"^all +{report['model']['parameters']:,} ", screen, re.MULTILINE)
     for part, count in report["model"]["parameters_by_part"].items():
-        assert re.search(rf"^{part} +{count:,} ", said, re.MULTILINE)
-    assert f"{report['throughput']['padding_fraction']:.1%} padding" in said
+        assert re.search(rf"^{part} +{count:,} ", screen, re.MULTILINE)
+    assert f"{report['throughput']['padding_fraction']:.1%} padding" in screen
     for name, scores in report["splits"].items():
-        line = next(line for line in said.splitlines() if line.startswith(f"  {name} ({scores['n']} rows): "))
+        line = next(line for line in screen.splitlines() if line.startswith(f"  {name} ({scores['n']} rows): "))
         named = line.partition("rows): ")[2].split(", ")
         figures = [key for key in scores if not key.endswith("_ci95") and key not in ("n", "per_class", "confusion", "calibration")]
         assert named[len(figures) :] == ["calibration", "scores by class and their confusion"]
         words = {"roc_auc": "ROC AUC", "matthews": "Matthews correlation"}
         assert named[: len(figures)] == [words.get(key, key.replace("_", " ")) for key in figures]
-    files = re.search(r"files: (.*)", said)[1].split(", ")
+    files = re.search(r"files: (.*)", screen)[1].split(", ")
     there = {path.name + "/" * path.is_dir() for path in (tmp_path / "run").iterdir()} - {".lock"}
     assert set(files) == there
-    assert said.count("baseline: ") == len(report["baselines"])
+    assert screen.count("baseline: ") == len(report["baselines"])
 
 
 def test_a_dry_run_finetunes_a_tagger_and_leaves_its_encoder_unchanged(printed, reverse_run, tmp_path):
@@ -76,12 +76,12 @@ def test_a_dry_run_finetunes_a_tagger_and_leaves_its_encoder_unchanged(printed, 
         "training.threads=1",
         "training.freeze_layers=1",
     )
-    said = printed("finetune", *arguments, f"init_from={reverse_run}", "adapt=10m", "dry_run=true")
-    assert said.startswith("finetune reverse, seed 0: dry run: only the cache is written")
-    assert "Steps: 4 of 8 rows" in said and "token accuracy" in said and "each word's most frequent label" in said
-    assert re.search(r"Time: about 10 min .*: adapting 10 min, training ", said)
-    assert re.search(r"Frozen: [\d,]+ parameters", said)
-    assert "from 2 steps, after 2 to warm up" in said
+    screen = printed("finetune", *arguments, f"init_from={reverse_run}", "adapt=10m", "dry_run=true")
+    assert screen.startswith("finetune reverse, seed 0: dry run: only the cache is written")
+    assert "Steps: 4 of 8 rows" in screen and "token accuracy" in screen and "each word's most frequent label" in screen
+    assert re.search(r"Time: about 10 min .*: adapting 10 min, training ", screen)
+    assert re.search(r"Frozen: [\d,]+ parameters", screen)
+    assert "from 2 steps, after 2 to warm up" in screen
     assert list(tmp_path.iterdir()) == []
     assert {path: path.read_bytes() for path in reverse_run.rglob("*") if path.is_file()} == before
 
@@ -90,20 +90,20 @@ def test_a_dry_run_of_pretraining_respects_its_budget(printed, tmp_path):
     text = "\n\n".join(" ".join(f"The word {n * k % 17} stands in line {k} of the paragraph." for k in range(8)) for n in range(40))
     (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
     arguments = ("dataset=files", "dataset.path=lines.txt", "tokenizer.vocabulary_size=100", *TINY, "model.max_length=24")
-    said = printed("pretrain", *arguments, "training.steps=null", "training.budget=2m", "dry_run=true")
-    assert said.startswith("pretrain pretraining, seed 0: dry run")
-    assert re.search(r"Steps: about [\d,]+ within training.budget=2m of 8 rows", said)
-    assert re.search(r"Time: about 2\.\d min", said)
-    assert "mlm perplexity" in said and "words that both texts share" in said
-    assert "predictions.csv" not in said
+    screen = printed("pretrain", *arguments, "training.steps=null", "training.budget=2m", "dry_run=true")
+    assert screen.startswith("pretrain pretraining, seed 0: dry run")
+    assert re.search(r"Steps: about [\d,]+ within training.budget=2m of 8 rows", screen)
+    assert re.search(r"Time: about 2\.\d min", screen)
+    assert "mlm perplexity" in screen and "words that both texts share" in screen
+    assert "predictions.csv" not in screen
     alone = printed("pretrain", *arguments, "task.second_sentence=none", "baselines=false", "dry_run=true")
     assert "nsp" not in alone and "baseline: " not in alone
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
 
 
 def test_each_job_of_a_sweep_gets_a_dry_run(printed, reviews, tmp_path):
-    said = printed("train", "-m", *reviews, "training.steps=3", "seed=1,2", "dry_run=true")
-    assert [line.partition(":")[0] for line in said.splitlines() if "dry run: only" in line] == [
+    screen = printed("train", "-m", *reviews, "training.steps=3", "seed=1,2", "dry_run=true")
+    assert [line.partition(":")[0] for line in screen.splitlines() if "dry run: only" in line] == [
         "train classification, seed 1",
         "train classification, seed 2",
     ]
@@ -112,9 +112,9 @@ def test_each_job_of_a_sweep_gets_a_dry_run(printed, reviews, tmp_path):
 
 def test_a_baseline_that_will_be_skipped_is_reported(printed, reviews, monkeypatch):
     monkeypatch.setattr("encoderlab.baselines.linear.MOST_ROWS", 10)
-    said = printed("train", *reviews, "training.steps=1", "dry_run=true")
-    assert "TF-IDF + logistic regression (skipped: the linear baseline is fitted on at most 10 rows" in said
-    assert "from 1 step," in said
+    screen = printed("train", *reviews, "training.steps=1", "dry_run=true")
+    assert "TF-IDF + logistic regression (skipped: the linear baseline is fitted on at most 10 rows" in screen
+    assert "from 1 step," in screen
 
 
 @pytest.mark.parametrize("resume", ["outputs/mine", "auto"])

@@ -42,7 +42,7 @@ def test_each_word_is_printed_with_a_score_by_both_methods_and_written_as_page_a
         assert counted == pytest.approx(sum(word[method] for word in figures["words"]))
     assert {"config.yaml", "environment.json"} <= {path.name for path in (tmp_path / "why").iterdir()}
     page = Page(tmp_path / "why" / "explain.html")
-    assert [said for said, _, _ in page.scored] == [word["word"] for word in figures["words"]] * 2
+    assert [word_shown for word_shown, _, _ in page.scored] == [word["word"] for word in figures["words"]] * 2
     for _, shade, score in page.scored:
         assert shade is None or shade == ("against" if score < 0 else "for")
 
@@ -80,7 +80,7 @@ def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
     command("explain", f"run={brackets_run}", "text=<script>alert(1)</script>[red]", "method=gradient", "run_dir=why")
     written = (tmp_path / "why" / "explain.html").read_text()
     assert "<script" not in written
-    assert "".join(said for said, _, _ in Page(tmp_path / "why" / "explain.html").scored).startswith("<script>alert(1)")
+    assert "".join(word_shown for word_shown, _, _ in Page(tmp_path / "why" / "explain.html").scored).startswith("<script>alert(1)")
     assert "<script>alert(1)</script>[red]" in capsys.readouterr().out
 
 

@@ -63,14 +63,14 @@ def finished(tmp_path):
         model, training = ModelConfig(**shape), TrainingConfig()
         config = RunConfig(str(tmp_path), task, BracketsDataset(limit=9), tokenizer, model, training, run_dir=None)
         built = tokenizer.build(lambda: TEXTS * 3, tmp_path / "cache")
-        asked = build_task(task, built, labels, model.max_length)
+        its_task = build_task(task, built, labels, model.max_length)
         torch.manual_seed(0)
-        weights = EncoderWithHeads(model, built.vocabulary_size, built.pad_id, asked.heads).eval()
+        weights = EncoderWithHeads(model, built.vocabulary_size, built.pad_id, its_task.heads).eval()
         with torch.no_grad():
             for parameter in weights.parameters():
                 parameter.normal_(std=0.3)
         origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, paired, {})
-        save_model(Assembly(config, CPU, built, asked, weights).saved(origin), tmp_path / "run" / "model", "# a cärd\n")
+        save_model(Assembly(config, CPU, built, its_task, weights).saved(origin), tmp_path / "run" / "model", "# a cärd\n")
         return tmp_path / "run"
 
     return write
@@ -84,15 +84,15 @@ def our_logits(folder, examples):
     """Return the run's logits for each example: for a text [classes], for words [words, classes]."""
     assembly = opened(folder)
     rows = hold_encoded(assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, assembly.task.heads)
-    said = {}
+    logits = {}
     with torch.inference_mode():
         for batch in assembly.scoring_batches(rows):
             prediction = assembly.model(batch)
             places = batch.target_positions // batch.input_ids.shape[1]
             for place, row in enumerate(batch.rows.tolist()):
                 words = prediction.token_logits[places == place] if prediction.token_logits is not None else None
-                said[row] = words if prediction.sequence_logits is None else prediction.sequence_logits[place]
-    return [said[row] for row in range(len(examples))]
+                logits[row] = words if prediction.sequence_logits is None else prediction.sequence_logits[place]
+    return [logits[row] for row in range(len(examples))]
 
 
 def their_logits(folder, opened_by, *texts):
@@ -165,8 +165,8 @@ def test_a_pretrained_encoder_is_exported_with_both_heads(command, finished, tie
     for one in (assembly, again):
         batch = next(one.scoring_batches(rows))
         with torch.inference_mode():
-            said = one.model(batch).sequence_logits
-        assert_close(said, theirs.seq_relationship_logits[:1], rtol=1e-5, atol=1e-5)
+            ours = one.model(batch).sequence_logits
+        assert_close(ours, theirs.seq_relationship_logits[:1], rtol=1e-5, atol=1e-5)
 
 
 def test_plain_masked_tokens_are_exported_with_a_mask_token(command, finished):

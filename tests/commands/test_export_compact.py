@@ -25,10 +25,10 @@ def probabilities(command, capsys, run):
 def test_a_compact_run_predicts_as_before(command, brackets_run, tmp_path, capsys):
     before = probabilities(command, capsys, brackets_run)
     command("export", f"run={brackets_run}", "format=compact", "path=small")
-    path, said = capsys.readouterr().out.splitlines()
+    path, summary = capsys.readouterr().out.splitlines()
     assert path == "small"
     assert re.fullmatch(
-        r"weights: [\d.]+ MB reduced to [\d.]+ MB; on 8 sentences a vector changes by .*%.*, a probability by .*", said
+        r"weights: [\d.]+ MB reduced to [\d.]+ MB; on 8 sentences a vector changes by .*%.*, a probability by .*", summary
     )
     weights = [folder / "model.safetensors" for folder in (brackets_run / "model", tmp_path / "small")]
     assert weights[1].stat().st_size < 0.6 * weights[0].stat().st_size

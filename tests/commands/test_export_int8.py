@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.usefixtures("symbolic_sizes"), pytest.mark.slow]
 
 def test_both_names_write_the_same_graph_and_the_card_describes_the_difference(command, brackets_run, tmp_path, capsys):
     command("export", f"run={brackets_run}", "format=int8", "path=short")
-    said = capsys.readouterr().out.splitlines()[-1]
+    summary = capsys.readouterr().out.splitlines()[-1]
     command("export", f"run={brackets_run}", "format=onnx", "precision=int8", "path=long")
     short, long = tmp_path / "short", tmp_path / "long"
     assert sorted(path.name for path in short.iterdir()) == FILES
@@ -28,7 +28,7 @@ def test_both_names_write_the_same_graph_and_the_card_describes_the_difference(c
     assert re.fullmatch(
         r"8 bits: [\d.]+ MB reduced to [\d.]+ MB; on \d+ rows of test [\d.]+% of the predictions agree, and a probability changes by at most "
         r"0\.\d+; accuracy 0\.\d+ before, 0\.\d+ after; [\d,]+ texts per second before, [\d,]+ after",
-        said,
+        summary,
     )
     card = (short / "README.md").read_text(encoding="utf-8")
     assert "## 8 bits" in card and re.search(r"\| accuracy on test \| 0\.\d+ \| 0\.\d+ \|", card)

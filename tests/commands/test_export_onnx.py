@@ -48,10 +48,10 @@ def test_texts_are_predicted_as_by_the_run_with_truncation_and_padding(command, 
     assert "library_name: onnx" in card
     printed = capsys.readouterr()
     assert re.search(r"^there\nopset 20, checked with onnxruntime .*: off by \d\.\de-\d\d of the largest output", printed.out)
-    said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    assert set(said["id2label"].values()) == {"balanced", "unbalanced"}
-    assert (said["outputs"], said["opset"]) == (["logits"], 20)
-    assert said["largest_difference"] <= said["tolerance"] == 1e-4
+    fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert set(fields["id2label"].values()) == {"balanced", "unbalanced"}
+    assert (fields["outputs"], fields["opset"]) == (["logits"], 20)
+    assert fields["largest_difference"] <= fields["tolerance"] == 1e-4
     texts = ["(())", ")(", "(" * 500, "", "[MASK] ()", "()()" * 9]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     ours, theirs = predicted(command, capsys, brackets_run, "rows.jsonl"), answers_of_the_program(folder, texts)

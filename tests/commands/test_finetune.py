@@ -118,7 +118,7 @@ def test_texts_longer_than_the_pretrained_encoder_reads_are_counted(command, pai
     command("finetune", *own, f"init_from={pairs_run}")
     reads = read_model(pairs_run / "model").config.model.max_length
     note = f"100.0% of the rows of train were truncated to model.max_length={reads} tokens"
-    assert any(note in said for said in report_of(tmp_path / "run")["notes"])
+    assert any(note in line for line in report_of(tmp_path / "run")["notes"])
 
 
 LENGTH = (
@@ -291,9 +291,9 @@ def adapted(command, pairs_run, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, command, pairs_run, capsys):
     run = adapted("run_dir=run")
-    said = capsys.readouterr().err
-    assert "Adapting the encoder to the training texts for 1m first (adapt=null skips this)" in said
-    assert said.count("\nNext\n") == 1 and f"={run / 'adapted'}" not in said
+    errors = capsys.readouterr().err
+    assert "Adapting the encoder to the training texts for 1m first (adapt=null skips this)" in errors
+    assert errors.count("\nNext\n") == 1 and f"={run / 'adapted'}" not in errors
     assert json.loads((run / "adapted" / "environment.json").read_text())["overrides"] is None
     settings = yaml.safe_load((run / "adapted" / "config.yaml").read_text())
     assert (settings["task"]["second_sentence"], settings["init_from"]) == ("none", str(pairs_run))

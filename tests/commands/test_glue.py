@@ -82,8 +82,8 @@ def test_the_sweep_ends_with_a_table_that_names_its_average(glue_sweep):
 def test_compare_makes_the_same_table(command, glue_sweep, capsys):
     folder, _ = glue_sweep
     command("compare", folder)
-    said = capsys.readouterr().out
-    assert "GLUE on validation: 3 of 9 tasks" in said and "accuracy (matched)" in said and "accuracy (mismatched)" in said
+    output = capsys.readouterr().out
+    assert "GLUE on validation: 3 of 9 tasks" in output and "accuracy (matched)" in output and "accuracy (mismatched)" in output
 
 
 def test_the_submission_has_glues_names_spellings_and_an_index_from_0(command, glue_sweep, tmp_path):

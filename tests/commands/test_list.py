@@ -19,8 +19,8 @@ def test_every_option_has_a_line(group, capsys):
 
 def test_shipped_encoders_are_listed_with_their_size(shipped, capsys):
     list_configs(config_folder(), ["encoders"])
-    said = capsys.readouterr().out
-    assert "mini-en" in said and "1 layers x 16" in said
+    output = capsys.readouterr().out
+    assert "mini-en" in output and "1 layers x 16" in output
 
 
 def test_an_unknown_group_suggests_the_closest():

@@ -41,11 +41,11 @@ def texts(tmp_path):
 
 def test_predictions_are_the_same_without_a_message(command, brackets_run, texts, little_memory, tmp_path, capsys):
     whole = predicted(command, brackets_run, tmp_path / "whole.csv")
-    said = capsys.readouterr().err
+    errors = capsys.readouterr().err
     refused = little_memory(100)
     assert predicted(command, brackets_run, tmp_path / "halves.csv") == pytest.approx(whole, abs=1e-5)
     assert refused
-    assert capsys.readouterr().err == said.replace("whole.csv", "halves.csv")
+    assert capsys.readouterr().err == errors.replace("whole.csv", "halves.csv")
 
 
 def test_vectors_are_the_same_with_little_memory(command, brackets_run, texts, little_memory, tmp_path):
@@ -88,8 +88,8 @@ def test_a_training_run_continues_in_smaller_micro_batches(command, little_memor
     refused = little_memory(75)
     command(kind, *data, *little, typed, "run_dir=run")
     assert refused
-    said = capsys.readouterr().err
-    assert "encoderlab: out of memory in step " in said
+    errors = capsys.readouterr().err
+    assert "encoderlab: out of memory in step " in errors
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     assert any(note.startswith("The last batches were computed in ") for note in report["notes"])
 

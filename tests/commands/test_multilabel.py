@@ -183,8 +183,8 @@ def test_the_program_of_an_onnx_folder_gives_the_same_labels(command, topics_run
     from tests.commands.test_export_onnx import answers_of_the_program
 
     command("export", f"run={topics_run}", "format=onnx", "path=there")
-    said = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
-    assert said["problem_type"] == "multi_label_classification" and set(said["thresholds"]) == {"politics", "sport", "weather"}
+    fields = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
+    assert fields["problem_type"] == "multi_label_classification" and set(fields["thresholds"]) == {"politics", "sport", "weather"}
     texts = ["rain goal table", "vote law sun", "table chair table"]
     (tmp_path / "rows.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     capsys.readouterr()

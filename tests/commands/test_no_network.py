@@ -21,7 +21,7 @@ def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("arguments", "message"),
     [
         (
             ["train", "task=classification", "dataset=hub", "dataset.path=me/rows"],
@@ -31,8 +31,8 @@ def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp
         (["finetune", "init_from=me/model"], "or set HF_HOME to a cache that has it"),
     ],
 )
-def test_a_missing_hub_is_reported_with_alternatives(command, no_network, tmp_path, asked, told):
+def test_a_missing_hub_is_reported_with_alternatives(command, no_network, tmp_path, arguments, message):
     with pytest.raises(DataError) as refused:
-        command(*asked)
-    assert told in str(refused.value) and str(refused.value).isprintable()
+        command(*arguments)
+    assert message in str(refused.value) and str(refused.value).isprintable()
     assert list(tmp_path.iterdir()) == []

@@ -49,11 +49,11 @@ def test_a_server_answers_as_predict_and_ends_cleanly_on_a_signal(served, comman
         with pytest.raises(SettingError, match="Cannot listen on .*: Address already in use. Use port=0 for any free port"):
             command("serve", f"run={brackets_run}", f"port={address.rstrip('/').rpartition(':')[2]}")
     started.send_signal(number)
-    _, said = started.communicate(timeout=60)
+    _, errors = started.communicate(timeout=60)
     assert started.returncode == code
     name = signal.Signals(number).name
     promise = f"encoderlab: {name}: stopping after the open requests; send it again to stop at once"
-    assert said.strip().splitlines() == [promise, f"encoderlab: stopped by {name}"]
+    assert errors.strip().splitlines() == [promise, f"encoderlab: stopped by {name}"]
 
 
 def test_a_foreign_address_is_refused_before_a_model_is_loaded(command):

@@ -76,19 +76,19 @@ def test_full_settings_may_differ_if_weights_do_not_depend_on_them(name, value):
 @pytest.mark.parametrize(("name", "value"), OTHERWISE.items())
 def test_full_settings_that_do_not_match_are_refused_with_both_values(name, value):
     theirs = {"d_head": 12, "d_ff": 96}.get(name, getattr(PRETRAINED, name))
-    said = [getattr(one, "value", one) for one in (value, theirs)]
+    shown = [getattr(one, "value", one) for one in (value, theirs)]
     with pytest.raises(SettingError) as refused:
         replace(PRETRAINED, **{"d_head": 12, "d_ff": 96, name: value}).resolve(PRETRAINED)
     assert str(refused.value) == (
-        f"model.{name} is {said[0]}, but {said[1]} in the pretrained encoder. "
+        f"model.{name} is {shown[0]}, but {shown[1]} in the pretrained encoder. "
         "Set model=as_pretrained to use the pretrained encoder's settings."
     )
 
 
 def test_derived_and_explicit_values_are_equivalent():
-    said = replace(PRETRAINED, d_head=12, d_ff=96)
-    assert said.resolve(PRETRAINED) is said
-    assert PRETRAINED.resolve(said) is PRETRAINED
+    explicit = replace(PRETRAINED, d_head=12, d_ff=96)
+    assert explicit.resolve(PRETRAINED) is explicit
+    assert PRETRAINED.resolve(explicit) is PRETRAINED
 
 
 @pytest.mark.parametrize("choice", [AsPretrained(max_length=41), replace(PRETRAINED, max_length=41)])

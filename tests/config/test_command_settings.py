@@ -5,6 +5,7 @@ import pytest
 from encoderlab.config.command_settings import DistillConfig, EvalConfig, FinetuneConfig, PretrainConfig, RunConfig, SweepConfig
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.encoders.catalogue import SHIPPED
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.tasks.config import ClassificationConfig
@@ -20,6 +21,13 @@ def settings_of(schema, dataset=None, **settings):
         training=TrainingConfig(),
         **settings,
     )
+
+
+def test_every_run_tells_which_encoder_it_starts_from():
+    assert settings_of(RunConfig).starts_from is None
+    assert settings_of(FinetuneConfig).starts_from == SHIPPED
+    for schema in (PretrainConfig, FinetuneConfig, DistillConfig):
+        assert settings_of(schema, init_from="an encoder").starts_from == "an encoder"
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,10 @@ def fingerprint_of(rows):
 @given(data=st.data(), one=WORDS, other=WORDS)
 def test_fingerprints_of_different_rows_differ(data, one, other):
     """Rows are drawn from a few made of the same characters: joining them before hashing must not make them equal."""
-    said, both = f"{len(one)}:{one}", f"{len(one)}:{one}{other}"
-    texts = [one + other, both, f"{said}{len(other)}:{other}"]
-    pairs = [(one, other), (one + other, ""), ("", one + other), (both, ""), (said, other)]
-    sentences = [[one, other], [one + other], [said, other], [both], [one, other, ""]]
+    prefixed, both = f"{len(one)}:{one}", f"{len(one)}:{one}{other}"
+    texts = [one + other, both, f"{prefixed}{len(other)}:{other}"]
+    pairs = [(one, other), (one + other, ""), ("", one + other), (both, ""), (prefixed, other)]
+    sentences = [[one, other], [one + other], [prefixed, other], [both], [one, other, ""]]
     lists = [data.draw(st.lists(st.sampled_from(kind), min_size=1, max_size=3)) for kind in (texts, pairs, sentences) for _ in "12"]
     lists += [[row] for kind in (texts, pairs, sentences) for row in kind]
     different = {repr(rows) for rows in lists}

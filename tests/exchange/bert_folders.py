@@ -62,24 +62,24 @@ def drawn(heads, seed=0, **settings):
 def exported(config, heads, weights, folder, labels=("sad", "nützlich", "glad")):
     """Write a Transformers folder as `encoderlab export` does, but without the tokenizer."""
     classes = heads.sequence_classes or heads.token_classes or 0
-    said, theirs = to_huggingface(config, heads, weights, labels=list(labels)[:classes], vocabulary_size=VOCABULARY, pad_id=0)
-    (folder / "config.json").write_text(json.dumps(said), encoding="utf-8")
+    fields, theirs = to_huggingface(config, heads, weights, labels=list(labels)[:classes], vocabulary_size=VOCABULARY, pad_id=0)
+    (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     safetensors.torch.save_file(theirs, folder / "model.safetensors", metadata={"format": "pt"})
-    return said, theirs
+    return fields, theirs
 
 
 def stored(folder):
     return safetensors.torch.load_file(folder / "model.safetensors")
 
 
-def rewrite(folder, weights=None, **said):
+def rewrite(folder, weights=None, **fields):
     """Change the folder's weights or values of its config.json (None removes the key)."""
     if weights is not None:
         safetensors.torch.save_file(
             {name: weight.clone().contiguous() for name, weight in weights.items()}, folder / "model.safetensors"
         )
     path = folder / "config.json"
-    content = json.loads(path.read_text(encoding="utf-8")) | said
+    content = json.loads(path.read_text(encoding="utf-8")) | fields
     path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}), encoding="utf-8")
 
 

@@ -70,16 +70,16 @@ def assert_same_answers(model, theirs, batch):
     if theirs.config.model_type == "bert":
         inputs["token_type_ids"] = batch.token_type_ids
     with torch.no_grad():
-        said, answer = model(batch), theirs(**inputs, output_hidden_states=True)
+        ours, answer = model(batch), theirs(**inputs, output_hidden_states=True)
         hidden = model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
     real = torch.ones_like(batch.input_ids, dtype=torch.bool) if batch.attention_mask is None else batch.attention_mask
     assert_close(hidden[real], answer.hidden_states[-1][real], rtol=1e-5, atol=1e-5)
-    if said.sequence_logits is not None:
+    if ours.sequence_logits is not None:
         logits = answer.seq_relationship_logits if "seq_relationship_logits" in answer else answer.logits
-        assert_close(said.sequence_logits, logits, rtol=1e-5, atol=1e-5)
-    if said.token_logits is not None:
+        assert_close(ours.sequence_logits, logits, rtol=1e-5, atol=1e-5)
+    if ours.token_logits is not None:
         logits = answer.prediction_logits if "prediction_logits" in answer else answer.logits
-        assert_close(said.token_logits, logits[real], rtol=1e-5, atol=1e-5)
+        assert_close(ours.token_logits, logits[real], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("architecture", TESTED)
@@ -153,19 +153,19 @@ def test_theirs_to_ours_and_back_is_bit_for_bit_identical(architecture, sizes):
                 predictions.bias.data = predictions.decoder.bias.data.clone()
         saved(theirs, folder)
         before = safetensors.torch.load_file(Path(folder) / "model.safetensors")
-        said_before = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+        fields_before = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
         found = read_huggingface(Path(folder))
     sizes = {"vocabulary_size": found.vocabulary_size, "pad_id": found.pad_id}
-    said, weights = to_huggingface(found.config, found.heads, found.weights, labels=found.labels, **sizes)
+    fields, weights = to_huggingface(found.config, found.heads, found.weights, labels=found.labels, **sizes)
     if architecture == "BertForNextSentencePrediction":  # with us a classifier of pairs like any other
-        said["architectures"] = ["BertForNextSentencePrediction"]
+        fields["architectures"] = ["BertForNextSentencePrediction"]
         weights = {name.replace("classifier", "cls.seq_relationship"): weight for name, weight in weights.items()}
     assert weights.keys() == before.keys()
     assert all(torch.equal(weights[name], before[name]) for name in before)
     # what ours has no two of, what transformers leaves out where it is the default, and what the decoder's presence already says
     chosen = {"seq_classif_dropout", "problem_type", "id2label", "label2id", "tie_word_embeddings"}
-    assert {key: said[key] for key in said_before if key in said and key not in chosen} == {
-        key: said_before[key] for key in said_before if key in said and key not in chosen
+    assert {key: fields[key] for key in fields_before if key in fields and key not in chosen} == {
+        key: fields_before[key] for key in fields_before if key in fields and key not in chosen
     }
 
 
@@ -177,17 +177,17 @@ def test_ours_to_theirs_and_back_is_bit_for_bit_identical(opened_by, shape, data
     family = data.draw(OF_BERT if heads.sequence_classes and heads.vocabulary else st.one_of(OF_BERT, OF_DISTILBERT))
     config, model = drawn(heads, **shape, **family)
     with tempfile.TemporaryDirectory() as folder:
-        said, there = exported(config, heads, model.state_dict(), Path(folder))
+        fields, there = exported(config, heads, model.state_dict(), Path(folder))
         back = read_huggingface(Path(folder))
     assert back.heads == heads
     assert back.labels == (
-        [] if "id2label" not in said else ["follows", "random"] if heads.vocabulary else list(said["id2label"].values())
+        [] if "id2label" not in fields else ["follows", "random"] if heads.vocabulary else list(fields["id2label"].values())
     )
-    said_again, again = to_huggingface(
+    fields_again, again = to_huggingface(
         back.config, back.heads, back.weights, labels=back.labels, vocabulary_size=back.vocabulary_size, pad_id=back.pad_id
     )
     assert again.keys() == there.keys() and all(torch.equal(again[name], there[name]) for name in there)
-    assert said_again["architectures"] == said["architectures"]
+    assert fields_again["architectures"] == fields["architectures"]
     for name, weight in model.state_dict().items():  # what needed no change has none
         if name != "encoder.embeddings.token.weight" or not config.scale_embeddings:
             assert torch.equal(back.weights[name], weight), name
@@ -239,5 +239,5 @@ def test_a_masked_language_model_with_a_pooler_is_exported_without_it(bert, tmp_
     found = read_huggingface(bert)
     assert "pool.dense.bias" in found.weights
     sizes = {"vocabulary_size": VOCABULARY, "pad_id": 0}
-    said, theirs = to_huggingface(found.config, found.heads, found.weights, labels=[], **sizes)
-    assert said["architectures"] == ["BertForMaskedLM"] and not [name for name in theirs if "pooler" in name]
+    fields, theirs = to_huggingface(found.config, found.heads, found.weights, labels=[], **sizes)
+    assert fields["architectures"] == ["BertForMaskedLM"] and not [name for name in theirs if "pooler" in name]

@@ -181,5 +181,5 @@ def test_all_reasons_are_given_in_one_line():
 def test_a_tagger_is_exported_whatever_its_pooling(pooling):
     heads = HeadSizes(token_classes=3)
     config, model = drawn(heads, pooling=pooling)
-    said, _ = to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
-    assert said["architectures"] == ["BertForTokenClassification"]
+    fields, _ = to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
+    assert fields["architectures"] == ["BertForTokenClassification"]

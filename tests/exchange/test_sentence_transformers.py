@@ -24,8 +24,8 @@ def test_modules_are_listed_in_their_order_with_one_kind_of_pooling(tmp_path, po
     write_modules(tmp_path, CONFIG, pooling, head)
     modules = read(tmp_path / "modules.json")
     assert [(module["idx"], module["path"]) for module in modules] == [(0, ""), (1, POOLING), (2, DENSE)]
-    said = read(tmp_path / POOLING / "config.json")
-    assert [name for name, chosen in said.items() if chosen is True] == [
+    fields = read(tmp_path / POOLING / "config.json")
+    assert [name for name, chosen in fields.items() if chosen is True] == [
         f"pooling_mode_{name}" for name in MODES if MODES[name] is pooling
     ]
     assert read(tmp_path / "sentence_bert_config.json")["max_seq_length"] == 20

@@ -110,10 +110,10 @@ def misspelled(draw):
 def test_a_misspelled_setting_suggests_the_right_one(spelled, sign):
     command, key, wrong = spelled
     assume(wrong.rpartition(".")[2].isidentifier() and f"{command} {wrong}" not in REAL)
-    told = answer(command, f"{sign}{wrong}=1")
-    assert f"There is no setting {wrong}." in told
-    assert f"Did you mean {key}?" in told or any(
-        f"Did you mean {near.partition(' ')[2]}?" in told for near in REAL if within_two(near.partition(" ")[2], wrong)
+    message = answer(command, f"{sign}{wrong}=1")
+    assert f"There is no setting {wrong}." in message
+    assert f"Did you mean {key}?" in message or any(
+        f"Did you mean {near.partition(' ')[2]}?" in message for near in REAL if within_two(near.partition(" ")[2], wrong)
     )
 
 
@@ -131,7 +131,7 @@ def test_a_misspelled_group_is_named_too(sign):
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         (["+model.n_layer=2"], "There is no setting model.n_layer. Did you mean model.n_layers?"),
         (["training.epochs=-1"], "training.epochs is -1.0. Allowed: more than 0."),
@@ -139,12 +139,12 @@ def test_a_misspelled_group_is_named_too(sign):
         (["hydra.callbacks.x._target_=os.getcwd"], "Hydra has no setting"),
     ],
 )
-def test_a_config_that_is_only_printed_is_checked_too(typed, told):
-    assert answer("train", "--cfg", "job", *typed).startswith(told)
+def test_a_config_that_is_only_printed_is_checked_too(typed, message):
+    assert answer("train", "--cfg", "job", *typed).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         ("--foo", "Unknown flag --foo. Allowed: --help, "),
         ("--multi-run", "Did you mean --multirun?"),
@@ -153,8 +153,8 @@ def test_a_config_that_is_only_printed_is_checked_too(typed, told):
         ("hydra.mode=MULTIRUN", "hydra.mode=MULTIRUN cannot be set. Use -m to start several runs."),
     ],
 )
-def test_an_unknown_flag_is_refused_in_one_line(typed, told, capsys):
-    assert told in answer("train", typed)
+def test_an_unknown_flag_is_refused_in_one_line(typed, message, capsys):
+    assert message in answer("train", typed)
     assert capsys.readouterr().err == ""
 
 

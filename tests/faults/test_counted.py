@@ -1,4 +1,4 @@
-"""Trials that are tests: each one that ran counts, a property by its examples, and one that fails is told."""
+"""Trials that are tests: each one that ran counts, a property by its examples, and one that fails is reported."""
 
 import shutil
 from pathlib import Path

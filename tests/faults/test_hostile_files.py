@@ -77,8 +77,8 @@ def refused_or_answered(folder, capsys, text="(())"):
 
 
 def safetensors_file(header, body=b""):
-    said = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(said)) + said + body
+    header_bytes = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(header_bytes)) + header_bytes + body
 
 
 def one(dtype, shape, size):
@@ -243,26 +243,26 @@ def test_pickled_weights_are_never_opened(folders, tmp_path, capsys):
 
 
 TOKENIZERS = {
-    "nothing": lambda said: "",
-    "null": lambda said: "null",
-    "nested": lambda said: '{"a":' * 100_000,
-    "an id of 2^31": lambda said: changed(said, "model.vocab.evil", 2**31),
-    "an id of 2^32": lambda said: changed(said, "model.vocab.evil", 2**32 - 1),
-    "a negative id": lambda said: changed(said, "model.vocab.evil", -1),
-    "texts that grow a million times": lambda said: changed(
-        said,
+    "nothing": lambda content: "",
+    "null": lambda content: "null",
+    "nested": lambda content: '{"a":' * 100_000,
+    "an id of 2^31": lambda content: changed(content, "model.vocab.evil", 2**31),
+    "an id of 2^32": lambda content: changed(content, "model.vocab.evil", 2**32 - 1),
+    "a negative id": lambda content: changed(content, "model.vocab.evil", -1),
+    "texts that grow a million times": lambda content: changed(
+        content,
         "normalizer",
         {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "("}, "content": "(" * 10}] * 6},
     ),
-    "a pattern that is none": lambda said: changed(
-        said, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "((("}, "behavior": "Isolated", "invert": False}
+    "a pattern that is none": lambda content: changed(
+        content, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "((("}, "behavior": "Isolated", "invert": False}
     ),
-    "a pattern that takes for ever": lambda said: changed(
-        said, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    "a pattern that takes for ever": lambda content: changed(
+        content, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
     ),
-    "no unknown token": lambda said: changed(said, "model.unk_token", "nope"),
-    "no special tokens": lambda said: json.dumps(
-        said | {"added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}
+    "no unknown token": lambda content: changed(content, "model.unk_token", "nope"),
+    "no special tokens": lambda content: json.dumps(
+        content | {"added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}
     ),
 }
 
@@ -335,7 +335,7 @@ def test_no_config_file_makes_hydra_run_code(name, config_folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("defaults: [model_schema, _self_]\n_target_: os.system\n", "_target_"),
         ("defaults: [model_schema, _self_]\nn_layers: 1000000000\n", "model.n_layers is 1000000000"),
@@ -347,8 +347,8 @@ def test_no_config_file_makes_hydra_run_code(name, config_folder, tmp_path):
     ],
     ids=["target", "layers", "interpolation", "aliases", "tag", "nested", "escape"],
 )
-def test_a_malicious_config_file_is_refused(content, told, config_folder):
-    with little_memory(), pytest.raises(SettingError, match=re.escape(told)) as refused:
+def test_a_malicious_config_file_is_refused(content, message, config_folder):
+    with little_memory(), pytest.raises(SettingError, match=re.escape(message)) as refused:
         config_folder(content)
     assert str(refused.value).isprintable()
 
@@ -391,7 +391,7 @@ def bomb(path, first, repeated, times):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("first", "repeated", "told"),
+    ("first", "repeated", "message"),
     [
         (b"text,label\n", b"x" * 999 + b",a\n", "unpacks to more than"),
         (b"text,label\n", b"x", "is longer than"),
@@ -399,10 +399,10 @@ def bomb(path, first, repeated, times):
     ],
     ids=["rows", "a line", "a cell"],
 )
-def test_a_decompression_bomb_is_refused_early(first, repeated, told, tmp_path):
+def test_a_decompression_bomb_is_refused_early(first, repeated, message, tmp_path):
     bomb(tmp_path / "rows.csv.gz", first, repeated, 120)
     assert most_unpacked(tmp_path / "rows.csv.gz") < 120 * 2**20
-    assert told in error_of(tmp_path / "rows.csv.gz")
+    assert message in error_of(tmp_path / "rows.csv.gz")
 
 
 def test_the_limit_grows_with_the_file_and_real_texts_stay_below_it(tmp_path):
@@ -422,7 +422,7 @@ def test_a_parquet_bomb_is_refused_early(kept, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "escaped"),
     [
         ("rows.csv", b"te\x1b[31mxt,label\nx,a\n", "Allowed: te\\x1b[31mxt, label"),
         ("rows.csv", "te\u202ext,label\nx,a\n".encode(), "Allowed: te\\u202ext, label"),
@@ -444,10 +444,10 @@ def test_a_parquet_bomb_is_refused_early(kept, tmp_path):
         "digits",
     ],
 )
-def test_a_files_content_is_escaped_for_the_terminal(name, content, told, tmp_path):
+def test_a_files_content_is_escaped_for_the_terminal(name, content, escaped, tmp_path):
     (tmp_path / name).write_bytes(content)
-    said = error_of(tmp_path / name)
-    assert told in said and len(said) < 10_000
+    message = error_of(tmp_path / name)
+    assert escaped in message and len(message) < 10_000
 
 
 @pytest.mark.slow
@@ -458,8 +458,8 @@ def test_a_report_on_the_screen_contains_no_escape_sequences(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     smoke = ("training=smoke", "training.steps=1", "training.threads=1", "baselines=false", "tokenizer.vocabulary_size=200")
     run("train", "task=classification", "dataset=files", "dataset.path=rows.csv", *SHAPE, *smoke, "run_dir=run")
-    said = capsys.readouterr().err
-    assert "\\x1b[31mred" in said and not set(said) & set("\x1b\x07\u202e")
+    errors = capsys.readouterr().err
+    assert "\\x1b[31mred" in errors and not set(errors) & set("\x1b\x07\u202e")
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     assert set(report["splits"][report["scored_split"]]["per_class"]) == set(labels)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "run"]

@@ -78,9 +78,11 @@ class Faulty(BaseHTTPRequestHandler):
 
     def passed_on(self):
         length = int(self.headers.get("Content-Length") or 0)
-        asked = {name: value for name, value in self.headers.items() if name in ("Range", "range", "Content-Type", "content-type")}
+        forwarded = {
+            name: value for name, value in self.headers.items() if name in ("Range", "range", "Content-Type", "content-type")
+        }
         content = self.rfile.read(length) if length else None
-        request = urllib.request.Request(self.good + self.path, content, asked, method=self.command)
+        request = urllib.request.Request(self.good + self.path, content, forwarded, method=self.command)
         try:
             reply = urllib.request.urlopen(request, timeout=30)
         except urllib.error.HTTPError as error:
@@ -145,7 +147,7 @@ def good(start_hub, hub_script, tmp_path_factory):
 
 
 class Client:
-    """A process of encoderlab that requests from the faulty hub what it is told to."""
+    """A process of encoderlab that makes the requests of its input to the faulty hub."""
 
     def __init__(self, endpoint, home):
         environment = {name: value for name, value in os.environ.items() if "OFFLINE" not in name}

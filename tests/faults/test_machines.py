@@ -47,9 +47,9 @@ def test_a_link_has_the_bandwidth_it_is_given_and_counts_its_bytes(two, tmp_path
     until = time.monotonic() + 10
     while "listening" not in "".join(_listening(second)) and time.monotonic() < until:
         time.sleep(0.05)
-    first.start([sys.executable, "-c", ASK], tmp_path / "said.txt").wait(20)
+    first.start([sys.executable, "-c", ASK], tmp_path / "output.txt").wait(20)
     answering.wait(20)
-    assert float((tmp_path / "said.txt").read_text()) >= 0.2
+    assert float((tmp_path / "output.txt").read_text()) >= 0.2
     assert first.port.sent > 0 and second.port.sent > 0
 
 

@@ -70,8 +70,8 @@ def test_the_library_counts_what_the_kernel_sees(tmp_path):
     lines = [line for line in seen.read_text().splitlines() if str(folder) in line and "EEXIST" not in line]
     changing = [line for line in lines if not re.search(r"open(at)?\(", line) or re.search("O_CREAT|O_WRONLY|O_RDWR|O_TRUNC", line)]
     names = [re.search(r"(\w+)\(", line)[1] for line in changing]
-    said = {"openat": "create", "unlinkat": "delete", "rmdir": "delete", "unlink": "delete"}
-    assert [said.get(name, name) for name in names] == [call.name for call in calls_in(journal)]
+    our_names = {"openat": "create", "unlinkat": "delete", "rmdir": "delete", "unlink": "delete"}
+    assert [our_names.get(name, name) for name in names] == [call.name for call in calls_in(journal)]
     assert len(names) > 15
 
 

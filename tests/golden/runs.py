@@ -82,8 +82,8 @@ def _trained(command: str, precision: str, threads: int, further: Iterable[str])
 
     run = f"{command}_{precision}"
     settings = ("baselines=false", "training.device=cpu", f"training.precision={precision}", f"training.threads={threads}")
-    said = StringIO()
-    with redirect_stdout(said), redirect_stderr(said):
+    output = StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
         cli.run([command, *DATA[command], *LITTLE, *settings, *further, f"run_dir={run}"])
     tensors = load(Path(run, "model", "model.safetensors").read_bytes())
     found = hashlib.sha256()
@@ -98,7 +98,7 @@ def known() -> dict[str, dict[str, str]]:
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
-    """Run all cases and record them if that is asked for."""
+    """Run all cases and record them if requested."""
     parser = argparse.ArgumentParser(description="Hashes of the final weights of tiny trainings.")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--record", action="store_true", help=f"write them to {WEIGHTS.name}")

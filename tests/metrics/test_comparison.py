@@ -136,9 +136,9 @@ def test_at_most_one_test_in_twenty_finds_a_difference_where_there_is_none():
 def test_unpaired_seeds_are_compared_by_welchs_test(first, second):
     found = difference_over_seeds(first, second)
     if np.ptp(first) and np.ptp(second):
-        told = stats.ttest_ind(first, second, equal_var=False)
-        assert found.p_value == pytest.approx(told.pvalue, abs=1e-9)
-        bounds = told.confidence_interval(0.95)
+        expected = stats.ttest_ind(first, second, equal_var=False)
+        assert found.p_value == pytest.approx(expected.pvalue, abs=1e-9)
+        bounds = expected.confidence_interval(0.95)
         assert found.interval == pytest.approx([bounds.low, bounds.high], abs=1e-9)
     assert found.varies == "seeds"
 

@@ -25,10 +25,10 @@ def batch_of(rows, labels, pairs=None):
     """Return rows with these target ids, each preceded by one position that is not a target."""
     length = max(map(len, labels)) + 1
     ids = torch.zeros(len(rows), length, dtype=torch.long)
-    asked = [i * length + place + 1 for i, row in enumerate(labels) for place in range(len(row))]
+    positions = [i * length + place + 1 for i, row in enumerate(labels) for place in range(len(row))]
     answers = torch.tensor([label for row in labels for label in row], dtype=torch.long)
     pairs = None if pairs is None else torch.tensor(pairs, dtype=torch.int32)
-    return Batch(ids, ids, None, torch.tensor(rows), torch.tensor(asked, dtype=torch.long), pairs, answers, ids.numel())
+    return Batch(ids, ids, None, torch.tensor(rows), torch.tensor(positions, dtype=torch.long), pairs, answers, ids.numel())
 
 
 def scores_of(labels, logits, pairs=None, pair_logits=None, *, order=None, size=3):

@@ -21,9 +21,9 @@ def batch_of(rows, labels):
     """Return sequences of labels, each after one position that is not a target, padded to the longest."""
     length = max(len(sequence) for sequence in labels) + 1
     ids = torch.zeros(len(rows), length, dtype=torch.long)
-    asked = [i * length + place + 1 for i, sequence in enumerate(labels) for place in range(len(sequence))]
+    positions = [i * length + place + 1 for i, sequence in enumerate(labels) for place in range(len(sequence))]
     answers = torch.tensor([label for sequence in labels for label in sequence], dtype=torch.int32)
-    return Batch(ids, ids, None, torch.tensor(rows), torch.tensor(asked, dtype=torch.long), None, answers, ids.numel())
+    return Batch(ids, ids, None, torch.tensor(rows), torch.tensor(positions, dtype=torch.long), None, answers, ids.numel())
 
 
 def metrics_of(names, main="token_accuracy"):

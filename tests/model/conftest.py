@@ -29,15 +29,15 @@ def batch_of(lengths: list[int], *, width: int | None = None, seed: int = 0, mas
     generator = torch.Generator().manual_seed(seed)
     shape = (len(lengths), width)
     real = torch.arange(width) < torch.tensor(lengths)[:, None]
-    asked = real.flatten().nonzero().flatten()
+    positions = real.flatten().nonzero().flatten()
     return Batch(
         input_ids=torch.randint(1, VOCABULARY, shape, generator=generator),
         token_type_ids=torch.randint(0, 2, shape, generator=generator),
         attention_mask=real if mask else None,
         rows=torch.arange(len(lengths)),
-        target_positions=asked,
+        target_positions=positions,
         labels=torch.randint(0, 3, (len(lengths),), generator=generator),
-        token_labels=torch.randint(0, 5, asked.shape, generator=generator),
+        token_labels=torch.randint(0, 5, positions.shape, generator=generator),
         n_tokens=int(real.sum()),
     )
 

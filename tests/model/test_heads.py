@@ -155,4 +155,4 @@ def test_shapes_inside_the_encoder_depend_only_on_the_batch_for_cuda_graphs(pool
             assert (mine is None) == (theirs is None)
             if mine is not None:
                 assert_close(mine, theirs)
-    assert shapes <= {(2, 8, 16), (2, 1, 16)}  # the second: of the last layer, where CLS alone is asked for
+    assert shapes <= {(2, 8, 16), (2, 1, 16)}  # the second: of the last layer, which computes only CLS

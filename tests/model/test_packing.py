@@ -40,8 +40,8 @@ def padded_batch(make_batch, lengths, *, hole=False, **settings):
     batch = make_batch(lengths, width=max(lengths) + 1, **settings)
     mask = batch.attention_mask.clone()
     mask[:, 1] &= not hole
-    asked = batch.target_positions[mask.flatten()[batch.target_positions]]
-    return replace(batch, attention_mask=mask, target_positions=asked, token_labels=None, n_tokens=int(mask.sum()))
+    positions = batch.target_positions[mask.flatten()[batch.target_positions]]
+    return replace(batch, attention_mask=mask, target_positions=positions, token_labels=None, n_tokens=int(mask.sum()))
 
 
 def answers_and_gradients(model, batch, *, packs):

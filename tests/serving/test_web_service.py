@@ -62,7 +62,7 @@ def words():
     return client_of(opened(TaggingConfig(name="parts")))
 
 
-def asked(client, **request):
+def predictions(client, **request):
     answer = client.post("/predict", json=request)
     assert answer.status_code == 200, answer.text
     return answer.json()["answers"]
@@ -81,7 +81,7 @@ def test_texts_get_the_models_predictions_in_order(kind):
     labels = [] if kind == "number" else LABELS
     assembly, given = opened(TASKS[kind], labels), ["012", "ab" * 10, "5"]
     expected = answers_of(assembly, [TextExample(text) for text in given])
-    found = asked(client_of(assembly), texts=given)
+    found = predictions(client_of(assembly), texts=given)
     for answer, wanted in zip(found, expected, strict=True):
         if kind == "number":
             assert answer == {"predicted": pytest.approx(wanted.number)}
@@ -91,14 +91,14 @@ def test_texts_get_the_models_predictions_in_order(kind):
 
 
 def test_pairs_are_predicted_singly_and_in_lists(pairs):
-    (one,) = asked(pairs, text="01", text_pair="23")
-    both = asked(pairs, texts=["01", "4"], text_pairs=["23", "5"])
+    (one,) = predictions(pairs, text="01", text_pair="23")
+    both = predictions(pairs, texts=["01", "4"], text_pairs=["23", "5"])
     assert one["probabilities"] == pytest.approx(both[0]["probabilities"], abs=1e-5)
     assert len(both) == 2
 
 
 def test_every_word_is_predicted_and_truncated_ones_are_null(words):
-    (answer,) = asked(words, text="1 2 3")
+    (answer,) = predictions(words, text="1 2 3")
     assert [word["word"] for word in answer["words"]] == ["1", "2", "3"]
     assert all(0 < word["probability"] <= 1 for word in answer["words"])
     read = Answer(("noun",), None, (0.75,), word_probabilities=np.array([[0.75, 0.25]]))
@@ -108,10 +108,10 @@ def test_every_word_is_predicted_and_truncated_ones_are_null(words):
 
 
 def test_the_most_probable_classes_are_returned_for_texts_and_words(texts, words):
-    (text,) = asked(texts, text="012", top_k=1)
+    (text,) = predictions(texts, text="012", top_k=1)
     assert list(text) == ["predicted", "top"] and [one["label"] for one in text["top"]] == [text["predicted"]]
-    assert len(asked(texts, text="012", top_k=2)[0]["top"]) == 2
-    (answer,) = asked(words, text="1 2", top_k=3)
+    assert len(predictions(texts, text="012", top_k=2)[0]["top"]) == 2
+    (answer,) = predictions(words, text="1 2", top_k=3)
     assert all(len(word["top"]) == 3 and word["top"][0]["label"] == word["predicted"] for word in answer["words"])
 
 
@@ -130,8 +130,8 @@ def test_every_request_is_answered_or_refused_in_one_line(texts, words, request_
     client = words if of_words else texts
     response = client.post("/predict", content=json.dumps(request_), headers={"content-type": "application/json"})
     if response.status_code == 200:
-        asked_for = [request_["text"]] if "text" in request_ else request_["texts"]
-        assert len(response.json()["answers"]) == len(asked_for)
+        requested = [request_["text"]] if "text" in request_ else request_["texts"]
+        assert len(response.json()["answers"]) == len(requested)
     else:
         assert response.status_code in (400, 413, 422) and list(response.json()) == ["error"]
         assert "\n" not in response.json()["error"]
@@ -236,13 +236,13 @@ def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(texts, mon
         return answers_of(*arguments)
 
     monkeypatch.setattr(service, "answers_of", slow)
-    asking = [threading.Thread(target=asked, args=(texts,), kwargs={"text": "01"}) for _ in range(3)]
-    for one in asking:
+    requesting = [threading.Thread(target=predictions, args=(texts,), kwargs={"text": "01"}) for _ in range(3)]
+    for one in requesting:
         one.start()
     assert begun.wait(60)
     assert texts.get("/health").json() == {"status": "ok"}
     go_on.set()
-    for one in asking:
+    for one in requesting:
         one.join()
     assert most == [1, 1, 1]
 

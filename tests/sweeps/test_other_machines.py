@@ -73,12 +73,12 @@ def until_it_waits(monkeypatch):
     say = other_machines.say
 
     def let(event):
-        def said(line):
+        def say_and_set(line):
             say(line)
             event.set()
 
         monkeypatch.setattr(other_machines, "POLL_SECONDS", 0.05)
-        monkeypatch.setattr(other_machines, "say", said)
+        monkeypatch.setattr(other_machines, "say", say_and_set)
 
     return let
 
@@ -90,9 +90,9 @@ def test_a_job_on_another_machine_is_waited_for_and_not_repeated(sweep, commands
         records = sweep("seed=1,2")
     assert [config.seed for config in called] == [2]
     assert [record.state for record in records] == [FINISHED, FINISHED]
-    said = capsys.readouterr().err
-    assert "encoderlab: job 0 runs on " in said and f"(process {os.getpid()}): seed=1" in said
-    assert "encoderlab: waiting for job 0 on " in said
+    errors = capsys.readouterr().err
+    assert "encoderlab: job 0 runs on " in errors and f"(process {os.getpid()}): seed=1" in errors
+    assert "encoderlab: waiting for job 0 on " in errors
 
 
 def test_a_job_that_fails_on_another_machine_is_listed_and_not_tried_again(sweep, commands, on_berta, until_it_waits, capsys):
@@ -179,9 +179,9 @@ def test_a_killed_machine_is_replaced_by_another_that_shares_the_folder(machine,
     (begun,) = SweepFolder(Path("sweep")).records()
     first_rows = rows_of(begun)[:5]
     berta = machine("berta", *line)
-    _, said = berta.communicate(timeout=300)
-    assert berta.returncode == 0, said
-    assert f"encoderlab: job 0 is taken over from anna (process {anna.pid})" in said
+    _, errors = berta.communicate(timeout=300)
+    assert berta.returncode == 0, errors
+    assert f"encoderlab: job 0 is taken over from anna (process {anna.pid})" in errors
     records = SweepFolder(Path("sweep")).records()
     assert [record.state for record in records] == [FINISHED, FINISHED]
     assert records[0].folder == begun.folder

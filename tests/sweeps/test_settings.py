@@ -4,7 +4,7 @@ import pytest
 
 from encoderlab.config.command_settings import SweepConfig
 from encoderlab.errors import SettingError
-from encoderlab.sweeps.settings import folder_for, sweep_settings, typed_again
+from encoderlab.sweeps.settings import as_arguments, folder_for, sweep_settings
 
 
 def test_settings_of_the_sweep_are_separated_from_those_of_its_runs():
@@ -50,8 +50,8 @@ def test_a_text_may_look_like_a_range():
 
 
 def test_a_resume_command_repeats_only_settings_that_differ_from_the_defaults():
-    assert typed_again(SweepConfig(sweep_dir="found")) == []
-    assert typed_again(SweepConfig(trials=7)) == ["trials=7"]
+    assert as_arguments(SweepConfig(sweep_dir="found")) == []
+    assert as_arguments(SweepConfig(trials=7)) == ["trials=7"]
 
 
 def test_a_dry_sweep_leaves_no_folder_and_cannot_search():

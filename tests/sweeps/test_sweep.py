@@ -29,8 +29,8 @@ from tests.sweeps.conftest import TINY
 def test_a_sweep_of_dry_runs_tries_each_job_out_and_writes_nothing(tmp_path, sweep, capsys):
     with pytest.raises(SweepError, match=r"^1 of 3 jobs failed. Fix it and run the same line.$"):
         sweep("seed=1,2,-1 dry_run=true")
-    said = capsys.readouterr()
-    assert said.out.count("dry run: only the cache is written") == 2 and "not compared" not in said.err
+    printed = capsys.readouterr()
+    assert printed.out.count("dry run: only the cache is written") == 2 and "not compared" not in printed.err
     assert not list(tmp_path.iterdir())
     with pytest.raises(SettingError, match="no score to search by"):
         sweep("training.learning_rate=log(1e-4,1e-2) dry_run=true trials=2")
@@ -44,9 +44,9 @@ def test_a_failed_job_is_listed_with_its_reason_and_the_others_run(sweep, comman
     assert [config.seed for config in called] == [1, 2, 3]
     assert ended.value.exit_code == DataError.exit_code
     assert str(ended.value).startswith("2 of 3 jobs failed. ")
-    said = capsys.readouterr().err
-    assert "encoderlab: job 1 failed: seed=2" in said and "There are no rows." in said
-    assert "ValueError: a bug" in said
+    errors = capsys.readouterr().err
+    assert "encoderlab: job 1 failed: seed=2" in errors and "There are no rows." in errors
+    assert "ValueError: a bug" in errors
     raised.clear()
     records = sweep("seed=1,2,3")
     assert [config.seed for config in called] == [1, 2, 3, 2, 3]
@@ -84,7 +84,7 @@ def test_an_interrupted_sweep_resumes_the_same_run_and_ends_with_a_table(sweep, 
     with pytest.raises(Interrupted):
         sweep("seed=1,2")
     interruption._Received.number = None
-    assert "Resume with: encoderlab train -m seed=1,2 " in (said := capsys.readouterr().err) and "sweep_dir=sweep" in said
+    assert "Resume with: encoderlab train -m seed=1,2 " in (errors := capsys.readouterr().err) and "sweep_dir=sweep" in errors
     (stopped,) = SweepFolder(Path("sweep")).records()
     assert stopped.state == STOPPED
     monkeypatch.setattr(Journal, "step", count)
@@ -95,9 +95,9 @@ def test_an_interrupted_sweep_resumes_the_same_run_and_ends_with_a_table(sweep, 
     assert "Token accuracy of 2 runs of reverse" in capsys.readouterr().err
     assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "md", "csv", "json"))
     assert [record.folder for record in sweep("seed=1,2")] == [first.folder, second.folder]
-    said = capsys.readouterr().err
-    assert "job 0 was finished before" in said and "job 1 was finished before" in said
-    assert "Token accuracy of 2 runs of reverse" in said
+    errors = capsys.readouterr().err
+    assert "job 0 was finished before" in errors and "job 1 was finished before" in errors
+    assert "Token accuracy of 2 runs of reverse" in errors
 
 
 def test_a_job_whose_process_was_killed_after_its_report_is_finished(tmp_path):
@@ -199,8 +199,8 @@ def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
         sweep("hydra/launcher=parallel hydra.launcher.n_jobs=2 model.n_heads=1,5")
     records = SweepFolder(Path("sweep")).records()
     assert [record.state for record in records] == [FINISHED, FAILED]
-    said = capfd.readouterr().err
-    assert "Token accuracy of 1 run of" in said
+    errors = capfd.readouterr().err
+    assert "Token accuracy of 1 run of" in errors
     assert "on test" in Path(f"sweep/jobs/{records[0].key}.log").read_text()
 
 
@@ -222,12 +222,12 @@ def parallel_jobs(sweep):
 @pytest.mark.slow
 def test_stopped_parallel_jobs_save_and_the_last_never_starts(parallel_jobs):
     parallel_jobs.send_signal(signal.SIGTERM)
-    _, said = parallel_jobs.communicate()
+    _, errors = parallel_jobs.communicate()
     records = SweepFolder(Path("sweep")).records()
     assert (parallel_jobs.returncode, [record.state for record in records]) == (143, [STOPPED, STOPPED])
-    assert "SIGTERM: each job saves after its step; send it again to stop at once" in said
-    assert "Resume with: encoderlab train -m " in said and said.endswith("encoderlab: stopped by SIGTERM\n")
-    assert len(said.strip().splitlines()) == 3
+    assert "SIGTERM: each job saves after its step; send it again to stop at once" in errors
+    assert "Resume with: encoderlab train -m " in errors and errors.endswith("encoderlab: stopped by SIGTERM\n")
+    assert len(errors.strip().splitlines()) == 3
     for record in records:
         assert max(int(path.name.removeprefix("step-")) for path in (record.folder / "checkpoints").iterdir()) > 0
 
@@ -238,12 +238,12 @@ def test_a_killed_worker_ends_the_sweep_with_the_resume_command(parallel_jobs):
     children = [pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()]
     workers = [int(pid) for pid in children if b"LokyProcess" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(workers[0], signal.SIGKILL)
-    _, said = parallel_jobs.communicate()
-    ours = [line for line in said.splitlines() if line.startswith(("encoderlab:", "Finished jobs"))]
+    _, errors = parallel_jobs.communicate()
+    ours = [line for line in errors.splitlines() if line.startswith(("encoderlab:", "Finished jobs"))]
     assert parallel_jobs.returncode == 4
     assert "Resume with: encoderlab train -m " in ours[0]
     assert ours[1].startswith("encoderlab: A process of this sweep was killed, perhaps because memory ran out, or crashed")
-    assert "Traceback" not in said
+    assert "Traceback" not in errors
 
 
 def test_runs_are_inside_the_sweep_dir(sweep, commands):

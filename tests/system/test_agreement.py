@@ -30,10 +30,10 @@ def test_all_processes_name_the_first_difference(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     code, _, errors = torchrun(3, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)
-    told = [(tmp_path / f"{rank}.txt").read_text() for rank in range(3)]
-    assert told[0] == told[1] == told[2]
-    assert f"(processes 1 and 2 of 3) has labels {'y' * 60}..., and " in told[0]
-    assert told[0].endswith(" 2. Mend it.\n")
+    messages = [(tmp_path / f"{rank}.txt").read_text() for rank in range(3)]
+    assert messages[0] == messages[1] == messages[2]
+    assert f"(processes 1 and 2 of 3) has labels {'y' * 60}..., and " in messages[0]
+    assert messages[0].endswith(" 2. Mend it.\n")
 
 
 def test_one_process_agrees_with_itself():

@@ -37,7 +37,7 @@ def run(tmp_path):
 
 
 def test_collective_operations_reduce_gather_and_take_turns(run, tmp_path):
-    said = run(
+    lines = run(
         3,
         """
         import time, torch
@@ -59,7 +59,7 @@ def test_collective_operations_reduce_gather_and_take_turns(run, tmp_path):
         open(f"{processes.rank}.txt", "w").write("\\n".join(map(str, facts)))
         """,
     )
-    assert said[0] == [
+    assert lines[0] == [
         "[3, 3, 30]",
         "[6.0, 6.0]",
         "7",
@@ -69,13 +69,13 @@ def test_collective_operations_reduce_gather_and_take_turns(run, tmp_path):
         "(True, 3, 3)",
     ]
     for rank in (1, 2):
-        assert said[rank] == [*said[0][:3], "None", *said[0][4:6], "(False, 3, 3)"]
+        assert lines[rank] == [*lines[0][:3], "None", *lines[0][4:6], "(False, 3, 3)"]
     assert (tmp_path / "turns.txt").read_text().startswith("0\n")
 
 
 @pytest.mark.slow
 def test_a_failed_process_ends_those_that_wait_for_it(run):
-    said = run(
+    written = run(
         3,
         """
         import os, torch
@@ -93,7 +93,7 @@ def test_a_failed_process_ends_those_that_wait_for_it(run):
         torch.distributed.barrier()
         """,
     )
-    assert [lines[0] for lines in said] == ["True", "3", "3"]
+    assert [lines[0] for lines in written] == ["True", "3", "3"]
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_a_process_that_is_new_to_a_restarted_run_counts_as_restarted_too(tmp_pa
 
 @pytest.mark.slow
 def test_a_process_with_a_mistake_ends_after_the_main_process_has_reported_it(run):
-    said = run(
+    lines = run(
         2,
         """
         import time
@@ -118,11 +118,11 @@ def test_a_process_with_a_mistake_ends_after_the_main_process_has_reported_it(ru
         note = open(f"{processes.rank}.txt", "w")
         if processes.is_main:
             time.sleep(1)  # torchrun would end it here, if the other ended at once
-        print(processes.announce(DataError("There is no data"), 3), processes.store.check(["told"]), file=note)
+        print(processes.announce(DataError("There is no data"), 3), processes.store.check(["reported"]), file=note)
         note.close()
         """,
     )
-    assert said == [["True True"], ["False True"]]
+    assert lines == [["True True"], ["False True"]]
 
 
 @pytest.mark.slow
@@ -137,23 +137,23 @@ def test_a_dead_process_is_named_once_whichever_process_waits_for_it(tmp_path):
                 with processes.watched("Go on."):
                     processes.all_reduce_sum([1])
             except (ProcessLostError, FailedElsewhereError) as error:
-                told = error.line if isinstance(error, FailedElsewhereError) else str(error)
-                if processes.announce(error, 4) and told:
-                    print(f"encoderlab: {told}", file=sys.stderr, flush=True)
+                line = error.line if isinstance(error, FailedElsewhereError) else str(error)
+                if processes.announce(error, 4) and line:
+                    print(f"encoderlab: {line}", file=sys.stderr, flush=True)
                 os._exit(4)
             """
         )
     )
     code, _, errors = torchrun(3, "script.py", folder=tmp_path)
     assert code != 0
-    told = [line for line in errors if line.startswith("encoderlab: ")]
-    assert len(told) == 1, errors
-    assert told[0].startswith(f"encoderlab: Lost {socket.gethostname()} (process 2 of 3): its connection closed.")
+    ours = [line for line in errors if line.startswith("encoderlab: ")]
+    assert len(ours) == 1, errors
+    assert ours[0].startswith(f"encoderlab: Lost {socket.gethostname()} (process 2 of 3): its connection closed.")
 
 
 @pytest.mark.slow
 def test_a_live_process_that_never_arrives_is_waited_for_until_the_timeout(run):
-    said = run(
+    lines = run(
         2,
         """
         import os, time
@@ -172,13 +172,13 @@ def test_a_live_process_that_never_arrives_is_waited_for_until_the_timeout(run):
         """,
         ENCODERLAB_WAIT_SECONDS="1",
     )
-    assert said[0] == ["The 2 processes of this run did not meet in time. Go on."]
+    assert lines[0] == ["The 2 processes of this run did not meet in time. Go on."]
 
 
 @pytest.mark.slow
 def test_one_of_several_processes_skips_pythons_shutdown_and_loses_no_output(run, tmp_path):
     """PyTorch's threads may abort a process there: see `Processes.end`."""
-    said = run(
+    lines = run(
         2,
         """
         import atexit
@@ -188,7 +188,7 @@ def test_one_of_several_processes_skips_pythons_shutdown_and_loses_no_output(run
         processes.leave()
         """,
     )
-    assert said == [["written"], ["written"]]
+    assert lines == [["written"], ["written"]]
     assert not (tmp_path / "python-ended").exists()
 
 

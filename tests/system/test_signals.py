@@ -113,8 +113,8 @@ def test_a_worker_gets_a_signal_even_while_it_starts_and_is_waited_for(with_work
     if is_working:
         assert process.stdout.readline() == "begun\n"
     send_to(process.pid, signal.SIGTERM)
-    said, _ = process.communicate()
-    assert (process.returncode, said.splitlines()[-1]) == (143, "saved")
+    output, _ = process.communicate()
+    assert (process.returncode, output.splitlines()[-1]) == (143, "saved")
 
 
 def test_a_second_signal_ends_the_workers_too(with_worker):

@@ -23,10 +23,10 @@ def task_of(tokenizer=TOKENIZER, max_length=16, labels=LABELS, **settings):
     return Tagging(TaggingConfig(name="test", **settings), tokenizer, labels, max_length)
 
 
-def batch_of(asked, rows, length, labels=None):
+def batch_of(positions, rows, length, labels=None):
     ids = torch.ones(rows, length, dtype=torch.long)
     answers = None if labels is None else torch.tensor(labels)
-    return Batch(ids, ids, None, torch.arange(rows), torch.tensor(asked, dtype=torch.long), None, answers, rows * length)
+    return Batch(ids, ids, None, torch.arange(rows), torch.tensor(positions, dtype=torch.long), None, answers, rows * length)
 
 
 words_and_labels = st.lists(st.tuples(st.text("0123456789(!", min_size=1, max_size=4), st.integers(0, 2)), max_size=12)

@@ -23,13 +23,13 @@ def batch(mask):
     return Batch(ids, ids * 0, mask, torch.arange(2), none, None, None, 6 if mask is None else int(mask.sum()))
 
 
-@pytest.mark.parametrize(("mask", "asked"), [(None, [0, 1, 2, 3, 4, 5]), (MASK, [0, 1, 3, 4, 5])])
-def test_the_teacher_computes_every_real_token(mask, asked):
+@pytest.mark.parametrize(("mask", "positions"), [(None, [0, 1, 2, 3, 4, 5]), (MASK, [0, 1, 3, 4, 5])])
+def test_the_teacher_computes_every_real_token(mask, positions):
     learned = task(token_weight=0.25)
     learned.teacher = lambda given: Targets(token_vectors=torch.zeros(len(given.target_positions), 4))
     found = learned.ask(batch(mask), 0)
-    assert found.target_positions.tolist() == asked
-    assert found.targets.token_vectors.shape == (len(asked), 4)
+    assert found.target_positions.tolist() == positions
+    assert found.targets.token_vectors.shape == (len(positions), 4)
     assert (found.targets.token_weight, found.targets.sequence_weight) == (0.25, 1.0)
 
 

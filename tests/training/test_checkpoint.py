@@ -89,8 +89,8 @@ def test_the_newest_intact_checkpoint_is_found_and_damaged_ones_are_set_aside_wi
     for step in (2, 3):
         (tmp_path / f"step-{step}" / "state.pt").write_bytes(b"")
     assert newest_verified(tmp_path) == tmp_path / "step-1"
-    said = capsys.readouterr().err.splitlines()
-    assert [line.endswith("is damaged and has been set aside") for line in said] == [True, True]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.endswith("is damaged and has been set aside") for line in lines] == [True, True]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corrupt-step-2", "corrupt-step-3", "step-1"]
     assert save(tmp_path, 2).name == "step-2"  # its name is free again
 

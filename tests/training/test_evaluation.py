@@ -116,9 +116,9 @@ def test_metrics_collect_predictions_without_waiting_for_the_device(metrics):
     ids = torch.zeros(3, 4, dtype=torch.int64, device=meta)
     number, sets = isinstance(metrics, RegressionMetrics), isinstance(metrics, LabelSetMetrics)
     labels = torch.zeros((3, 2) if sets else (3,), device=meta, dtype=torch.float32 if number or sets else torch.int64)
-    asked = torch.zeros(5, dtype=torch.int64, device=meta)
+    positions = torch.zeros(5, dtype=torch.int64, device=meta)
     answers = Prediction(torch.zeros(3, 1 if number else 2, device=meta), torch.zeros(5, 2, device=meta))
-    batch = Batch(ids, ids, None, ids[:, 0], asked, labels, asked, 12)
+    batch = Batch(ids, ids, None, ids[:, 0], positions, labels, positions, 12)
     for _ in range(3):
         metrics.add(answers, batch)
     with pytest.raises((RuntimeError, NotImplementedError)):  # what is read at the end are numbers

@@ -154,9 +154,9 @@ def test_a_budget_leaves_open_how_often_rows_are_read_and_is_evaluated_once_an_e
 )
 def test_the_length_of_a_run_is_printed_in_words(given, words):
     config = fixed_by_rows(replace(FINETUNING, **given), 3_000)
-    said = length_in_words(config, 3_000, evaluated=True)
-    assert said.startswith(words)
-    assert said == words or "patience" in given
+    described = length_in_words(config, 3_000, evaluated=True)
+    assert described.startswith(words)
+    assert described == words or "patience" in given
     assert length_in_words(config, 3_000, evaluated=False) == words.partition(";")[0]
 
 

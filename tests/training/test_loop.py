@@ -38,18 +38,18 @@ class Tiny(nn.Module):
 
 
 def rows(n, targets_in_row, seed=0):
-    """Return a batch of n rows, row i of which has asked_in_row[i] target positions."""
+    """Return a batch of n rows, row i of which has targets_in_row[i] target positions."""
     draw = torch.Generator().manual_seed(seed)
     ids = torch.randint(20, (n, 6), generator=draw)
-    asked = torch.tensor([row * 6 + place for row in range(n) for place in range(targets_in_row[row])], dtype=torch.long)
+    positions = torch.tensor([row * 6 + place for row in range(n) for place in range(targets_in_row[row])], dtype=torch.long)
     return Batch(
         input_ids=ids,
         token_type_ids=torch.zeros_like(ids),
         attention_mask=None,
         rows=torch.arange(n),
-        target_positions=asked,
+        target_positions=positions,
         labels=torch.randint(3, (n,), generator=draw),
-        token_labels=torch.randint(5, (len(asked),), generator=draw),
+        token_labels=torch.randint(5, (len(positions),), generator=draw),
         n_tokens=ids.numel(),
     )
 

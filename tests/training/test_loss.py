@@ -10,14 +10,14 @@ from encoderlab.training.loss import LabelLoss, count_targets, losses, soft_cros
 
 
 def batch(labels=None, token_labels=None, targets=None):
-    asked = torch.arange(0 if token_labels is None else len(token_labels))
+    positions = torch.arange(0 if token_labels is None else len(token_labels))
     ids = torch.ones(4, 5, dtype=torch.long)
     return Batch(
         input_ids=ids,
         token_type_ids=torch.zeros_like(ids),
         attention_mask=None,
         rows=torch.arange(4),
-        target_positions=asked,
+        target_positions=positions,
         labels=labels,
         token_labels=token_labels,
         n_tokens=20,
@@ -29,11 +29,11 @@ def test_both_kinds_of_targets_are_summed_and_counted_separately():
     torch.manual_seed(0)
     labels, token_labels = torch.tensor([0, 1, 1, 0]), torch.tensor([2, 0, 1, 2, 2, 1])
     prediction = Prediction(torch.randn(4, 2), torch.randn(6, 3))
-    asked = batch(labels, token_labels)
-    found = losses(prediction, asked)
+    labelled = batch(labels, token_labels)
+    found = losses(prediction, labelled)
     assert found["sequence"].item() == pytest.approx(-prediction.sequence_logits.log_softmax(-1)[range(4), labels].sum().item())
     assert found["token"].item() == pytest.approx(-prediction.token_logits.log_softmax(-1)[range(6), token_labels].sum().item())
-    assert count_targets(asked) == {"sequence": 4, "token": 6}
+    assert count_targets(labelled) == {"sequence": 4, "token": 6}
 
 
 def test_classes_are_weighted_and_smoothed_labels_are_spread():

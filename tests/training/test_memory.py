@@ -17,12 +17,12 @@ def micro_batches_of(*rows, length=7):
 
 
 def test_a_device_out_of_memory_is_reported_with_the_accumulation_that_would_help():
-    said = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, micro_batches_of(16, 16))
-    assert str(said) == (
+    error = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, micro_batches_of(16, 16))
+    assert str(error) == (
         "The memory of the device (cpu) is too small for step 12, a batch of 32 rows of up to 7 tokens in 2 micro-batches. "
         "Set training.accumulate=4 to compute each batch in 4 micro-batches; only dropout's random draws differ."
     )
-    assert said.exit_code == 4
+    assert error.exit_code == 4
 
 
 def test_a_real_failed_allocation_is_recognised():
@@ -47,19 +47,19 @@ def test_other_errors_are_not_taken_for_it():
 
 
 def test_an_error_before_the_first_batch_suggests_fewer_rows():
-    said = out_of_memory(torch.OutOfMemoryError(""), 3, [])
-    assert str(said).startswith("The memory is too small for the batch of step 3.")
-    assert said.fewer_rows_help
+    error = out_of_memory(torch.OutOfMemoryError(""), 3, [])
+    assert str(error).startswith("The memory is too small for the batch of step 3.")
+    assert error.fewer_rows_help
 
 
 class Reader:
     """Returns the index of each row, if it is given at most so many tokens at once."""
 
     def __init__(self, room):
-        self.room, self.asked_for = room, []
+        self.room, self.sizes_read = room, []
 
     def __call__(self, batch):
-        self.asked_for.append(batch.input_ids.numel())
+        self.sizes_read.append(batch.input_ids.numel())
         if batch.input_ids.numel() > self.room:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return batch.rows.tolist()
@@ -83,7 +83,7 @@ def test_every_row_is_predicted_once_and_in_order_however_little_memory_there_is
 def test_a_size_that_failed_once_is_not_tried_again():
     reader = Reader(21)
     assert len(list(answered([of_rows(0, 4), of_rows(4, 4), of_rows(8, 5)], reader))) == 6
-    assert reader.asked_for == [28, 14, 14, 14, 14, 14, 21]
+    assert reader.sizes_read == [28, 14, 14, 14, 14, 14, 21]
 
 
 def test_a_single_row_that_does_not_fit_is_reported():

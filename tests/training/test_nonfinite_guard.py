@@ -87,9 +87,11 @@ def test_a_nonfinite_first_step_leaves_the_initial_weights(waits):
 @settings(deadline=None, max_examples=25)
 @given(kinds=st.lists(st.sampled_from([1, 2, 3, 9, 9]), min_size=1, max_size=8), clip=st.booleans())
 def test_the_device_decides_as_the_host_does(kinds, clip):
-    by_host, told = trained(kinds, 8, waits=True)
-    by_device, read = trained(kinds, 8, waits=False)
-    assert told.skipped == read.skipped or str(told.skipped) == str(read.skipped)  # NaN is not equal to itself
+    by_host, host_guard = trained(kinds, 8, waits=True)
+    by_device, device_guard = trained(kinds, 8, waits=False)
+    assert host_guard.skipped == device_guard.skipped or str(host_guard.skipped) == str(
+        device_guard.skipped
+    )  # NaN is not equal to itself
     assert all(same(a[1], b[1]) for a, b in zip(by_host, by_device, strict=True))
     assert all(torch.isfinite(weight).all() for weight in by_host[-1][1].values())
 
@@ -99,10 +101,12 @@ def test_the_run_stops_at_the_first_step_beyond_the_limit_and_names_it(waits):
     kinds = [9, Poisoned.GRADIENT, 9, Poisoned.LOSS, 9, Poisoned.LOSS, 9, 9]
     with pytest.raises(TrainingError) as stopped:
         trained(kinds, 1, waits=waits, log_every=7)
-    said = str(stopped.value)
-    assert said.startswith("The loss or the gradient of step 4 is not finite (sequence loss nan, gradient norm nan; rows 40, 41 of")
-    assert "1 steps before it were skipped" not in said
-    assert "1 step before it was skipped, as training.skip_nonfinite=1 allows" in said
+    message = str(stopped.value)
+    assert message.startswith(
+        "The loss or the gradient of step 4 is not finite (sequence loss nan, gradient norm nan; rows 40, 41 of"
+    )
+    assert "1 steps before it were skipped" not in message
+    assert "1 step before it was skipped, as training.skip_nonfinite=1 allows" in message
     assert stopped.value.exit_code == 4
 
 

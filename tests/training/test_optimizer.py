@@ -29,10 +29,10 @@ def small(heads=None, **settings):
     return EncoderWithHeads(config, 20, 0, heads or HeadSizes(sequence_classes=3))
 
 
-def batch(asked=0):
+def batch(targets=0):
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(1, 20, (6, 8), generator=draw)
-    places = torch.arange(asked)
+    places = torch.arange(targets)
     labels = torch.randint(3, (6,), generator=draw)
     return Batch(ids, torch.zeros_like(ids), None, torch.arange(6), places, labels, ids.flatten()[places], ids.numel())
 
@@ -142,7 +142,7 @@ def test_more_frozen_layers_than_there_are_is_refused_with_both_values():
 
 def test_a_decoder_tied_to_frozen_embeddings_stays_with_them_and_the_rest_learns():
     heads = HeadSizes(vocabulary=True)
-    before, given = small(heads), batch(asked=10)
+    before, given = small(heads), batch(targets=10)
     model = after_steps(copy.deepcopy(before), given, n=20, freeze_layers=1)
     assert same(model, before, "encoder.embeddings")
     assert not same(model, before, "masked_token_head.dense")

@@ -104,7 +104,7 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
     elif {"--help", "-h"} & set(arguments):
         import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
     else:
-        _check_world(processes, *arguments)
+        _check_processes(processes, *arguments)
         resumes = processes.restarted and arguments[0] in RESUMABLE and not any(one.startswith("resume=") for one in arguments)
         _run_with_hydra(arguments[0], [*arguments[1:], *(["resume=auto"] if resumes else [])], processes)
 
@@ -116,7 +116,7 @@ def config_folder() -> Path:
     return inside if inside.is_dir() else package.parents[1] / "configs"
 
 
-def _check_world(processes: Processes, command: str, *arguments: str) -> None:
+def _check_processes(processes: Processes, command: str, *arguments: str) -> None:
     """Raise SettingError for what several processes cannot run."""
     if processes.size == 1:
         return
@@ -218,7 +218,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, started: li
     from encoderlab.config.overrides import quote
     from encoderlab.runs.folders.sweep import JobRecord, WorkerKilledError
     from encoderlab.sweeps.results import show_results
-    from encoderlab.sweeps.settings import folder_for, typed_again
+    from encoderlab.sweeps.settings import as_arguments, folder_for
     from encoderlab.sweeps.sweep import Sweep
 
     def start(settings: Any, overrides: Sequence[str]) -> Any:
@@ -243,7 +243,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, started: li
                 single = [argument for argument in arguments if argument not in MULTIRUN]
                 import_module("encoderlab.sweeps.search").search(sweep, single, options.trials, trial)
         except (Interrupted, WorkerKilledError):
-            sweep.say_how_to_go_on([*arguments, *typed_again(options)])
+            sweep.say_how_to_resume([*arguments, *as_arguments(options)])
             raise
         show_results(sweep, compared=options.trials is None)
 

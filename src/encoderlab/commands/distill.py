@@ -86,7 +86,7 @@ def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
     return train_on_labels(config, "distill", processes, taught_by)
 
 
-class _VectorDistillation(Training):
+class _VectorDistillation(Training[DistillConfig]):
     """Distillation on documents: the student learns its teacher's vectors."""
 
     command = "distill"

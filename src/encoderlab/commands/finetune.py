@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from encoderlab.commands.pretrain import pretrain
+from encoderlab.commands.pretrain import pretrain_on
 from encoderlab.commands.train import train_on_labels
-from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig
+from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig, RunConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import SettingError
 from encoderlab.runs.corpora.corpus import Corpus
@@ -23,18 +22,17 @@ def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> R
     With `config.adapt`, the encoder is first pretrained on the task's training texts for that long; see `runs.fitting.adaptation`.
     Raises SettingError, DataError or TrainingError before the run folder is created.
     """
-
     return train_on_labels(config, "finetune", processes, adapting(processes))
 
 
-def adapting(processes: Processes) -> Callable[[Any, Corpus], Teaching]:
-    """Return the step that first pretrains on the task's training texts if `config.adapt` is set; see `train_on_labels`."""
+def adapting(processes: Processes) -> Callable[[RunConfig, Corpus], Teaching]:
+    """Return the step that first pretrains on the task's training texts if the run's `adapt` is set; see `train_on_labels`."""
 
     def adapt(settings: PretrainConfig, documents: Documents) -> object:
-        return pretrain(settings, processes, documents)
+        return pretrain_on(documents, settings, processes)
 
-    def prepared(config: Any, corpus: Corpus) -> Teaching:
-        if getattr(config, "adapt", None) is None:
+    def prepared(config: RunConfig, corpus: Corpus) -> Teaching:
+        if not isinstance(config, FinetuneConfig) or config.adapt is None:
             return UNTAUGHT
         if processes.size > 1:
             raise SettingError(

@@ -46,25 +46,25 @@ from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.tasks.pretraining.stream import sample_of
 
 
-def pretrain(
-    config: PretrainConfig,
-    processes: Processes = SINGLE_PROCESS,
-    documents: Documents | None = None,
-) -> RunFolder | None:
+def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
     """Pretrain, score on held-out documents, and write the run folder. Anything invalid is refused before the folder is created.
 
-    The `processes` share the work. The `documents` are those of `config.dataset` unless others are given.
-    Raises SettingError, DataError or TrainingError, each with a remedy.
+    The `processes` share the work. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
+    return run_training(_Pretraining(), config, processes)
+
+
+def pretrain_on(documents: Documents, config: PretrainConfig, processes: Processes) -> RunFolder | None:
+    """Do the same on these `documents` instead of those of `config.dataset`."""
     return run_training(_Pretraining(documents), config, processes)
 
 
-class _Pretraining(Training):
+class _Pretraining(Training[PretrainConfig]):
     """Pretraining on documents, by masked tokens and sentence pairs."""
 
     command = "pretrain"
 
-    def __init__(self, documents: Documents | None) -> None:
+    def __init__(self, documents: Documents | None = None) -> None:
         self.documents, self.init_from = documents, None
         self.pairs: dict[str, Any] = {}
         self.guessed: dict[str, dict[str, float]] = {}

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from encoderlab.baselines.linear import Baseline
 from encoderlab.baselines.supervised import baselines, planned
@@ -34,7 +33,7 @@ from encoderlab.runs.fitting.scoring import score_splits, threshold_notes, trunc
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.runs.folders.resume import read_record
+from encoderlab.runs.folders.resume import Config, read_record
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.models.pretrained import Pretrained
@@ -57,14 +56,14 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
 
 
 def train_on_labels(
-    config: RunConfig, command: str, processes: Processes, taught_by: Callable[[Any, Corpus], Teaching] | None = None
+    config: Config, command: str, processes: Processes, taught_by: Callable[[Config, Corpus], Teaching] | None = None
 ) -> RunFolder | None:
-    """Do the work of `command`, from fresh weights or from the pretrained encoder that `config.init_from` names; see `train`.
+    """Do the work of `command`, from fresh weights or from the pretrained encoder in `config.starts_from`; see `train`.
 
     `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
     """
 
-    def run(config: RunConfig, processes: Processes) -> RunFolder | None:
+    def run(config: Config, processes: Processes) -> RunFolder | None:
         return run_training(TrainingOnLabels(command, taught_by), config, processes)
 
     if config.folds is None:
@@ -80,22 +79,22 @@ def refuse_documents(config: RunConfig) -> None:
         raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {command}")
 
 
-class TrainingOnLabels(Training):
+class TrainingOnLabels(Training[Config]):
     """Examples with targets, and perhaps a teacher."""
 
-    def __init__(self, command: str, taught_by: Callable[[Any, Corpus], Teaching] | None) -> None:
+    def __init__(self, command: str, taught_by: Callable[[Config, Corpus], Teaching] | None) -> None:
         self.command, self.taught_by, self.teaching, self.init_from = command, taught_by, UNTAUGHT, None
         self.reading: list[str] = []  # how much of the long rows is read
 
-    def check(self, config: RunConfig) -> None:
+    def check(self, config: Config) -> None:
         """See `Training.check`: pretraining has no labels."""
         refuse_documents(config)
         if config.folds is not None:  # reached from Python, where resume= brings the settings later
             raise SettingError(f"The run in {config.run_dir} is a cross-validation", remedy=f"Set folds={config.folds} too")
 
-    def prepare(self, config: RunConfig, pretrained: Pretrained | None, processes: Processes) -> Prepared:
+    def prepare(self, config: Config, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`."""
-        self.init_from = getattr(config, "init_from", None)
+        self.init_from = config.starts_from
         resolved = replace(config, model=run_settings(config, pretrained).model)
         compute = compute_for(resolved, processes)
         corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)

@@ -73,6 +73,11 @@ class RunConfig(CommandConfig):
                 remedy="Remove resume or dry_run",
             )
 
+    @property
+    def starts_from(self) -> str | None:
+        """Return the pretrained encoder that the run starts from, a value of `init_from`; None for fresh weights."""
+        return None
+
     def _refuse_folds(self, command: str, because: str) -> None:
         if self.folds is not None:
             raise SettingError(
@@ -100,6 +105,11 @@ class PretrainConfig(RunConfig):
         super().__post_init__()
         self._refuse_folds("pretraining", "documents have no labels to predict")
 
+    @property
+    def starts_from(self) -> str | None:
+        """See `RunConfig.starts_from`."""
+        return self.init_from
+
 
 @dataclass
 class FinetuneConfig(RunConfig):
@@ -118,6 +128,11 @@ class FinetuneConfig(RunConfig):
         super().__post_init__()
         if self.adapt is not None:
             seconds_of(self.adapt, "adapt")
+
+    @property
+    def starts_from(self) -> str | None:
+        """See `RunConfig.starts_from`."""
+        return self.init_from
 
 
 class StudentStart(Enum):
@@ -159,6 +174,11 @@ class DistillConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refuse_folds("distillation", "the teacher may have been trained on the rows of every fold")
+
+    @property
+    def starts_from(self) -> str | None:
+        """See `RunConfig.starts_from`."""
+        return self.init_from
 
 
 @dataclass

@@ -20,7 +20,7 @@ _MOST_WORKERS = 8  # one process cannot read fast enough for more
 _IDLE_SECONDS = 5  # until an idle worker ends, because the process that sent it work was killed
 
 
-def workers_at_hand() -> int:
+def available_workers() -> int:
     """Return how many processes may share work; 1 if this process has to do it alone."""
     if multiprocessing.parent_process() is not None:
         return 1  # one of several processes that already share the cores
@@ -30,7 +30,7 @@ def workers_at_hand() -> int:
     return min(cores, _MOST_WORKERS)
 
 
-def shared_out(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
     """Yield the results of `work` on each item, in the order of the items; only a few items and results are in memory at once.
 
     `work`, items and results are pickled. Raises what `work` raises, and DataError if a worker is killed.

@@ -78,7 +78,7 @@ def _kept_run(fit: Fit, folder: Path, examples: Sequence[TextExample], targets: 
     return read_model(RunFolder(folder).model)
 
 
-class _TrainingInMemory(TrainingOnLabels):
+class _TrainingInMemory(TrainingOnLabels[RunConfig]):
     """Training that ends with the model, and writes no report."""
 
     model: SavedModel

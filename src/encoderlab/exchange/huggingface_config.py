@@ -114,8 +114,8 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
     named = fields.get("id2label") or {str(number): label for number, label in enumerate(numbered)}
     labels: list[Any] = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
     if len(named) != classes or not all(isinstance(label, str) for label in labels) or len(set(labels)) != classes:
-        said_so = f"{folder}: config.json states id2label={str(named)[:80]}"
-        raise DataError(f"{said_so}, but the head has {classes} classes", allowed="a different name for each class")
+        stated = f"{folder}: config.json states id2label={str(named)[:80]}"
+        raise DataError(f"{stated}, but the head has {classes} classes", allowed="a different name for each class")
     return labels
 
 

@@ -70,7 +70,7 @@ class EncoderWithHeads(nn.Module):
     The sequence head is a linear map of the pooled vector. The token head is a linear map of the vector at each target
     position, or a `MaskedTokenHead` that predicts tokens of the vocabulary. The teacher head maps each token's vector to that
     of a teacher, in distillation. Initial weights come from PyTorch's global generator: seed it (`torch.manual_seed`) first.
-    `packs` tells whether the encoder skips padding; None: whenever that is faster.
+    `packs` says whether the encoder skips padding; None: whenever that is faster.
     """
 
     packs: bool | None = None

@@ -23,7 +23,7 @@ def attendable(attention_mask: Bool[Tensor, "batch length"] | None) -> Bool[Tens
 def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kernel: bool) -> bool:
     """Return whether removing the padding of a batch with `n_tokens` real tokens is faster than computing it.
 
-    `kernel` tells whether there is an attention kernel for packed sequences.
+    `kernel` says whether there is an attention kernel for packed sequences.
     """
     if n_tokens == 0 or input_ids.device.type == "mps":  # MPS has no nonzero_static
         return False

@@ -47,7 +47,7 @@ def _whole_number(name: str, value: str) -> int:
     return int(value)
 
 
-def typed_again(options: SweepConfig) -> list[str]:
+def as_arguments(options: SweepConfig) -> list[str]:
     """Return the arguments that set them, except `sweep_dir`."""
     defaults = {declared.name: declared.default for declared in fields(options) if declared.name != "sweep_dir"}
     return [f"{name}={getattr(options, name)}" for name, default in defaults.items() if getattr(options, name) != default]

@@ -218,7 +218,7 @@ class Sweep:
         with path.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
             yield
 
-    def say_how_to_go_on(self, arguments: Sequence[str]) -> None:
+    def say_how_to_resume(self, arguments: Sequence[str]) -> None:
         """Print the line that resumes this sweep."""
         if self.dry:
             return

@@ -253,20 +253,20 @@ class Processes:
             self.store.set(f"ended {self.rank}", "yes")
             self.store.compare_set("failed", "", Failure(exit_code, self.rank, "" if self.is_main else line).to_json())
             if self.is_main:
-                self.store.set("told", line)
+                self.store.set("reported", line)
                 return True
             if isinstance(error, ProcessLostError):
                 return True
             # Once this process has ended, torchrun stops the main one, which may not have reached the same error yet.
-            told = (self.machine > 0 or isinstance(error, UserError)) and self._told_by_main(line)
-            return self.machine > 0 and not told and self.store.add(f"told {self.machine}", 1) == 1
+            reported = (self.machine > 0 or isinstance(error, UserError)) and self._reported_by_main(line)
+            return self.machine > 0 and not reported and self.store.add(f"reported {self.machine}", 1) == 1
         except RuntimeError:  # the store is gone
             return True
 
-    def _told_by_main(self, line: str) -> bool:
+    def _reported_by_main(self, line: str) -> bool:
         for _ in range(int(PATIENCE_SECONDS / POLL_SECONDS)):
-            if self.store.check(["told"]):
-                return self.store.get("told").decode() == line
+            if self.store.check(["reported"]):
+                return self.store.get("reported").decode() == line
             time.sleep(POLL_SECONDS)
         return False
 

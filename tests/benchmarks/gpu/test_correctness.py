@@ -66,10 +66,10 @@ def test_runs_agree_within_what_rounding_explains_in_their_precision(runs, monke
     found.measure([reference_row(runs, 32), *agreement_rows(runs, 32, compiled=True)], Budget(1000))
     assert [row["passed"] for row in found.figures[1:]] == passed
     assert [row["name"] for row in found.figures] == ["reference", "fp32", "bf16", "bf16, compiled"]
-    asked = dict(runs.started)
-    assert "training.precision=fp32" in asked["reference"] and "training.device=cpu" in asked["reference"]
-    assert all("training.device=cuda" in asked[name] for name in ("fp32", "bf16", "bf16-compiled"))
-    assert {"training.compile=always", "model.dropout=0"} < set(asked["bf16-compiled"])
+    settings = dict(runs.started)
+    assert "training.precision=fp32" in settings["reference"] and "training.device=cpu" in settings["reference"]
+    assert all("training.device=cuda" in settings[name] for name in ("fp32", "bf16", "bf16-compiled"))
+    assert {"training.compile=always", "model.dropout=0"} < set(settings["bf16-compiled"])
 
 
 @pytest.mark.parametrize("moved", [0.0, 1e-12])

@@ -24,10 +24,10 @@ def test_what_a_run_prints_about_compilation_is_found(words):
 
 
 class Pretended(Runs):
-    """Runs that only print what they were asked for, unless compilation is `broken`."""
+    """Runs that only print what was requested, unless compilation is `broken`."""
 
     def pretrain(self, name, *settings, seconds, packed=True):  # noqa: ARG002
-        self.asked.append((name, packed, settings))
+        self.requests.append((name, packed, settings))
         (compiling,) = (setting.partition("=")[2] for setting in settings if setting.startswith("training.compile="))
         printed = {"never": "not compiled (as set)", "always": COMPILED, "cuda_graphs": WITH_GRAPHS}[compiling]
         broken = "not compiled (no working compiler: none)"
@@ -35,23 +35,29 @@ class Pretended(Runs):
 
 
 def measured(tmp_path, monkeypatch, *, broken=False):
-    monkeypatch.setattr(Pretended, "asked", [], raising=False)
+    monkeypatch.setattr(Pretended, "requests", [], raising=False)
     monkeypatch.setattr(Pretended, "broken", broken, raising=False)
     monkeypatch.setattr(speeds, "journalled", lambda done, folder, compiled: dict(FIGURES))
     probed = []
     monkeypatch.setattr(speeds, "probe", lambda shape, tokens, device, **rest: probed.append(tokens) or {"bfloat16": 5e14})
     runs, found = Pretended(tmp_path, "cuda", 1, 1, 30_522, 0.1), Rows()
     found.measure(speed_rows(runs, SCALES, Roofs(runs, small=False), 60, compiled=True), Budget(1000))
-    return found, runs.asked, probed
+    return found, runs.requests, probed
 
 
 def test_every_scale_is_measured_with_packing_compilation_and_graphs_on_and_off(tmp_path, monkeypatch):
-    found, asked, probed = measured(tmp_path, monkeypatch)
+    found, requests, probed = measured(tmp_path, monkeypatch)
     kinds = {(row["packed"], row["compile"]) for row in found.figures}
     assert kinds == {(True, "always"), (True, "never"), (False, "always"), (False, "never"), (False, "cuda_graphs")}
-    assert len(found.figures) == len(kinds) * len(SCALES) == len(asked)
-    assert [name for name, *_ in asked[:3]] == ["mini-128", "base-128", "base-512"]  # as shipped, before anything is switched off
-    assert all(f"training.compile={row['compile']}" in settings for row, (_, _, settings) in zip(found.figures, asked, strict=True))
+    assert len(found.figures) == len(kinds) * len(SCALES) == len(requests)
+    assert [name for name, *_ in requests[:3]] == [
+        "mini-128",
+        "base-128",
+        "base-512",
+    ]  # as shipped, before anything is switched off
+    assert all(
+        f"training.compile={row['compile']}" in settings for row, (_, _, settings) in zip(found.figures, requests, strict=True)
+    )
     assert probed == [1024 * 128, 256 * 128]  # base at 512 has the products of base at 128
     assert all(0 < row["mfu"] < 1 for row in found.figures)
 

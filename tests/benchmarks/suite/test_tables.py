@@ -53,7 +53,7 @@ def test_the_summary_counts_only_the_english_sets_of_the_suite():
     results["gnad_sample"] = result_of("gnad_sample", box=kind_of_runs(-0.3))
     found = summary(results)
     assert "On all 8 English classification sets" in found
-    assert row_of(found, "from the box")[1:5] == ["5 of 8", "3", "0", "+1.2"]
+    assert row_of(found, "from mini-en")[1:5] == ["5 of 8", "3", "0", "+1.2"]
     assert "0.500 ▼" in found and "**0.820** ▲" in found
     assert row_of(found, "[gnad_sample]")[5] == "–"  # never run from scratch
 
@@ -91,13 +91,13 @@ def test_a_regression_shows_its_correlation_and_is_compared_with_the_training_me
     assert "1,234 training rows, scored on 500 rows of test." in found
     assert row_of(found, " |")[1:4] == ["Pearson (95% interval)", "seeds (lowest to highest)", "Spearman"]
     assert row_of(found, "TF-IDF + ridge regression")[1] == "0.400 (0.300 to 0.500)"
-    assert row_of(found, "from the box")[3] == "0.750"
+    assert row_of(found, "from mini-en")[3] == "0.750"
 
 
 def test_targets_are_met_missed_or_not_measured():
     found = targets_table({"sick_relatedness": numbers(), "wnut17": result_of("wnut17", "entity_f1", box=kind_of_runs(0.05))})
     assert row_of(found, "sick_relatedness")[1:] == ["Pearson", "at least 0.80", "0.820", "met"]
-    assert row_of(found, "wnut17")[1:] == ["entity F1", "+0.10 beside the linear model", "+0.050", "missed"]
+    assert row_of(found, "wnut17")[1:] == ["entity F1", "+0.10 over the linear model", "+0.050", "missed"]
     assert row_of(found, "goemotions")[1:] == ["", "at least 0.40", "", "not measured"]
 
 

@@ -1,6 +1,7 @@
 """Sentences in CoNLL columns: words and labels by name or number, or refused with their line."""
 
 import gzip
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from encoderlab.data.examples import WordsExample
 from encoderlab.data.files.files import FilesDataset, read_unlabelled
 from encoderlab.data.sources.column_dataset import OnInvalidTags
 from encoderlab.errors import DataError
+from tests.data.files import written
 
 CONLL_2003 = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\n# NN O\nPeter NNP B-PER\n\n\n"
 CONLLU = (
@@ -25,10 +27,7 @@ def sentences(path, content, **given):
     return [list(zip(one.words, [splits.labels[label] for label in one.labels], strict=True)) for one in splits.by_name["train"]]
 
 
-def error_of(path, content, **given):
-    with pytest.raises(DataError) as caught:
-        sentences(path, content, **given)
-    return str(caught.value).replace(f"{path.parent}/", "")
+error_of = partial(written.error_of, read=sentences)
 
 
 def test_the_first_column_is_the_word_and_the_last_its_label(tmp_path):

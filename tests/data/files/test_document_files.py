@@ -1,6 +1,7 @@
 """Documents from a user's own files: txt split at blank lines, tables row by row, folders file by file."""
 
 import gzip
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ from encoderlab.data.files import document_files
 from encoderlab.data.files.document_files import read_document_files
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.spool import Spool
-from encoderlab.errors import DataError
+from tests.data.files import written
 
 
 def write(path, content):
@@ -27,10 +28,7 @@ def documents(path, **given):
     return {name: list(split.documents()) for name, split in found.by_name.items()}
 
 
-def error_of(path, **given):
-    with pytest.raises(DataError) as caught:
-        documents(path, **given)
-    return str(caught.value).replace(f"{path.parent}/", "")
+error_of = partial(written.error_of, read=documents)
 
 
 THREE = "\n\nOne.\nTwo.\n  \n\nThree.\n\t\n Four. \n\n"

@@ -1,5 +1,7 @@
 """A user's own files: their splits, contradictory settings, and new texts without labels."""
 
+from functools import partial
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.files.files import FilesDataset, read_unlabelled
 from encoderlab.errors import DataError, SettingError
+from tests.data.files import written
 
 
 def write(path, content):
@@ -18,10 +21,7 @@ def load(path, **given):
     return FilesDataset(path=str(path), **given).load(path.parent)
 
 
-def error_of(path, kind=DataError, **given):
-    with pytest.raises(kind) as caught:
-        load(path, **given)
-    return str(caught.value).replace(f"{path.parent}/", "")
+error_of = partial(written.error_of, read=load)
 
 
 def parts(tmp_path, **contents):
@@ -141,7 +141,7 @@ def test_contradictory_settings_are_refused(given, message):
 
 def test_label_names_that_do_not_fit_are_refused(tmp_path):
     file = write(tmp_path / "rows.csv", "text,label\nx,good\ny,bad\n")
-    assert error_of(file, SettingError, validation_fraction=0, label_names=["good", "poor"]) == (
+    assert error_of(file, kind=SettingError, validation_fraction=0, label_names=["good", "poor"]) == (
         "dataset.label_names=[good, poor] does not name the 2 labels in the data. Allowed: all of bad, good, in any order. "
         "Remove dataset.label_names to use these names, or rename each: dataset.label_names={bad:NAME,...}."
     )
@@ -270,13 +270,13 @@ def test_a_missing_column_of_new_texts_is_explained_with_the_settings_of_predict
 def test_columns_of_new_texts_in_other_formats_are_explained_with_the_settings_of_predict(tmp_path):
     pq.write_table(pa.table({"text": ["x"], "number": [1]}), tmp_path / "new.parquet")
     write(tmp_path / "new.conll", "a X\n")
-    for name, asked, message in [
+    for name, columns, message in [
         ("new.parquet", {"text": "body", "text_pair": None}, "Set text_column=COLUMN."),
         ("new.parquet", {"text": "text", "text_pair": "number"}, "Choose another with text_pair_column=COLUMN."),
         ("new.conll", {"text": "word", "text_pair": None}, "Set text_column=0."),
     ]:
         with pytest.raises(DataError) as caught:
-            read_unlabelled(tmp_path / name, **asked, words=False)
+            read_unlabelled(tmp_path / name, **columns, words=False)
         assert str(caught.value).endswith(message)
 
 

@@ -1,9 +1,8 @@
 """A folder per label: texts sorted by label and name, or refused with the file that does not belong."""
 
-import pytest
-
 from encoderlab.data.files.files import FilesDataset
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
+from tests.data.files import written
 
 
 def fill(folder, **labels):
@@ -17,10 +16,8 @@ def load(folder, **given):
     return FilesDataset(path=str(folder), **{"validation_fraction": 0, **given}).load(folder)
 
 
-def error_of(folder, kind=DataError, **given):
-    with pytest.raises(kind) as caught:
-        load(folder, **given)
-    return str(caught.value).replace(f"{folder}", "FOLDER")
+def error_of(folder, **given):
+    return written.error_of(folder, read=load, **given).replace(folder.name, "FOLDER")
 
 
 def test_each_subfolder_is_a_label(tmp_path):
@@ -93,7 +90,7 @@ def test_pairs_are_refused_and_so_are_labels_missing_from_training(tmp_path):
     fill(tmp_path / "train", pos=["fine"], neg=["bad"])
     fill(tmp_path / "test", unsure=["hm"])
     message = "dataset.text_pair=b is set, but a file in a folder is one text. Set dataset.text_pair=null."
-    assert error_of(tmp_path, SettingError, text_pair="b") == message
+    assert error_of(tmp_path, kind=SettingError, text_pair="b") == message
     assert error_of(tmp_path).startswith(
         "FOLDER/test/unsure/0.txt has the label 'unsure', which no training row has. Allowed: neg, pos."
     )

@@ -29,8 +29,9 @@ def train_of(path, **given):
     return [(example.text, splits.labels[example.label]) for example in splits.by_name["train"]]
 
 
-def error_of(path, **given):
-    with pytest.raises(DataError) as caught:
-        load(path, **given)
+def error_of(path, *contents, kind=DataError, read=load, **given):
+    """Return the one line with which `read` refuses the path, without the folder around it."""
+    with pytest.raises(kind) as caught:
+        read(path, *contents, **given)
     assert "\n" not in str(caught.value)
     return str(caught.value).replace(f"{path.parent}/", "")

@@ -36,13 +36,13 @@ SST2 = {"path": "nyu-mll/glue", "name": "sst2", "text": "sentence", "label_names
 OWN = {"path": "me/own", "name": "plain", "validation_split": None, "validation_fraction": 0}
 
 
-def load(endpoint, home, *asked, **environment):
-    """Return what each of the settings in `asked` gives, and everything written to standard error."""
+def load(endpoint, home, *settings, **environment):
+    """Return what each of the `settings` gives, and everything written to standard error."""
     offline = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
     kept = {name: value for name, value in os.environ.items() if name not in offline}
     done = subprocess.run(
         [sys.executable, "-c", LOAD],
-        input="\n".join(map(json.dumps, asked)),
+        input="\n".join(map(json.dumps, settings)),
         env={**kept, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), **environment},
         capture_output=True,
         text=True,
@@ -120,8 +120,8 @@ def test_standard_error_stays_empty_unless_it_is_a_terminal(real):
 
 def test_cached_rows_are_used_if_the_hub_is_unreachable(real, home):
     commit = load_cached_commit(home)
-    asked = [SST2, SST2 | {"revision": commit[:12]}, SST2 | {"revision": "v2"}, SST2 | {"name": "mnli"}]
-    results, errors = load("http://127.0.0.1:9", home, *asked)
+    settings = [SST2, SST2 | {"revision": commit[:12]}, SST2 | {"revision": "v2"}, SST2 | {"name": "mnli"}]
+    results, errors = load("http://127.0.0.1:9", home, *settings)
     assert results[0] == real["sst2"] | {"origin": results[0]["origin"]}
     assert results[1] == results[0]
     assert results[2]["error"] == (
@@ -180,9 +180,9 @@ class Refusing(BaseHTTPRequestHandler):
 def test_unknown_revisions_gated_datasets_and_strange_hubs_are_reported_in_one_line(tmp_path):
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        asked = [{"path": "a/revision", "revision": "v9"}, {"path": "a/gated"}, {"path": "a/strange"}]
+        settings = [{"path": "a/revision", "revision": "v9"}, {"path": "a/gated"}, {"path": "a/strange"}]
         endpoint = f"http://127.0.0.1:{server.server_port}"
-        results, errors = load(endpoint, tmp_path, *asked)
+        results, errors = load(endpoint, tmp_path, *settings)
         server.shutdown()
     login = "Check dataset.path and dataset.revision; a private or gated one needs hf auth login."
     assert results[2]["error"].startswith(f"a/strange cannot be read from the hub at {endpoint}: ")
@@ -220,7 +220,7 @@ def own(start_hub, hub_script, tmp_path_factory):
     (folder / "datasets" / "me" / "script" / "README.md").write_text("")
     described = [f"- config_name: {name}\n  data_dir: {name}" for name in ("plain", "signed", "holes", "tags")]
     (repository / "README.md").write_text("---\nconfigs:\n" + "\n".join(described) + "\n---\n")
-    asked = {
+    settings = {
         "plain": OWN,
         "signed": OWN | {"name": "signed"},
         "tags": OWN | {"name": "tags", "text": "tokens", "label": "tags"},
@@ -238,8 +238,8 @@ def own(start_hub, hub_script, tmp_path_factory):
         "script": {"path": "me/script"},
         "dots": {"path": "me/ow..n"},
     }
-    results, _ = load(start_hub(folder / "serve.py"), tmp_path_factory.mktemp("hf-own"), *asked.values())
-    return dict(zip(asked, results, strict=True))
+    results, _ = load(start_hub(folder / "serve.py"), tmp_path_factory.mktemp("hf-own"), *settings.values())
+    return dict(zip(settings, results, strict=True))
 
 
 def test_labels_without_names_are_ordered_and_minus_one_is_unknown(own):

@@ -19,10 +19,10 @@ from encoderlab.data.sources.hub import HubDataset
 from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.errors import UserError
 for line in sys.stdin:
-    asked = json.loads(line)
-    dataset = HubDataset if "path" in asked else WikipediaDataset
+    settings = json.loads(line)
+    dataset = HubDataset if "path" in settings else WikipediaDataset
     try:
-        documents = dataset(**asked).documents(Path("."))
+        documents = dataset(**settings).documents(Path("."))
         splits = {}
         for name, split in documents.by_name.items():
             read = list(split.documents())
@@ -58,10 +58,10 @@ print(json.dumps({"names": shards.names, "first": first, "later": later, "held_o
 """
 
 
-def documents(endpoint, home, *asked, script=READ):
+def documents(endpoint, home, *settings, script=READ):
     done = subprocess.run(
         [sys.executable, "-c", script],
-        input="\n".join(map(json.dumps, asked)),
+        input="\n".join(map(json.dumps, settings)),
         env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0"},
         capture_output=True,
         text=True,

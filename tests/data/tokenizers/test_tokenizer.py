@@ -131,8 +131,8 @@ def test_special_tokens_with_other_names_survive_saving(tmp_path):
 
 def test_special_tokens_written_by_transformers_as_objects_or_null_are_found(wordpiece, tmp_path):
     wordpiece.save(tmp_path / "tokenizer.json")
-    said = {"cls_token": {"content": "[CLS]", "lstrip": False}, "mask_token": None}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(said))
+    config = {"cls_token": {"content": "[CLS]", "lstrip": False}, "mask_token": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     assert (loaded.cls_id, loaded.pad_id, loaded.mask_id) == (2, 0, None)
     assert loaded.fingerprint != wordpiece.fingerprint
@@ -212,9 +212,9 @@ def test_spans_locate_the_pieces_in_the_original_characters(text):
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer = Tokenizer(backend, BERT_SPECIALS)
-    for said in (text, f"Films, {text}"):
-        spans = tokenizer.spans(said)
-        assert len(spans) == len(tokenizer.encode([said])[0])
+    for original in (text, f"Films, {text}"):
+        spans = tokenizer.spans(original)
+        assert len(spans) == len(tokenizer.encode([original])[0])
         assert [word for word, _, _ in spans] == sorted(word for word, _, _ in spans)
-        assert all(0 <= begin <= end <= len(said) for _, begin, end in spans)
-    assert [(word, said[begin:end]) for word, begin, end in spans[:3]] == [(0, "Film"), (0, "s"), (1, ",")]
+        assert all(0 <= begin <= end <= len(original) for _, begin, end in spans)
+    assert [(word, original[begin:end]) for word, begin, end in spans[:3]] == [(0, "Film"), (0, "s"), (1, ",")]

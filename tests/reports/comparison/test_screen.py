@@ -48,18 +48,18 @@ def test_a_single_setting_has_no_reference(comparison):
 
 
 def test_the_screen_names_differences_notes_runs_and_files(comparison):
-    said = printed(comparison, {"html": "there/compare.html"})
-    assert "Accuracy of 3 runs of films on test (1,200 rows): 2 settings" in said
-    assert "training.learning_rate: 0.001 | 0.01" in said and "One *seed* each" in said
-    assert "outputs/c" in said and "html: there/compare.html" in said
+    screen = printed(comparison, {"html": "there/compare.html"})
+    assert "Accuracy of 3 runs of films on test (1,200 rows): 2 settings" in screen
+    assert "training.learning_rate: 0.001 | 0.01" in screen and "One *seed* each" in screen
+    assert "outputs/c" in screen and "html: there/compare.html" in screen
 
 
 def test_only_some_of_many_values_and_runs_are_shown(comparison):
     comparison["differing"]["seed"] = ["1", "2"] * MOST_VALUES
     row = comparison["settings"][0]
     row["runs"] = [row["runs"][0] | {"folder": f"run{number}"} for number in range(MOST_FOLDERS + 5)]
-    said = printed(comparison)
-    assert "seed: 1 | 2\n" in said and "and 6 more" in said
+    screen = printed(comparison)
+    assert "seed: 1 | 2\n" in screen and "and 6 more" in screen
 
 
 def test_markdown_has_the_table_and_the_settings_that_differ(comparison):

@@ -24,8 +24,8 @@ def written(tmp_path, weights, tokens):
     return (tmp_path / "attention.html").read_text(encoding="utf-8")
 
 
-def data_of(said):
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', said, re.DOTALL)[1])
+def data_of(html):
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)[1])
     n = len(data["tokens"])
     weights = np.frombuffer(base64.b64decode(data["weights"]), dtype=np.uint8)
     return data, weights.reshape(data["layers"], data["heads"], n, n) / 255
@@ -41,12 +41,12 @@ def test_the_data_are_the_weights_to_within_half_a_byte(tmp_path):
 def test_maps_of_a_long_text_show_its_beginning_and_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(attention_page, "MOST_WEIGHTS", 2 * 3 * 4 * 4 + 5)
     weights = maps(2, 3, 9)
-    said = written(tmp_path, weights, [f"w{place}" for place in range(9)])
-    data, found = data_of(said)
+    html = written(tmp_path, weights, [f"w{place}" for place in range(9)])
+    data, found = data_of(html)
     assert data["tokens"] == ["w0", "w1", "w2", "w3"]
     np.testing.assert_allclose(found, weights[..., :4, :4], atol=0.5 / 255 + 1e-9)
-    assert "the first 4 of 9 tokens" in said
-    assert ">w5<" not in said
+    assert "the first 4 of 9 tokens" in html
+    assert ">w5<" not in html
     monkeypatch.setattr(attention_page, "MOST_TOKENS", 3)
     assert "the first 3 of 9 tokens" in written(tmp_path, weights, [f"w{place}" for place in range(9)])
     assert "of 9 tokens" not in written(tmp_path, weights[..., :3, :3], ["a", "b", "c"])
@@ -55,10 +55,10 @@ def test_maps_of_a_long_text_show_its_beginning_and_the_page_says_so(tmp_path, m
 class WithoutScript(HTMLParser):
     """What a browser without scripts shows: pictures, table rows, hidden and requested elements."""
 
-    def __init__(self, said):
+    def __init__(self, html):
         super().__init__()
-        self.pictures, self.hidden, self.ids, self.rows, self.asked = [], set(), set(), 0, []
-        self.feed(said)
+        self.pictures, self.hidden, self.ids, self.rows, self.addresses = [], set(), set(), 0, []
+        self.feed(html)
 
     def handle_starttag(self, tag, attributes):
         found = dict(attributes)
@@ -66,23 +66,23 @@ class WithoutScript(HTMLParser):
         self.hidden |= {found.get("id")} if "hidden" in found else set()
         self.pictures += [found["aria-label"]] if tag == "svg" and "aria-label" in found else []
         self.rows += tag == "tr"
-        self.asked += [found[name] for name in ("src", "href", "xlink:href") if name in found]
+        self.addresses += [found[name] for name in ("src", "href", "xlink:href") if name in found]
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
+def html(tmp_path_factory):
     return written(tmp_path_factory.mktemp("page"), maps(2, 3, 5), ["[CLS]", "$x^2$", "b", "c" * 30, "[SEP]"])
 
 
-def test_without_a_script_the_page_shows_each_layer_and_the_figures_of_each_head(said):
-    page = WithoutScript(said)
+def test_without_a_script_the_page_shows_each_layer_and_the_figures_of_each_head(html):
+    page = WithoutScript(html)
     assert "explorer" in page.hidden
     assert [picture.partition(":")[0] for picture in page.pictures] == ["Layer 1", "Layer 2"]
     assert page.rows == 1 + 2 * 3
-    assert "Where &lt;they&gt; look" in said
+    assert "Where &lt;they&gt; look" in html
 
 
-def test_the_page_loads_nothing_and_its_script_finds_its_elements(said):
-    page = WithoutScript(said)
-    assert all(address.startswith(("data:", "#")) for address in page.asked)
-    assert set(re.findall(r'element\("(\w+)"\)', said)) <= page.ids
+def test_the_page_loads_nothing_and_its_script_finds_its_elements(html):
+    page = WithoutScript(html)
+    assert all(address.startswith(("data:", "#")) for address in page.addresses)
+    assert set(re.findall(r'element\("(\w+)"\)', html)) <= page.ids

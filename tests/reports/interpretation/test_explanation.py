@@ -106,13 +106,13 @@ def test_the_page_shows_all_scores_without_a_script():
         "words": explanation.words(),
         "special": [("[CLS]", [0.25])],
     }
-    said = page("explain.html", title="What", sections=[section], methods={"gradient": "gradient x input"})
-    assert "<script" not in said
+    html = page("explain.html", title="What", sections=[section], methods={"gradient": "gradient x input"})
+    assert "<script" not in html
     for cell in (
         "<td>dull</td><td>-1.500</td>",
         "<td>good</td><td>+3.000</td>",
         "<td>[CLS]</td><td>+0.250</td>",
         "and 3 more classes",
     ):
-        assert cell in said
-    assert "embedding. " in said.replace("\n", " ")
+        assert cell in html
+    assert "embedding. " in html.replace("\n", " ")

@@ -125,16 +125,16 @@ def test_parquet_has_the_columns_of_the_table():
 def test_parquet_is_written_group_by_group_in_constant_memory(monkeypatch):
     monkeypatch.setattr(answers, "ROWS_IN_A_GROUP", 3)
     monkeypatch.setattr(answers, "CHARACTERS_IN_A_GROUP", 100)
-    asked, held = io.BytesIO(), []
+    target, held = io.BytesIO(), []
 
     def rows():
         for number in range(8):
-            held.append(asked.tell())
+            held.append(target.tell())
             yield answered(f"text {number}" if number < 6 else "x" * 200)
 
-    write_parquet(asked, rows(), Wanted(NAMES))
+    write_parquet(target, rows(), Wanted(NAMES))
     assert held[0] == held[2] < held[3] == held[5] < held[6] < held[7]
-    file = pq.ParquetFile(io.BytesIO(asked.getvalue()))
+    file = pq.ParquetFile(io.BytesIO(target.getvalue()))
     assert [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)] == [3, 3, 1, 1]
     assert [row["text"][:6] for row in file.read().to_pylist()] == [*(f"text {n}" for n in range(6)), "xxxxxx", "xxxxxx"]
 

@@ -14,14 +14,14 @@ def printed(show):
 
 
 def test_labels_and_paths_are_shown_literally():
-    said = printed(lambda console: parts.line(console, "run", "outputs/[bold]a/:smile: 1"))
-    assert said == "run: outputs/[bold]a/:smile: 1\n"
+    screen = printed(lambda console: parts.line(console, "run", "outputs/[bold]a/:smile: 1"))
+    assert screen == "run: outputs/[bold]a/:smile: 1\n"
 
 
 def test_no_control_character_reaches_the_terminal():
-    said = printed(lambda console: parts.listing(console, "labels", ["a\x1b[31mb", "\x07"]))
-    assert "\x1b" not in said and "\x07" not in said
-    assert len(said.splitlines()) == 3
+    screen = printed(lambda console: parts.listing(console, "labels", ["a\x1b[31mb", "\x07"]))
+    assert "\x1b" not in screen and "\x07" not in screen
+    assert len(screen.splitlines()) == 3
 
 
 def test_a_line_to_copy_is_never_wrapped_and_an_empty_one_not_printed():

@@ -19,12 +19,12 @@ def drawn():
 
 
 def test_a_page_can_load_nothing_and_escapes_its_values():
-    said = page("base.html", title="<script>alert(1)</script>")
-    assert "default-src 'none'" in said
-    assert "<script>alert" not in said
-    assert "&lt;script&gt;" in said
-    assert "http://" not in said
-    assert "https://" not in said
+    html = page("base.html", title="<script>alert(1)</script>")
+    assert "default-src 'none'" in html
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;" in html
+    assert "http://" not in html
+    assert "https://" not in html
 
 
 def test_a_name_that_is_missing_is_an_error():

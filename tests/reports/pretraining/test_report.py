@@ -37,13 +37,13 @@ FILLED = [{"text": "a [MASK]", "answer": "cat", "guesses": [{"token": "cat", "pr
 
 def scores(tokens_right=3, pairs_right=160, *, n=200):
     """Score `n` rows of ten target tokens, `tokens_right` of them correct in every row; no pairs if None."""
-    hits, asked = np.full(n, tokens_right), np.full(n, 10)
+    hits, targets = np.full(n, tokens_right), np.full(n, 10)
     figures = {"loss": 3.0, "mlm_loss": 3.0, "mlm_accuracy": tokens_right / 10, "mlm_perplexity": 20.09, "target_tokens": 10 * n}
     right = None
     if pairs_right is not None:
         right = np.arange(n) < pairs_right
         figures |= {"loss": 3.4, "nsp_loss": 0.4, "nsp_accuracy": pairs_right / n}
-    return PretrainingScores(n, figures, np.arange(n), asked, hits, np.zeros(10 * n, dtype=np.int64), right)
+    return PretrainingScores(n, figures, np.arange(n), targets, hits, np.zeros(10 * n, dtype=np.int64), right)
 
 
 RUN = RunSummary(

@@ -54,9 +54,9 @@ def test_the_report_has_both_cosines_with_intervals(report):
 def test_the_screen_shows_cosines_teacher_and_files(report):
     file = io.StringIO()
     show_teacher_vectors_report(report, {"page": "there/report.html"}, ["encoderlab finetune init_from=there"], file)
-    said = file.getvalue()
-    assert "distill wikipedia, seed 1: cosine to the teacher's vectors 0.70" in said and "validation (50 rows)" in said
-    assert "<their> model" in said and "there/report.html" in said and "encoderlab finetune init_from=there" in said
+    screen = file.getvalue()
+    assert "distill wikipedia, seed 1: cosine to the teacher's vectors 0.70" in screen and "validation (50 rows)" in screen
+    assert "<their> model" in screen and "there/report.html" in screen and "encoderlab finetune init_from=there" in screen
 
 
 def test_page_and_report_are_written_with_the_report_last(tmp_path, records, report):

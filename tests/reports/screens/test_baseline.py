@@ -61,7 +61,7 @@ def test_a_method_that_was_skipped_says_why(report):
 def test_the_screen_shows_scores_leads_and_words(report):
     file = io.StringIO()
     show_baselines(report, file)
-    said = file.getvalue()
-    assert "test (40 rows)" in said
-    assert "+0.500" in said and "1.000" in said
-    assert "[yes]: warm" in said
+    screen = file.getvalue()
+    assert "test (40 rows)" in screen
+    assert "+0.500" in screen and "1.000" in screen
+    assert "[yes]: warm" in screen

@@ -33,21 +33,21 @@ def rows(splits=("train",), pieces=PIECES, **changes):
 
 
 def test_lengths_and_pieces_are_shown():
-    said = rows()
-    assert "truncated at 128" in said and "25.0%" in said and "1,200" in said
-    assert "1.25 tokens per word, 80.0% of the words whole, 1.00% of the tokens unknown, a vocabulary of 8,000" in said
-    assert "Odd rows" not in said and "Rows of" not in said
+    screen = rows()
+    assert "truncated at 128" in screen and "25.0%" in screen and "1,200" in screen
+    assert "1.25 tokens per word, 80.0% of the words whole, 1.00% of the tokens unknown, a vocabulary of 8,000" in screen
+    assert "Odd rows" not in screen and "Rows of" not in screen
 
 
 def test_a_split_without_rows_and_a_dataset_without_words_are_shown_too():
-    said = rows(pieces=None, tokens={"counted": 0, "truncated": 0.0})
-    assert "Pieces" not in said and "0.0%" in said
+    screen = rows(pieces=None, tokens={"counted": 0, "truncated": 0.0})
+    assert "Pieces" not in screen and "0.0%" in screen
 
 
 def test_odd_rows_are_counted_and_shown_in_a_line_each():
-    said = rows(odd_rows=[ODD, ODD_LIKE])
-    assert "1,234 with markup" in said and "line 5 (as line 3): again" in said
-    shown = next(line for line in said.splitlines() if "a.csv, line 9" in line)
+    screen = rows(odd_rows=[ODD, ODD_LIKE])
+    assert "1,234 with markup" in screen and "line 5 (as line 3): again" in screen
+    shown = next(line for line in screen.splitlines() if "a.csv, line 9" in line)
     assert "<b> xxx" in shown and shown.endswith("...") and len(shown) < 130
 
 
@@ -76,11 +76,11 @@ def documents(**changes):
 
 
 def test_pairs_are_shown_with_their_relation():
-    said = documents()
-    assert "pairs of an epoch" in said and "found by punkt_tab" in said and "tokens of a pair" in said
-    assert "follows: one ." in said and "    two ." in said
+    screen = documents()
+    assert "pairs of an epoch" in screen and "found by punkt_tab" in screen and "tokens of a pair" in screen
+    assert "follows: one ." in screen and "    two ." in screen
 
 
 def test_texts_without_pairs_and_streams_are_named_as_such():
-    said = documents(labels=None, examples=[{"label": None, "pieces": [["one"]]}], shards=12)
-    assert "texts of an epoch" in said and "Texts of train" in said and "train, the first window of 12" in said
+    screen = documents(labels=None, examples=[{"label": None, "pieces": [["one"]]}], shards=12)
+    assert "texts of an epoch" in screen and "Texts of train" in screen and "train, the first window of 12" in screen

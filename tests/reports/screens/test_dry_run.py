@@ -49,11 +49,11 @@ def shown(files=("report.json",), baselines=None, **changes):
 
 
 def test_size_length_and_cost_are_shown():
-    said = shown()
-    assert "train films, seed 3" in said
-    assert all(words in said for words in ("12,000 train", "500 test", "1,125", "32 rows", "3.00 epochs", "12.5% padding"))
-    assert all(words in said for words in ("3 MiB", "3.0 GiB", "1 MiB"))
-    assert "12,000 tokens/s" in said
+    screen = shown()
+    assert "train films, seed 3" in screen
+    assert all(words in screen for words in ("12,000 train", "500 test", "1,125", "32 rows", "3.00 epochs", "12.5% padding"))
+    assert all(words in screen for words in ("3 MiB", "3.0 GiB", "1 MiB"))
+    assert "12,000 tokens/s" in screen
 
 
 @pytest.mark.parametrize(

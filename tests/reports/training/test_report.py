@@ -88,8 +88,8 @@ def test_without_baselines_there_is_no_verdict():
 def test_tagging_is_compared_word_by_word_as_far_as_the_model_read():
     metrics = TaggingMetrics(["a", "b"], "token_accuracy", lambda logits, batch: logits.argmax(-1))
     ids = torch.zeros(2, 3, dtype=torch.long)
-    asked, answers = torch.tensor([0, 1, 2, 3]), torch.tensor([0, 1, 0, 1])
-    batch = Batch(ids, ids, None, torch.tensor([1, 0]), asked, None, answers, 6)
+    positions, answers = torch.tensor([0, 1, 2, 3]), torch.tensor([0, 1, 0, 1])
+    batch = Batch(ids, ids, None, torch.tensor([1, 0]), positions, None, answers, 6)
     metrics.add(Prediction(token_logits=torch.eye(2)[answers]), batch)
     figures = {"token_accuracy": 0.5, "accuracy": 0.0, "f1_macro": 0.5, "seconds": 0.1}
     simple = Baseline(figures, [np.array([1, 0, 0]), np.array([0, 0, 0])])

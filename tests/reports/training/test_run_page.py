@@ -44,7 +44,7 @@ class Read(HTMLParser):
             self.words.append(data)
 
     @property
-    def said(self):
+    def visible(self):
         return " ".join(" ".join(self.words).split())
 
 
@@ -68,7 +68,7 @@ def page_of(folder, scores, examples, *, importance=None, splits=None, baselines
     assert read.open == []
     assert read.loads == []
     assert "script" not in read.tags
-    return SimpleNamespace(text=text, said=read.said, report=report)
+    return SimpleNamespace(text=text, visible=read.visible, report=report)
 
 
 def texts(n):
@@ -86,37 +86,37 @@ def test_the_headline_has_its_interval_baselines_and_verdict(folder, scores_of):
     skipped = Baseline(skipped="too many rows")
     found = page_of(folder, scores_of(labels, answers), texts(200), baselines={"majority": low, "tfidf_logreg": skipped})
     ci = found.report["splits"]["test"]["accuracy_ci95"]
-    assert f"0.800 accuracy on test ( 200 rows), 95% interval {ci[0]:.3f} to {ci[1]:.3f}" in found.said.replace("(200", "( 200")
-    assert "always the most frequent label 0.500" in found.said
-    assert "TF-IDF + logistic regression - skipped" in found.said
-    assert found.report["verdict"]["sentence"] in found.said
-    assert "a note" in found.said
+    assert f"0.800 accuracy on test ( 200 rows), 95% interval {ci[0]:.3f} to {ci[1]:.3f}" in found.visible.replace("(200", "( 200")
+    assert "always the most frequent label 0.500" in found.visible
+    assert "TF-IDF + logistic regression - skipped" in found.visible
+    assert found.report["verdict"]["sentence"] in found.visible
+    assert "a note" in found.visible
 
 
 def test_the_most_promising_next_command_can_be_copied(folder, scores_of):
     line = f"encoderlab finetune task=sst2 'dataset.path={'long name ' * 90}.csv'"
     found = page_of(folder, scores_of([0, 1], [1, 1]), texts(2), stronger_command=line)
-    assert f"Most likely to do better: {line}" in found.said
-    assert "Most likely to do better" not in page_of(folder, scores_of([0, 1], [0, 1]), texts(2), stronger_command=None).said
+    assert f"Most likely to do better: {line}" in found.visible
+    assert "Most likely to do better" not in page_of(folder, scores_of([0, 1], [0, 1]), texts(2), stronger_command=None).visible
 
 
 def test_records_say_how_to_repeat_the_run_with_its_settings_and_data(folder, scores_of):
     found = page_of(folder, scores_of(*alternating(20, 15)), texts(20))
-    assert "encoderlab train task=sst2 seed=3 'dataset.path=my rows.csv'" in found.said
-    assert "run_dir" not in found.said
-    changed, _, at_default = found.said.partition("settings at their defaults")
+    assert "encoderlab train task=sst2 seed=3 'dataset.path=my rows.csv'" in found.visible
+    assert "run_dir" not in found.visible
+    changed, _, at_default = found.visible.partition("settings at their defaults")
     assert "training.learning_rate 0.005 0.001" in changed
     assert "training.batching" not in changed
     assert "training.batching length length" in at_default
-    assert "train 200 0 1 2 - - 1 · 7.5 · 20.0 · 90 test 200 0 1 2 3 4" in found.said
-    assert "yes 80 (40.0%)" in found.said
-    assert "path owner/name" in found.said
-    assert "a <processor>" in found.said
+    assert "train 200 0 1 2 - - 1 · 7.5 · 20.0 · 90 test 200 0 1 2 3 4" in found.visible
+    assert "yes 80 (40.0%)" in found.visible
+    assert "path owner/name" in found.visible
+    assert "a <processor>" in found.visible
 
 
 def test_a_run_started_from_python_says_so(tmp_path, records, scores_of):
     found = page_of(records(tmp_path, overrides=None), scores_of([0, 1], [0, 1]), texts(2))
-    assert "was started from Python" in found.said
+    assert "was started from Python" in found.visible
 
 
 def test_hostile_texts_and_labels_remain_text(tmp_path, records, scores_of):
@@ -130,10 +130,10 @@ def test_hostile_texts_and_labels_remain_text(tmp_path, records, scores_of):
     examples = [TextExample(evil, evil), TextExample("fine", "fine")]
     found = page_of(folder, scores, examples, notes=[evil], task=evil)
     assert "<script>alert" not in found.text
-    assert '<script>alert("1")</script>' in found.said
-    assert "{{ 7 * 7 }}" in found.said
+    assert '<script>alert("1")</script>' in found.visible
+    assert "{{ 7 * 7 }}" in found.visible
     assert all(character not in found.text for character in "\x1b\x00\u202e")
-    assert "<b>no</b>" in found.said
+    assert "<b>no</b>" in found.visible
 
 
 def test_a_page_does_not_grow_with_the_run(folder, scores_of):
@@ -145,10 +145,10 @@ def test_a_page_does_not_grow_with_the_run(folder, scores_of):
     examples = [TextExample("many words " * 2000)] * 3000
     found = page_of(folder, scores_of(labels, answers, names=names), examples)
     assert len(found.text) < 400_000
-    assert "Of 400 classes, the 60 with the lowest F1" in found.said
-    assert "Confusion matrix" not in found.said
-    assert "Most frequent confusions" in found.said
-    assert "… (22,000 characters)" in found.said
+    assert "Of 400 classes, the 60 with the lowest F1" in found.visible
+    assert "Confusion matrix" not in found.visible
+    assert "Most frequent confusions" in found.visible
+    assert "… (22,000 characters)" in found.visible
 
 
 def test_calibration_is_fitted_on_validation_and_never_on_the_scored_rows(folder, scores_of):
@@ -158,12 +158,12 @@ def test_calibration_is_fitted_on_validation_and_never_on_the_scored_rows(folder
     after = found.report["splits"]["test"]["calibration"]["after_temperature"]
     assert after["fitted_on"] == "validation"
     assert after["ece"] == pytest.approx(0.05, abs=0.001)  # validation is right in 75 of 100, test in 70
-    assert f"0.250 , and {after['ece']:.3f} at the temperature" in found.said.replace("0.250,", "0.250 ,")
+    assert f"0.250 , and {after['ece']:.3f} at the temperature" in found.visible.replace("0.250,", "0.250 ,")
     assert "after_temperature" not in found.report["splits"]["validation"]["calibration"]
     alone = page_of(folder, test, texts(200), splits={"validation": test})
-    assert "validation is the only split besides training" in alone.said
+    assert "validation is the only split besides training" in alone.visible
     evaluated = page_of(folder, test, texts(200), command="eval", splits={"all": test})
-    assert "an evaluation has only the scored rows" in evaluated.said
+    assert "an evaluation has only the scored rows" in evaluated.visible
 
 
 def test_words_of_mistakes_are_marked_by_their_effect(folder, scores_of):
@@ -177,7 +177,7 @@ def test_words_of_mistakes_are_marked_by_their_effect(folder, scores_of):
     found = page_of(folder, scores_of([0, 0], [1, 0]), examples, importance=importance)
     assert '<span class="for" style="--share:1.0">good</span>' in found.text
     assert '<span class="against" style="--share:0.5">film</span>' in found.text
-    assert "by gradient times input" in found.said
+    assert "by gradient times input" in found.visible
 
 
 def test_a_run_without_mistakes_shows_none(folder, scores_of):
@@ -185,9 +185,9 @@ def test_a_run_without_mistakes_shows_none(folder, scores_of):
         raise AssertionError("there is nothing to explain")
 
     found = page_of(folder, scores_of([0, 1, 1], [0, 1, 1]), texts(3), importance=importance)
-    assert "0 of 3 predictions are wrong" in found.said
-    assert "Most confident mistakes" not in found.said
-    assert "is still possible" in found.said
+    assert "0 of 3 predictions are wrong" in found.visible
+    assert "Most confident mistakes" not in found.visible
+    assert "is still possible" in found.visible
 
 
 def word_scores(labels, predicted, names, main):
@@ -202,9 +202,9 @@ def test_entities_have_their_own_table(folder):
     scores = word_scores(labels, predicted, ["O", "B-person", "I-person", "B-place"], "entity_f1")
     examples = [WordsExample(("Ada", "Byron"), (1, 2)), WordsExample(("in", "Rome"), (0, 3))]
     found = page_of(folder, scores, examples)
-    assert "entity f1 on" in found.said
-    assert "Entities An entity is right if its first word, its last word and its type are" in found.said
-    assert "person 1.000 1.000 1.000 1" in found.said and "place 0.000 0.000 0.000 1" in found.said
+    assert "entity f1 on" in found.visible
+    assert "Entities An entity is right if its first word, its last word and its type are" in found.visible
+    assert "person 1.000 1.000 1.000 1" in found.visible and "place 0.000 0.000 0.000 1" in found.visible
 
 
 def test_a_tagged_sentence_shows_its_words_with_their_labels(folder):
@@ -219,8 +219,8 @@ def test_a_tagged_sentence_shows_its_words_with_their_labels(folder):
 
     examples = [WordsExample(("cats", "run", "cut"), (0, 1, 1)), WordsExample(("go",), (1,)), WordsExample((), ())]
     found = page_of(folder, scores, examples, importance=importance)
-    assert "1 of 3 sentences have a mistake" in found.said
-    assert "cats noun run noun, labelled verb" in found.said
-    assert "cut" not in found.said.partition("Mistakes")[2].partition("Scores by length")[0]
+    assert "1 of 3 sentences have a mistake" in found.visible
+    assert "cats noun run noun, labelled verb" in found.visible
+    assert "cut" not in found.visible.partition("Mistakes")[2].partition("Scores by length")[0]
     assert '<span class="for" style="--share:1.0">cats</span>' in found.text
-    assert "Brier" not in found.said
+    assert "Brier" not in found.visible

@@ -71,8 +71,8 @@ def test_each_prediction_is_beside_its_text_whatever_the_order_of_scoring(folder
 
 def test_words_are_written_in_a_row_with_a_label_for_each_that_was_read(folder):
     metrics = TaggingMetrics(["noun", "verb"], "token_accuracy", lambda logits, batch: logits.argmax(-1))
-    ids, asked, labels = torch.zeros(2, 2, dtype=torch.long), torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1])
-    batch = Batch(ids, ids, None, torch.tensor([1, 0]), asked, None, labels, 4)
+    ids, positions, labels = torch.zeros(2, 2, dtype=torch.long), torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1])
+    batch = Batch(ids, ids, None, torch.tensor([1, 0]), positions, None, labels, 4)
     metrics.add(Prediction(token_logits=torch.eye(2)[[0, 0, 1]]), batch)
     examples = [WordsExample(("runs",), (1,)), WordsExample(("cats", "run"), (0, 1))]
     write_report(folder, report_of(metrics.scores()), examples, metrics.scores())

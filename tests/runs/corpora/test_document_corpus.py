@@ -40,7 +40,7 @@ def test_sentences_of_long_paragraphs_are_stored_with_document_and_paragraph_num
 def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_of, monkeypatch, workers):
     """Compare with the plainest way to build it, which reads like the store's description."""
     monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 200)
-    monkeypatch.setattr(document_corpus, "workers_at_hand", lambda: workers)
+    monkeypatch.setattr(document_corpus, "available_workers", lambda: workers)
     splitter = SentenceSplitter(Punkt(PunktSentenceTokenizer(PunktParameters())), "Punkt", "Punkt 1")
     documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
     corpus = replace(corpus_of(documents=documents), splitter=splitter)
@@ -75,7 +75,7 @@ def test_a_killed_worker_leaves_no_store_behind(corpus_of, monkeypatch, tmp_path
     (tmp_path / "deadly.py").write_text(DEADLY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 100)
-    monkeypatch.setattr(document_corpus, "workers_at_hand", lambda: 2)
+    monkeypatch.setattr(document_corpus, "available_workers", lambda: 2)
     corpus = corpus_of(documents=DOCUMENTS * 20)
     task = task_of(corpus)
     deadly = SentenceSplitter(__import__("deadly").Deadly(os.getpid()), "deadly", "deadly 1")

@@ -35,7 +35,7 @@ def test_each_split_with_truncated_rows_is_named():
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "note"),
     [
         (Counted([1, 1], [0, 0]), []),
         (Counted([1, 3], [0, 0]), ["50.0% of the rows were read in windows of 8 tokens, 3.0 on average (task.windows)"]),
@@ -48,5 +48,5 @@ def test_each_split_with_truncated_rows_is_named():
         ),
     ],
 )
-def test_rows_that_need_several_windows_are_counted(rows, said):
-    assert reading_note(rows, WINDOWED) == said
+def test_rows_that_need_several_windows_are_counted(rows, note):
+    assert reading_note(rows, WINDOWED) == note

@@ -65,9 +65,9 @@ def test_appended_rows_keep_their_logits(first, second):
 @given(COUNTS, st.data())
 def test_a_student_gets_the_first_logits_of_each_requested_row(counts, data):
     logits, rows = logits_of(counts), data.draw(st.lists(st.integers(0, len(counts) - 1), min_size=1))
-    asked = [data.draw(st.integers(0, counts[row])) for row in rows]
-    wanted = [one for row, count in zip(rows, asked, strict=True) for one in rows_of(logits)[row][:count]]
-    assert logits.of(np.array(rows), np.array(asked)).tolist() == wanted
+    requested = [data.draw(st.integers(0, counts[row])) for row in rows]
+    wanted = [one for row, count in zip(rows, requested, strict=True) for one in rows_of(logits)[row][:count]]
+    assert logits.of(np.array(rows), np.array(requested)).tolist() == wanted
     assert logits.too_short_for(np.array(counts)) == 0
     assert logits.too_short_for(np.array(counts) + 1) == len(counts)
 

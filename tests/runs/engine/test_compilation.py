@@ -154,8 +154,8 @@ def test_a_compiled_encoder_gives_the_same_outputs_and_keeps_its_weight_names():
     encoder = Doubling()
     names, ids = list(encoder.state_dict()), torch.tensor([[0, 1, 1]])
     expected = encoder.encode(ids, ids, None)
-    said = compile_encoder(encoder, Compile.always, CPU)
-    if said != "compiled":
-        pytest.skip(said)
+    outcome = compile_encoder(encoder, Compile.always, CPU)
+    if outcome != "compiled":
+        pytest.skip(outcome)
     torch.testing.assert_close(encoder.encode(ids, ids, None), expected)
     assert list(encoder.state_dict()) == names

@@ -40,9 +40,16 @@ def kept_bytes(config, compute, heads, n, length, vocabulary):
     """Return the bytes autograd keeps from forward to backward pass, without parameters and their rounded copies."""
     model = EncoderWithHeads(config, vocabulary, 0, heads).train()
     ids = torch.randint(1, vocabulary, (n, length))
-    asked = torch.randperm(n * length)[: round(0.15 * n * length)].sort().values if heads.vocabulary else torch.empty(0).long()
+    positions = torch.randperm(n * length)[: round(0.15 * n * length)].sort().values if heads.vocabulary else torch.empty(0).long()
     batch = Batch(
-        ids, ids * 0, None, torch.arange(n), asked, ids[:, 0] * 0, ids.flatten()[asked] if heads.vocabulary else None, n * length
+        ids,
+        ids * 0,
+        None,
+        torch.arange(n),
+        positions,
+        ids[:, 0] * 0,
+        ids.flatten()[positions] if heads.vocabulary else None,
+        n * length,
     )
     shapes = {tuple(weight.shape) for weight in model.parameters()}
     kept = {}

@@ -102,10 +102,10 @@ def test_an_evaluation_is_logged_with_all_its_figures_and_printed_in_one_line(tm
     line = lines(tmp_path / "metrics.jsonl")[0]
     assert line == {"kind": "evaluation", "step": 4, "epoch": 0.008, "split": "validation", "seconds": 0.0, **scores().figures}
     figures = scores().figures
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     expected = f"step 4 of 10: validation f1_macro {figures['f1_macro']:.4f}, loss {figures['loss']:.4f}\n"
-    assert said.err == expected
-    assert said.out == ""
+    assert printed.err == expected
+    assert printed.out == ""
 
 
 def test_speed_is_steps_so_far_over_seconds_so_far(tmp_path, clock):
@@ -168,10 +168,10 @@ def test_a_step_records_the_seconds_since_the_process_started(tmp_path):
     with Journal(tmp_path / "metrics.jsonl", 1, 2, Progress()) as journal:
         for number in (1, 2):
             journal.step(step(number))
-    said = [line["since_start"] for line in lines(tmp_path / "metrics.jsonl")]
-    if said[0] is None:
+    seconds = [line["since_start"] for line in lines(tmp_path / "metrics.jsonl")]
+    if seconds[0] is None:
         pytest.skip("this system does not tell when a process was started")
-    assert 0 < said[0] <= said[1] <= seconds_since_start()
+    assert 0 < seconds[0] <= seconds[1] <= seconds_since_start()
 
 
 def test_if_the_start_of_the_process_is_unknown_the_line_says_null(tmp_path, monkeypatch):

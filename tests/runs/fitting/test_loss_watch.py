@@ -61,8 +61,8 @@ def test_a_single_bad_batch_is_not_a_divergence():
 
 def test_warnings_name_the_figures_the_step_and_what_to_try():
     watch = LossWatch()
-    said = [watch.see(10 * number, 300, 2.5) for number in range(1, 31)]
-    assert [line for line in said if line] == [
+    warnings = [watch.see(10 * number, 300, 2.5) for number in range(1, 31)]
+    assert [line for line in warnings if line] == [
         "The loss is flat: 2.5 over the logged steps up to 150, 2.5 at the first. Try another training.learning_rate, "
         "and check the labels"
     ]

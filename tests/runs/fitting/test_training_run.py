@@ -80,8 +80,8 @@ def test_a_run_calls_each_part_in_turn_and_records_the_settings_decided_for_it(c
     assert folder.finished and folder.root.parent.parts[-3:] == ("outputs", "train", "digits")
     settings = read_settings(folder, RunConfig).training
     assert settings.learning_rate is not None and settings.accumulate == 1
-    said = capsys.readouterr().err
-    assert " parameters" in said and f"Run folder {folder.root}" in said
+    errors = capsys.readouterr().err
+    assert " parameters" in errors and f"Run folder {folder.root}" in errors
 
 
 def test_initial_weights_are_computed_again_only_if_a_run_was_stopped_before_its_first_checkpoint(config_of, tmp_path):

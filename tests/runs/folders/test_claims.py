@@ -122,18 +122,18 @@ def test_only_one_of_several_machines_takes_over(jobs):
 
 
 def test_a_holder_that_was_only_frozen_learns_who_took_over(jobs):
-    lost, told = [], Event()
+    lost, is_told = [], Event()
 
     def tell(successor, silent):
         lost.append((successor.number, silent))
-        told.set()
+        is_told.set()
 
     berta = Elsewhere(jobs, 1)
     with Claims(jobs, 0.1, tell).held("job"), ExitStack() as stack:
         berta._dead.add(("job", 1, berta.last("job").beat))
         while not stack.enter_context(berta.held("job"))[0]:  # it was renewed in between
             berta._dead.add(("job", 1, berta.last("job").beat))
-        assert told.wait(60)
+        assert is_told.wait(60)
     assert lost == [(2, 0.1)]
 
 
@@ -193,10 +193,13 @@ def test_a_killed_process_of_this_machine_is_dead_at_once(process, tmp_path):
 
 def test_a_process_that_lost_its_job_ends_with_a_line(process):
     lost = process("lost")
-    _, said = lost.communicate()
+    _, errors = lost.communicate()
     assert lost.returncode == TrainingError.exit_code
-    assert f"(process {lost.pid}) has taken over a job of this process, which was silent for 120 s" in said
-    assert len(said.splitlines()) == 1
+    assert (
+        f"(process {lost.pid}) has taken over a job of this process, which was silent for 120 s. Run the same command to resume.\n"
+        in errors
+    )
+    assert len(errors.splitlines()) == 1
 
 
 def test_without_a_boot_id_the_host_name_identifies_the_machine(jobs, monkeypatch):

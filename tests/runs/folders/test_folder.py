@@ -58,8 +58,8 @@ def test_a_run_inside_another_does_not_say_how_to_resume_it(tmp_path, capsys):
         with RunFolder.new(str(outer.adapted), "pretrain", "sst2") as inner:
             (inner.checkpoints / "step-3").mkdir(parents=True)
             raise KeyboardInterrupt
-    said = capsys.readouterr().err
-    assert said.count("resume=") == 1 and f"encoderlab finetune resume={outer.root}\n" in said
+    errors = capsys.readouterr().err
+    assert errors.count("resume=") == 1 and f"encoderlab finetune resume={outer.root}\n" in errors
 
 
 @pytest.mark.parametrize(("steps", "kept"), [((), False), ((0,), False), ((0, 3), True)])

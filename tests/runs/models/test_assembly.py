@@ -34,13 +34,13 @@ def test_rows_in_windows_are_read_as_often_as_truncated_rows():
     [({"steps": 1000}, 1.5), ({"epochs": 50.0}, 50 * 2 * 1.5e-3), ({"budget": "10m"}, 600)],
 )
 def test_the_length_of_the_run_decides_what_is_compiled(length, seconds, monkeypatch):
-    asked = []
-    monkeypatch.setattr("encoderlab.runs.models.assembly.compile_encoder", lambda *given: asked.append(given[-1]) or "compiled")
+    durations = []
+    monkeypatch.setattr("encoderlab.runs.models.assembly.compile_encoder", lambda *given: durations.append(given[-1]) or "compiled")
     assembly = assembly_of(training=TrainingConfig(**{"batch_size": 32, "accumulate": 1, **length}), n_layers=1)
     assert assembly.compiled is None
     rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)
     assert assembly.settled(rows).compiled == "compiled"
-    assert asked == [pytest.approx(seconds)]
+    assert durations == [pytest.approx(seconds)]
 
 
 def test_a_model_for_cuda_graphs_computes_whole_batches(monkeypatch):

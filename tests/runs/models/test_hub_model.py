@@ -54,8 +54,8 @@ def fetched(name, endpoint, home, script=FETCH, **more):
 class Hub(BaseHTTPRequestHandler):
     """A hub that tells which commit and files a model has, and serves each file."""
 
-    def __init__(self, *arguments, files, asked):
-        self.files, self.asked = files, asked
+    def __init__(self, *arguments, files, requested):
+        self.files, self.requested = files, requested
         super().__init__(*arguments)
 
     def do_HEAD(self):
@@ -72,7 +72,7 @@ class Hub(BaseHTTPRequestHandler):
         else:
             name = self.path.partition(f"/resolve/{COMMIT}/")[2]
             content = self.files.get(name)
-            self.asked.add(name)
+            self.requested.add(name)
         self.send_response(404 if content is None else 200)
         self.send_header("Content-Length", str(len(content or b"")))
         self.send_header("X-Repo-Commit", COMMIT)
@@ -102,11 +102,11 @@ def serve():
     started = []
 
     def start(files):
-        asked = set()
-        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, files=files, asked=asked))
+        requested = set()
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, files=files, requested=requested))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         started.append(server)
-        return f"http://127.0.0.1:{server.server_port}", asked
+        return f"http://127.0.0.1:{server.server_port}", requested
 
     yield start
     for server in started:
@@ -120,10 +120,10 @@ def test_a_folder_is_used_as_is(tmp_path):
 
 @pytest.mark.slow
 def test_a_model_is_downloaded_without_pickles_and_code_and_found_again_offline(serve, files, tmp_path):
-    endpoint, asked = serve(files)
+    endpoint, requested = serve(files)
     names, home = "someone/model,nobody/nothing", tmp_path / "home"
     assert fetched(names, endpoint, home, AT_HAND) == "True False"
-    assert not asked & set(files)
+    assert not requested & set(files)
     folder = fetched("someone/model", endpoint, tmp_path / "home")
     assert fetched(names, NOWHERE, home, AT_HAND) == "True False"
     assert {path.name for path in (tmp_path / folder).iterdir()} == {
@@ -132,7 +132,7 @@ def test_a_model_is_downloaded_without_pickles_and_code_and_found_again_offline(
         "tokenizer.json",
         "vocab.txt",
     }
-    assert not asked & {"pytorch_model.bin", "modeling.py", "onnx/model.onnx", "2_Dense/model.safetensors"}
+    assert not requested & {"pytorch_model.bin", "modeling.py", "onnx/model.onnx", "2_Dense/model.safetensors"}
     assert read_huggingface(tmp_path / folder).config.d_model == 8
     assert fetched("someone/model", NOWHERE, tmp_path / "home") == folder
     assert fetched("someone/model", endpoint, tmp_path / "home", HF_HUB_OFFLINE="1") == folder
@@ -162,17 +162,18 @@ UNKNOWN = {
 
 
 def test_models_unknown_to_the_hub_are_refused_in_one_line_each(hub, tmp_path):
-    said = fetched(",".join(UNKNOWN), hub, tmp_path / "home", REFUSED).splitlines()
-    assert len(said) == len(UNKNOWN)
-    for line, refusal in zip(said, UNKNOWN.values(), strict=True):
+    lines = fetched(",".join(UNKNOWN), hub, tmp_path / "home", REFUSED).splitlines()
+    assert len(lines) == len(UNKNOWN)
+    for line, refusal in zip(lines, UNKNOWN.values(), strict=True):
         assert line.startswith(refusal)
 
 
 @pytest.mark.slow
 def test_an_unreachable_hub_is_refused_if_the_cache_lacks_the_model(tmp_path):
-    said = fetched("someone/model", NOWHERE, tmp_path / "home")
+    message = fetched("someone/model", NOWHERE, tmp_path / "home")
     assert (
-        said.startswith(f"someone/model is not a folder, the hub {NOWHERE} cannot be reached, and the cache ") and "HF_HOME" in said
+        message.startswith(f"someone/model is not a folder, the hub {NOWHERE} cannot be reached, and the cache ")
+        and "HF_HOME" in message
     )
 
 
@@ -180,5 +181,5 @@ def test_an_unreachable_hub_is_refused_if_the_cache_lacks_the_model(tmp_path):
 def test_a_cache_with_only_the_tokenizer_is_not_a_model(serve, files, tmp_path):
     endpoint, _ = serve({name: content for name, content in files.items() if not name.endswith((".safetensors", ".bin"))})
     fetched("someone/model", endpoint, tmp_path / "home")
-    said = fetched("someone/model", NOWHERE, tmp_path / "home")
-    assert f"the hub {NOWHERE} cannot be reached, and the cache" in said and "has no weights of it" in said
+    message = fetched("someone/model", NOWHERE, tmp_path / "home")
+    assert f"the hub {NOWHERE} cannot be reached, and the cache" in message and "has no weights of it" in message

@@ -254,9 +254,9 @@ def test_an_assembly_has_the_pretrained_tokenizer_and_settings_and_says_so(corpu
     assert torch.equal(
         assembly.model.encoder.embeddings.position.embedding.weight, old.weights["encoder.embeddings.position.embedding.weight"][:9]
     )
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("From ")]
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("From ")]
     n = sum(weight.numel() for weight in assembly.model.parameters()) - 18
-    assert said == [f"From runs/old: {n:,} pretrained weights; fresh: sequence_head (18)"]
+    assert lines == [f"From runs/old: {n:,} pretrained weights; fresh: sequence_head (18)"]
 
 
 def test_a_tokenizer_retrained_on_other_text_is_refused(corpus):
@@ -361,12 +361,12 @@ def test_a_task_uses_mean_pooling_unless_a_head_or_pooler_was_trained_otherwise(
     assert pretrained.settings_for(task).pooling is pooling
 
 
-@pytest.mark.parametrize(("said", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)])
-def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, corpus, said, pooling):
+@pytest.mark.parametrize(("by_mean", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)])
+def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, corpus, by_mean, pooling):
     transformers_folder(tmp_path, "BertModel")
-    if said is not None:
+    if by_mean is not None:
         (tmp_path / "1_Pooling").mkdir()
-        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": said}))
+        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": by_mean}))
     pretrained = load_pretrained(str(tmp_path))
     assembly = assemble(finetuning(corpus), CPU, corpus, pretrained)
     assert assembly.config.model.pooling is pooling

@@ -28,16 +28,16 @@ class Noted:
     """A library that records its calls."""
 
     def __init__(self, subject, known):
-        self.id, self.told, self.subject, self.known = known or "mine", [], subject, known
+        self.id, self.calls, self.subject, self.known = known or "mine", [], subject, known
 
     def log(self, step, figures):
-        self.told.append((step, figures))
+        self.calls.append((step, figures))
 
     def report(self, step, figures):
-        self.told.append(("report", step, figures))
+        self.calls.append(("report", step, figures))
 
     def close(self, finished):
-        self.told.append(finished)
+        self.calls.append(finished)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_tracker_gets_settings_figures_and_the_outcome(folder, noted):
             trackers.log(line)
         trackers.report(REPORT)
     (run,) = noted
-    assert run.told == [
+    assert run.calls == [
         (3, {"train/loss": 0.25, "train/tokens": 12}),
         (4, {"validation/accuracy": 0.75}),
         ("report", 4, FIGURES),
@@ -84,7 +84,7 @@ def test_a_resumed_run_is_the_same_run_in_the_tracker(folder, noted):
 def test_a_stopped_or_failed_run_is_not_reported_as_finished(folder, noted, ending):
     with pytest.raises(type(ending)), tracked(config("wandb"), "train", folder, SINGLE_PROCESS):
         raise ending
-    assert noted[0].told == [False]
+    assert noted[0].calls == [False]
 
 
 def test_only_the_main_process_reports_to_trackers(folder, noted):
@@ -118,8 +118,8 @@ def test_a_failing_tracker_is_reported_once_and_stops_nothing(folder, monkeypatc
         for _ in range(5):
             trackers.log(STEP)
         trackers.report(REPORT)
-    said = capsys.readouterr().err
-    assert said == "encoderlab: wandb has failed (ConnectionError: the server is gone): the run continues without it\n"
+    errors = capsys.readouterr().err
+    assert errors == "encoderlab: wandb has failed (ConnectionError: the server is gone): the run continues without it\n"
 
 
 def test_a_tracker_that_tries_to_exit_ends_only_itself(folder, monkeypatch, capsys):
@@ -194,10 +194,10 @@ def test_a_run_is_tracked_to_its_report_and_can_change_trackers_on_resume(tmp_pa
     )
     lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     report = json.loads(Path("run/report.json").read_text())
-    steps = [told[0] for told in noted[0].told[:-2] if "train/loss" in told[1]]
+    steps = [call[0] for call in noted[0].calls[:-2] if "train/loss" in call[1]]
     assert steps == [line["step"] for line in lines if line["kind"] == "step"]
-    assert noted[0].told[-2][2]["report/test/accuracy"] == report["splits"]["test"]["accuracy"]
-    assert noted[0].told[-1] is True
+    assert noted[0].calls[-2][2]["report/test/accuracy"] == report["splits"]["test"]["accuracy"]
+    assert noted[0].calls[-1] is True
     Path("run/report.json").unlink()
     cli.run(["train", "resume=run", "trackers=[]"])
     assert len(noted) == 1 and Path("run/report.json").is_file()

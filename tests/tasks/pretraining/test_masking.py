@@ -164,14 +164,14 @@ def test_each_key_selects_other_tokens():
 def test_whole_words_are_masked_in_all_their_pieces_or_in_none(rows, key, fraction):
     batch = batch_of(rows)
     masked = masking(whole_words=True, mlm_probability=fraction)(batch, key)
-    asked = torch.zeros(batch.input_ids.numel(), dtype=torch.bool)
-    asked[masked.target_positions] = True
-    asked = asked.view_as(batch.input_ids)
+    is_target = torch.zeros(batch.input_ids.numel(), dtype=torch.bool)
+    is_target[masked.target_positions] = True
+    is_target = is_target.view_as(batch.input_ids)
     first_piece = len(SPECIALS) + 30
     for row, ids in enumerate(batch.input_ids.tolist()):
         for place in range(1, len(ids)):
             if ids[place] >= first_piece and ids[place - 1] >= 5:
-                assert asked[row, place] == asked[row, place - 1]
+                assert is_target[row, place] == is_target[row, place - 1]
 
 
 def test_whole_words_match_the_fraction_on_average():
@@ -187,9 +187,9 @@ def test_target_positions_are_the_same_as_in_every_earlier_version():
         True: ([13, 14, 15, 16, 17, 34, 38, 43, 46], [30, MASK, MASK, MASK, MASK, MASK, MASK, 25, MASK]),
     }
     batch = batch_of(random_rows(2, 30), first_row=7)
-    for whole_words, (asked, seen) in expected.items():
+    for whole_words, (positions, seen) in expected.items():
         masked = masking(whole_words=whole_words)(batch, key=2**63 + 5)
-        assert masked.target_positions.tolist() == asked
+        assert masked.target_positions.tolist() == positions
         assert masked.input_ids.flatten()[masked.target_positions].tolist() == seen
 
 
@@ -198,9 +198,9 @@ def test_target_positions_are_the_same_as_in_every_earlier_version():
 def test_a_batch_with_known_target_counts_is_masked_like_one_without(rows, fraction, key):
     masks, batch = masking(mlm_probability=fraction), batch_of(rows)
     known = masks.count(np.concatenate(rows), np.array([len(row) for row in rows]))
-    told, untold = masks(replace(batch, n_targets=known), key), masks(batch, key)
-    assert torch.equal(told.target_positions, untold.target_positions) and torch.equal(told.input_ids, untold.input_ids)
-    assert len(told.target_positions) == known
+    counted, uncounted = masks(replace(batch, n_targets=known), key), masks(batch, key)
+    assert torch.equal(counted.target_positions, uncounted.target_positions) and torch.equal(counted.input_ids, uncounted.input_ids)
+    assert len(counted.target_positions) == known
 
 
 @pytest.mark.parametrize("fraction", [0.15, 0.5, 0.25, 0.125, 0.1, 0.9, 1 / 3])

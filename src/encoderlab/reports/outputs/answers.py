@@ -28,12 +28,12 @@ CHARACTERS_IN_A_GROUP = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An input row with its prediction: one for the text, or labels for those of its `asked` words that were read."""
+    """An input row with its prediction: one for the text, or labels for those of its `n_words` words that were read."""
 
     text: str
     text_pair: str | None
     answer: Answer
-    asked: int = 1
+    n_words: int = 1
     carried: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -71,7 +71,7 @@ class Wanted:
             stands_for_open = OPEN_WORD if self.unsure is None else self.unsure
             sure = [confidence >= self.min_probability for confidence in answer.word_confidences or ()]
             labels = [label if is_sure else stands_for_open for label, is_sure in zip(answer.labels, sure, strict=True)]
-        return " ".join([*labels, *[CUT] * (row.asked - len(answer.labels))])
+        return " ".join([*labels, *[CUT] * (row.n_words - len(answer.labels))])
 
     def top(self, probabilities: Sequence[float] | np.ndarray) -> list[tuple[str, float]]:
         """Return the `top_k` most probable classes, most probable first; ties go to the class that comes first."""
@@ -130,7 +130,7 @@ def _cells(row: Answered, wanted: Wanted) -> Iterator[str | float]:
 
 def _cells_of_words(row: Answered, wanted: Wanted) -> Iterator[str]:
     """Yield the names and the probabilities of the top_k, word by word."""
-    top, cut = wanted.top_of_words(row), [CUT] * (row.asked - len(row.answer.labels))
+    top, cut = wanted.top_of_words(row), [CUT] * (row.n_words - len(row.answer.labels))
     for place in range(wanted.top_k or 0):
         yield " ".join([*(of_word[place][0] for of_word in top), *cut])
         yield " ".join([*(f"{of_word[place][1]:.6g}" for of_word in top), *cut])

@@ -32,7 +32,7 @@ def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
         "other": [_setting(one) for one in settings if not one.differs],
         "machine": _machine(record),
         "language": next((one.value for one in settings if one.name == "dataset.language"), None),
-        "data": {**data, "origin": [(words_of(name), _said(value)) for name, value in (data.get("origin") or {}).items()]},
+        "data": {**data, "origin": [(words_of(name), _as_yaml(value)) for name, value in (data.get("origin") or {}).items()]},
     }
 
 
@@ -46,10 +46,10 @@ def repeat_line(record: Mapping[str, Any]) -> str | None:
 
 
 def _setting(chosen: ChosenSetting) -> tuple[str, str, str]:
-    return chosen.name, _said(chosen.value), "" if chosen.required else _said(chosen.default)
+    return chosen.name, _as_yaml(chosen.value), "" if chosen.required else _as_yaml(chosen.default)
 
 
-def _said(value: Any) -> str:
+def _as_yaml(value: Any) -> str:
     """Return a value as written in YAML, shortened if it is long."""
     return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MOST_CHARACTERS)
 
@@ -60,4 +60,4 @@ def _machine(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
     found = {**hardware, "versions": versions, "git commit": record["git_commit"]}
     found["resumed"] = f"{len(record['continued'])} time(s); see environment.json" if record.get("continued") else None
-    return [(name, _said(value)) for name, value in found.items() if value is not None]
+    return [(name, _as_yaml(value)) for name, value in found.items() if value is not None]

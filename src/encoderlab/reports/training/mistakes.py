@@ -71,14 +71,14 @@ def mistaken_sentences(examples: Any, scores: TaggingScores, importance: Importa
     chosen = [*confident, *most]
     found = [examples[int(scores.rows[place])] for place in chosen]
     predicted_names = [scores.label_names[scores.predicted[place][surest[place]]] for place in chosen]
-    asked = [surest[place] for place in chosen]
-    explained = importance(found, labels=predicted_names, words=asked) if importance and found else [None] * len(found)
-    described = [_mistaken_sentence(*each, scores) for each in zip(chosen, asked, found, explained, strict=True)]
+    centers = [surest[place] for place in chosen]
+    explained = importance(found, labels=predicted_names, words=centers) if importance and found else [None] * len(found)
+    described = [_mistaken_sentence(*each, scores) for each in zip(chosen, centers, found, explained, strict=True)]
     return {"confident": described[: len(confident)], "most": described[len(confident) :]}
 
 
 def _mistaken_sentence(
-    place: int, asked: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
+    place: int, center: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
 ) -> dict[str, Any]:
     assert scores.confidences is not None
     labels, predicted = scores.labels[place], scores.predicted[place]
@@ -86,21 +86,21 @@ def _mistaken_sentence(
         "row": int(scores.rows[place]),
         "wrong": int((labels != predicted).sum()),
         "of": len(labels),
-        "confidence": float(scores.confidences[place][asked]),
-        "words": list(_words(place, asked, example, explained, scores)),
+        "confidence": float(scores.confidences[place][center]),
+        "words": list(_words(place, center, example, explained, scores)),
         "method": "" if explained is None else explained.method,
     }
 
 
 def _words(
-    place: int, asked: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
+    place: int, center: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
 ) -> Iterator[dict[str, Any]]:
-    """Yield the words around the `asked` one: `text`, `label`, `predicted`, `weight`, and whether each is `wrong` or `asked`."""
+    """Yield the words around the one at `center`: `text`, `label`, `predicted`, `weight`, and if each is `wrong` or `explained`."""
     labels, predicted, names = scores.labels[place], scores.predicted[place], scores.label_names
     begins = list(accumulate((len(word) + 1 for word in example.words), initial=0))
     weights = {} if explained is None else {word.begin: word.score for word in explained.words()}
     greatest = max(map(abs, weights.values()), default=0.0) or 1.0
-    start = max(asked - MOST_WORDS // 2, 0)
+    start = max(center - MOST_WORDS // 2, 0)
     for at in range(start, min(start + MOST_WORDS, len(labels))):
         yield {
             "text": shown(example.words[at], _LABEL),
@@ -108,7 +108,7 @@ def _words(
             "predicted": shown(names[predicted[at]], _LABEL),
             "weight": round(weights.get(begins[at], 0.0) / greatest, 3),
             "wrong": bool(labels[at] != predicted[at]),
-            "asked": at == asked,
+            "explained": at == center,
         }
 
 

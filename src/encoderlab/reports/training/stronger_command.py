@@ -30,7 +30,7 @@ def stronger_command(
     adapts to the task's texts. Above means with the whole paired interval; see the report's verdict.
     """
     verdict = report["verdict"]
-    if verdict is None or verdict["outcome"] == "above" or not _can_be_typed_again(record) or not _has_words(settings):
+    if verdict is None or verdict["outcome"] == "above" or not _can_be_repeated(record) or not _has_words(settings):
         return None
     same = [one for one in record["overrides"] if one.partition("=")[0].partition(".")[0] in KEPT]
     if report["command"] == "train":
@@ -51,7 +51,7 @@ def _after_finetuning(report: Mapping[str, Any], same: list[str], is_at_hand: Ca
     return _line(same, start, f"adapt={TIME}") if report.get("adapted_for") is None else None
 
 
-def _can_be_typed_again(record: Mapping[str, Any]) -> bool:
+def _can_be_repeated(record: Mapping[str, Any]) -> bool:
     """Return whether the overrides are complete: nothing came from Python, or from the user's own configs."""
     from_own = any(one.startswith(OWN_CONFIGS) for one in record.get("argv", []))
     return record["overrides"] is not None and not from_own

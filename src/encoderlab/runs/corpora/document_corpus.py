@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from encoderlab.data.documents import Documents, DocumentSplit
-from encoderlab.data.processes import shared_out, workers_at_hand
+from encoderlab.data.processes import available_workers, parallel_map
 from encoderlab.data.sentences.blocks import Preparation, SentenceBlock, by_size
 from encoderlab.data.sentences.splitter import SentenceSplitter, splitter_for
 from encoderlab.data.sources.dataset import DatasetConfig, Pack
@@ -149,7 +149,7 @@ def _prepared(split: DocumentSplit, prepare: Preparation) -> Iterator[SentenceBl
     """Yield the blocks of a split, prepared by several processes if there are many."""
     runs = by_size(split.documents())
     first = list(islice(runs, _FEW_RUNS))
-    yield from shared_out(prepare, chain(first, runs), workers_at_hand() if len(first) == _FEW_RUNS else 1)
+    yield from parallel_map(prepare, chain(first, runs), available_workers() if len(first) == _FEW_RUNS else 1)
 
 
 def _numbered(blocks: Iterable[SentenceBlock], columns: Mapping[str, str], bar: tqdm) -> Iterator[Block]:

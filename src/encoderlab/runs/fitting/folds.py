@@ -11,7 +11,7 @@ from encoderlab.data.examples import Folded, Splits
 from encoderlab.data.survey import survey
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import AUTO, HARDWARE, continued_run, run_folder, with_recorded_settings
+from encoderlab.runs.folders.resume import AUTO, HARDWARE, Config, continued_run, run_folder, with_recorded_settings
 from encoderlab.runs.models.assembly import cache_folder
 from encoderlab.runs.models.task import with_positive_label
 from encoderlab.runs.records.records import record_start
@@ -19,7 +19,7 @@ from encoderlab.system.device import choose_compute
 from encoderlab.system.distributed import Processes
 from encoderlab.system.signals import stop_if_interrupted
 
-Train = Callable[[RunConfig, Processes], RunFolder | None]
+Train = Callable[[Config, Processes], RunFolder | None]
 OUT_OF_FOLD = "out_of_fold"  # the split made of all tested rows
 
 
@@ -36,10 +36,10 @@ class CrossValidation:
 
 
 def cross_validate(
-    config: RunConfig,
+    config: Config,
     command: str,
     processes: Processes,
-    train: Train,
+    train: Train[Config],
     report: Callable[[CrossValidation], None],
 ) -> RunFolder | None:
     """Call `train` for each of `config.folds` folds, and `report` for all of them together; return the folder of all.
@@ -91,12 +91,14 @@ def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
     return Corpus(whole, survey(whole), cache), splits.folded
 
 
-def _of_fold(config: RunConfig, number: int, run_dir: str | None) -> RunConfig:
+def _of_fold(config: Config, number: int, run_dir: str | None) -> Config:
     dataset = replace(config.dataset, fold=f"{number}/{config.folds}")
     return replace(config, folds=None, dataset=dataset, run_dir=run_dir, resume=None)
 
 
-def _fold_run(config: RunConfig, command: str, folder: RunFolder, number: int, train: Train, processes: Processes) -> RunFolder:
+def _fold_run(
+    config: Config, command: str, folder: RunFolder, number: int, train: Train[Config], processes: Processes
+) -> RunFolder:
     """Return the finished run of a fold: a finished one is kept, an interrupted one is resumed with its own settings."""
     stop_if_interrupted(processes)
     place = RunFolder(folder.fold(number))
@@ -107,7 +109,7 @@ def _fold_run(config: RunConfig, command: str, folder: RunFolder, number: int, t
     print(f"\nencoderlab: {of}", file=sys.stderr)
     settings = _of_fold(config, number, run_dir=str(place.root))
 
-    def resumed() -> RunConfig:
+    def resumed() -> Config:
         if not place.config.is_file():
             return settings
         return with_recorded_settings(replace(settings, resume=str(place.root)), HARDWARE, command)

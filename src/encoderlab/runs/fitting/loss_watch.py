@@ -1,6 +1,7 @@
 """Watches the logged losses of a run for two signs of trouble: a loss that rises again, and one that never falls.
 
-Each is warned about once.
+Each is warned about once. Nothing else sees such a run while every loss is finite: `NonFiniteGuard` skips no step, early stopping
+only counts evaluations without a better score, and a run without evaluations or with `keep=last` goes through all its steps.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic
 
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.errors import SettingError
@@ -14,7 +14,7 @@ from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.distribution import is_sharded
 from encoderlab.runs.fitting.fit import Fitted, fit
 from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import continued_run, run_folder
+from encoderlab.runs.folders.resume import Config, continued_run, run_folder
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import Pretrained, load_pretrained
 from encoderlab.runs.models.same_parts import check_same_parts
@@ -37,16 +37,16 @@ class Prepared:
     rows: dict[str, Any]
 
 
-class Training(ABC):
+class Training(ABC, Generic[Config]):
     """What a command trains on, and how it reports it; `run_training` calls the methods in this order."""
 
     command: str
 
-    def check(self, config: Any) -> None:  # noqa: B027  most commands refuse nothing
+    def check(self, config: Config) -> None:  # noqa: B027  most commands refuse nothing
         """Refuse settings that this command cannot use. Raises SettingError."""
 
     @abstractmethod
-    def prepare(self, config: Any, pretrained: Pretrained | None, processes: Processes) -> Prepared:
+    def prepare(self, config: Config, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """Load the data and build the model, from `pretrained` if there is one. Raises SettingError and DataError."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Training(ABC):
         """Score the fitted model, save it, and write and show the report. All processes call it; the main one writes."""
 
 
-def run_training(training: Training, config: Any, processes: Processes) -> RunFolder | None:
+def run_training(training: Training[Config], config: Config, processes: Processes) -> RunFolder | None:
     """Run `training.command`; return the finished run folder, or None for a dry run.
 
     Anything invalid is refused before the folder is created. Raises SettingError, DataError or TrainingError.
@@ -84,8 +84,7 @@ def run_training(training: Training, config: Any, processes: Processes) -> RunFo
         config, _ = run
     training.check(config)
     check_trackers(config.trackers)
-    init_from = getattr(config, "init_from", None)
-    pretrained = None if init_from is None else _load_pretrained(init_from, config.training, processes)
+    pretrained = None if config.starts_from is None else _load_pretrained(config.starts_from, config.training, processes)
     with processes.main_process_first():
         prepared = training.prepare(config, pretrained, processes)
     check_same_parts(prepared.assembly, prepared.corpus.fingerprints())

@@ -192,8 +192,8 @@ class Claims:
 
 def end_process(successor: Claim, silent: float) -> None:
     """End this process at once, because another one now writes to its run folder."""
-    line = f"{successor.holder} has taken over a job of this process, which was silent for {silent:g} s. Run the same line again"
-    os.write(2, f"encoderlab: {line} to continue.\n".encode())
+    line = f"{successor.holder} has taken over a job of this process, which was silent for {silent:g} s"
+    os.write(2, f"encoderlab: {line}. Run the same command to resume.\n".encode())
     os._exit(TrainingError.exit_code)
 
 

@@ -169,15 +169,15 @@ class RunFolder:
         except BrokenPipeError:  # the reader of the output is gone, which has nothing to do with the folder
             raise
         except OSError as error:
-            self._say_how_to_go_on(command)
+            self._say_how_to_resume(command)
             what = error.filename or self.root
             remedy = "Free space, or make the folder writable again, and resume"
             raise TrainingError(f"{what} cannot be written or read: {error.strerror or error}", remedy=remedy) from None
         except BaseException:
-            self._say_how_to_go_on(command)
+            self._say_how_to_resume(command)
             raise
 
-    def _say_how_to_go_on(self, command: str) -> None:
+    def _say_how_to_resume(self, command: str) -> None:
         if self.worth_continuing and not self.finished and not self.is_nested:
             resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
             print(f"Progress saved. Resume with: {resume}", file=sys.stderr)

@@ -112,11 +112,11 @@ function draw(chosen, shares) {
 function say(chosen, shares) {
   const head = state.head === AVERAGE ? "the mean of all heads" : `head ${state.head}`;
   const where = `Layer ${state.layer + 1}, ${head}`;
-  if (!chosen) { element("said").textContent = `${where}: no token is selected; lines are drawn from ${100 * FAINT}%.`; return; }
+  if (!chosen) { element("selection").textContent = `${where}: no token is selected; lines are drawn from ${100 * FAINT}%.`; return; }
   const order = shares.map((share, place) => [share, place]).filter(([share]) => share >= 0.005).sort((a, b) => b[0] - a[0]).slice(0, 5);
   const named = order.map(([share, place]) => `${data.tokens[place]} (${place}) ${Math.round(100 * share)}%`).join(", ");
   const verb = chosen.side === "from" ? "attends to" : "is attended to by";
-  element("said").textContent = `${where}: ${data.tokens[chosen.place]} (${chosen.place}) ${verb} ${named || "no token in particular"}.`;
+  element("selection").textContent = `${where}: ${data.tokens[chosen.place]} (${chosen.place}) ${verb} ${named || "no token in particular"}.`;
 }
 
 function grid() {
