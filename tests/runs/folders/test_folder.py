@@ -145,3 +145,15 @@ def test_a_folder_that_cannot_be_renamed_is_emptied(tmp_path, monkeypatch):
         folder.config.write_text("begun")
         raise SettingError("No")
     assert not list((tmp_path / "mine").iterdir())
+
+
+def test_a_disk_that_also_refuses_to_delete_leaves_the_error_that_ended_the_run(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    expected = pytest.raises(TrainingError, match="cannot be written or read: No space left on device")
+    with expected, RunFolder.new(str(tmp_path / "run"), "train", "docs") as folder:
+        folder.config.touch()
+        monkeypatch.setattr(Path, "rename", refuse)
+        monkeypatch.setattr(Path, "unlink", refuse)
+        raise OSError(errno.ENOSPC, "No space left on device", "x/y")

@@ -192,9 +192,10 @@ class RunFolder:
             with suppress(OSError):  # a mount point keeps its name
                 shutil.rmtree(self.root.rename(gone), ignore_errors=True)
                 return
-        self.config.unlink(missing_ok=True)
-        for path in self.root.iterdir():
-            _delete(path)
+        with suppress(OSError):  # a disk that refuses to write may refuse this, too; what made it refuse is the error to report
+            self.config.unlink(missing_ok=True)
+            for path in self.root.iterdir():
+                _delete(path)
 
 
 def _delete(path: Path) -> None:
