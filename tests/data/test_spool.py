@@ -1,6 +1,7 @@
 """Batches in a spool come back as they were added, in memory or mapped from a file that leaves nothing behind."""
 
 import gc
+import resource
 import sys
 from pathlib import Path
 
@@ -68,6 +69,58 @@ def test_a_folder_without_space_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(spool, "IN_MEMORY", 0)
     with pytest.raises(DataError, match="cannot hold the rows: No such file or directory. Free some space there, or set cache_dir"):
         Spool(tmp_path / "missing").add(pa.record_batch([pa.array(["x"])], ["text"]))
+
+
+def test_a_full_folder_is_named_and_closing_it_says_nothing_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(spool, "IN_MEMORY", -1)
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        assert "cannot hold the rows: File too large. Free some space there" in error_of_filling(tmp_path)
+        gc.collect()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not unraisable
+    assert not list(tmp_path.iterdir())
+
+
+def error_of_filling(folder):
+    one = Spool(folder)
+    try:
+        for _ in range(100):
+            one.add(pa.record_batch([pa.array(["x" * 900])], ["text"]))
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="counts open files")
+def test_any_number_of_files_takes_few_file_descriptors(tmp_path, monkeypatch):
+    monkeypatch.setattr(spool, "IN_MEMORY", -1)
+    one, before, found = Spool(tmp_path), open_files(), []
+    for number in range(200):
+        one.add(pa.record_batch([pa.array([str(number)])], ["text"]))
+        found.append(one.finish())
+    assert [batch["text"][0].as_py() for (batch,) in found] == [str(number) for number in range(200)]
+    assert open_files() - before < 20
+
+
+def open_files():
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+def test_a_dictionary_is_written_once_for_all_batches_that_share_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(spool, "IN_MEMORY", -1)
+    names = pa.array([f"name {number}" for number in range(10_000)])
+    one, written = Spool(tmp_path), []
+    batches = [pa.record_batch([pa.DictionaryArray.from_arrays(pa.array([row, row + 1]), names)], ["name"]) for row in range(50)]
+    for batch in batches:
+        one.add(batch)
+        written.append(one._file.tell())
+    assert written[-1] < 2 * written[0]
+    assert one.finish() == batches
 
 
 @pytest.mark.parametrize(

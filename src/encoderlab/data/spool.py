@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -28,47 +30,75 @@ class Spool:
         self._batches: list[pa.RecordBatch] = []
         self._file: IO[bytes] | None = None
         self._starts: list[int] = []
+        self._stream: tuple[pa.RecordBatchStreamWriter, pa.Schema] | None = None
+        self._content: pa.Buffer | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add a batch; its types may differ from those of the one before. Raises DataError if the folder has no space for it."""
         self._batches.append(batch)
         self._free -= batch.nbytes
         if self._free < 0 and self._folder is not None:
-            self._write(self._folder)
+            with _errors_explained(self._folder):
+                self._write(self._folder)
 
     def finish(self) -> list[pa.RecordBatch]:
-        """Return all batches that were added since the last call."""
-        found = self._mapped() if self._starts else []
+        """Return all batches that were added since the last call. Raises DataError as `add` does."""
+        found = []
+        if self._starts and self._folder is not None:
+            with _errors_explained(self._folder):
+                found = self._mapped()
         found, self._batches, self._starts = found + self._batches, [], []
         return found
 
     def _write(self, folder: Path) -> None:
-        """Write each batch in memory as a stream of its own, with its types and dictionaries."""
+        """Write the batches in memory. As long as types stay the same, they go to one stream, which repeats no dictionary."""
         import pyarrow as pa
 
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the spool
-                weakref.finalize(self, self._file.close)
-            for batch in self._batches:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the spool
+            weakref.finalize(self, _close, self._file)
+        for batch in self._batches:
+            if self._stream is None or self._stream[1] != batch.schema:
+                self._end_stream()
                 self._starts.append(self._file.tell())
-                with pa.ipc.new_stream(self._file, batch.schema) as stream:
-                    stream.write_batch(batch)
-            self._file.flush()
-        except OSError as error:
-            raise DataError(
-                f"The cache folder {folder} cannot hold the rows: {error.strerror}",
-                remedy="Free some space there, or set cache_dir to another folder",
-            ) from error
+                self._stream = pa.ipc.new_stream(self._file, batch.schema), batch.schema
+            self._stream[0].write_batch(batch)
         self._free += sum(batch.nbytes for batch in self._batches)
         self._batches = []
+
+    def _end_stream(self) -> None:
+        if self._stream is not None:
+            self._stream[0].close()
+        self._stream = None
 
     def _mapped(self) -> list[pa.RecordBatch]:
         import pyarrow as pa
 
         assert self._file is not None, "what has a start was written"
-        content = pa.py_buffer(_PAGES.map(self._file))
-        return [pa.ipc.open_stream(content.slice(start)).read_next_batch() for start in self._starts]
+        self._end_stream()
+        self._file.flush()
+        end = self._file.tell()
+        if self._content is None or end > len(self._content):
+            # A mapping costs a file descriptor. Doubling the length, whose unwritten end takes no space, makes them few.
+            self._file.truncate(2 * end)
+            self._content = pa.py_buffer(_PAGES.map(self._file))
+        return [batch for start in self._starts for batch in pa.ipc.open_stream(self._content.slice(start))]
+
+
+@contextmanager
+def _errors_explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"The cache folder {folder} cannot hold the rows: {error.strerror}",
+            remedy="Free some space there, or set cache_dir to another folder",
+        ) from error
+
+
+def _close(file: IO[bytes]) -> None:
+    with suppress(OSError):  # a full disk refuses what is still buffered, and `add` said so
+        file.close()
 
 
 class _Pages:
