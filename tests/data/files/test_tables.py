@@ -1,6 +1,7 @@
 """Jsonl, parquet and text files: read unchanged, or refused with their line."""
 
 import json
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import WordsExample
+from encoderlab.data.files import tables
 from encoderlab.data.files.files import read_unlabelled
 from tests.data.files.written import FEW, ROWS, TEXTS, error_of, load, train_of, write
 
@@ -175,3 +177,13 @@ def test_several_labels_for_one_text_are_refused_naming_task_multilabel(tmp_path
         assert error_of(path, label="topics") == (
             f"Column 'topics' holds lists of labels ({path.name}, {place} 1). Allowed: one label for each text. Use task=multilabel."
         )
+
+
+@pytest.mark.parametrize("rows_per_chunk", [1, 10])
+def test_sets_of_labels_are_all_lists_or_all_texts_however_far_apart(tmp_path, monkeypatch, rows_per_chunk):
+    monkeypatch.setattr(tables, "_ROWS_PER_CHUNK", rows_per_chunk)
+    read = partial(load, target="label_set")
+    mixed = write(tmp_path / "mixed.jsonl", '{"text": "x", "label": ["joy", "fear"]}\n{"text": "y", "label": "joy"}')
+    assert error_of(mixed, read=read) == "mixed.jsonl, line 2 mixes lists and single values. Allowed: either everywhere."
+    empty = write(tmp_path / "empty.jsonl", '{"text": "x", "label": ""}\n{"text": "y", "label": ["joy", "fear"]}')
+    assert [example.label for example in read(empty).by_name["train"]] == [(), (1, 0)]

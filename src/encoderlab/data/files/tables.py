@@ -132,27 +132,38 @@ def _undivided(file: SeparatedFile, wanted: Wanted, name: str) -> DataError | No
 
 def read_jsonl(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
     """Return the rows of a file with one JSON object per line. Raises DataError at a line that is not one, or lacks a column."""
-    names, rows, shape = wanted.settings(), None, None
+    names, rows = wanted.settings(), None
+    shapes: dict[bool, type] = {}
     for line, record in json_objects(path, encoding):
         missing = next((setting for setting, name in names.items() if name not in record), None)
         if missing and not wanted.nulls:
             raise no_such_column(place(path, line), wanted, missing, list(record))
         rows = rows or RowsOfFile(path, spool, list(names), wanted.carried(list(record), place(path, line)))
         values = [_value(record.get(name), setting, wanted, place(path, line)) for setting, name in names.items()]
-        alike = values if wanted.target == "label" else values[: len(wanted.texts())]  # labels come last
-        shape = shape or next((type(value) for value in alike if value is not None), None)
-        if any(value is not None and type(value) is not shape for value in alike):
-            if wanted.label is not None and isinstance(values[0], str) and isinstance(values[-1], list):
-                raise several_labels(wanted.label, place(path, line))
-            raise DataError(f"{place(path, line)} mixes lists and single values", allowed="either everywhere")
+        _refuse_mixed(dict(zip(names, values, strict=True)), shapes, wanted, place(path, line))
         rows.add(line, [*values, *(record.get(name) for name in rows.carried)])
     return (rows or RowsOfFile(path, spool, list(names))).finish()
+
+
+def _refuse_mixed(values: dict[str, Any], shapes: dict[bool, type], wanted: Wanted, where: str) -> None:
+    """Raise DataError if a row has a list where earlier rows have single values, or the reverse. `shapes` remembers those.
+
+    Labels have the shape of texts, except those of targets that are not labels, which have their own.
+    """
+    for setting, value in values.items():
+        is_target = wanted.target != "label" and is_label(setting)
+        if value is None or shapes.setdefault(is_target, type(value)) is type(value):
+            continue
+        if wanted.target == "label" and wanted.label is not None and isinstance(values["text"], str) and is_label(setting):
+            raise several_labels(wanted.label, where)
+        raise DataError(f"{where} mixes lists and single values", allowed="either everywhere")
 
 
 def _value(value: Any, setting: str, wanted: Wanted, where: str) -> str | list[Any] | None:
     name = wanted.settings()[setting]
     if is_label(setting):
-        return _label(value, name, where)
+        is_empty_set = value == "" and wanted.target == "label_set" and wanted.label is not None  # among lists or names
+        return None if is_empty_set else _label(value, name, where)
     return None if value is None and wanted.nulls else _text(value, name, where)
 
 
