@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
+from encoderlab.data.files.formats import OnMissing
 from encoderlab.errors import DataError
 from tests.data.files.written import error_of, load, train_of
 
@@ -53,3 +54,15 @@ def test_a_file_that_decompresses_to_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("encoderlab.data.files.columnar.most_unpacked", lambda _: 10)
     with pytest.raises(DataError, match="unpacks to more than 10 bytes"):
         load(tmp_path / "rows.arrow")
+
+
+def test_string_views_are_read_and_dropped_where_missing(tmp_path):  # as polars writes them
+    texts, view = pa.array(["x", None, "y"]), pa.string_view()
+    words = pa.array([["x"], None, ["y", "z"]], pa.list_(view))
+    for column, found in ((texts.cast(view), ["x", "y"]), (words, [("x",), ("y", "z")])):
+        table = pa.table({"text": column, "id": texts.cast(view)})
+        with pa.ipc.new_file(str(tmp_path / "rows.arrow"), table.schema) as writer:
+            writer.write_table(table)
+        train = load(tmp_path / "rows.arrow", label=None, on_missing=OnMissing.drop).by_name["train"]
+        assert [getattr(example, "words", None) or example.text for example in train] == found
+        assert [row["id"] for row in train.take([1, 0]).carried.rows()] == ["y", "x"]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import feather
 
 from encoderlab.data.files.text_files import most_unpacked
-from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column
+from encoderlab.data.sources.columns import Rows, Wanted, is_words, mapped, no_such_column
 from encoderlab.data.sources.whole_rows import single_values
 from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
@@ -100,7 +100,6 @@ def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, nam
     """Return the columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
     most, taken = most_unpacked(path), 0
     for batch in parts:
-        spool.add(batch)
         taken += sum(map(_written_out, batch.columns))
         if taken > most:
             raise DataError(
@@ -108,8 +107,16 @@ def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, nam
                 allowed="50 times the file's own size and 64 MiB",
                 remedy="If that is intended, rewrite it with compression='none' and use_dictionary=False",
             )
+        spool.add(pa.record_batch([*map(_as_offsets, batch.columns)], batch.schema.names))
     batches = spool.finish()
     return pa.Table.from_batches(batches) if batches else schema.empty_table().select(names)
+
+
+def _as_offsets(column: pa.Array) -> pa.Array:
+    """Return a column of string views, or of lists of them, as strings with offsets, from which Arrow can take rows."""
+    if not pa.types.is_string_view(column.type.value_type if is_words(column) else column.type):
+        return column
+    return mapped(pa.chunked_array([column]), lambda flat: flat.cast(pa.large_string())).chunk(0)
 
 
 def _written_out(column: pa.Array) -> int:
