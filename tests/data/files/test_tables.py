@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from encoderlab.data.examples import WordsExample
 from encoderlab.data.files import tables
 from encoderlab.data.files.files import read_unlabelled
+from encoderlab.data.files.tables import RowsOfFile
+from encoderlab.data.spool import Spool
 from tests.data.files.written import FEW, ROWS, TEXTS, error_of, load, train_of, write
 
 
@@ -187,3 +189,13 @@ def test_sets_of_labels_are_all_lists_or_all_texts_however_far_apart(tmp_path, m
     assert error_of(mixed, read=read) == "mixed.jsonl, line 2 mixes lists and single values. Allowed: either everywhere."
     empty = write(tmp_path / "empty.jsonl", '{"text": "x", "label": ""}\n{"text": "y", "label": ["joy", "fear"]}')
     assert [example.label for example in read(empty).by_name["train"]] == [(), (1, 0)]
+
+
+def test_long_texts_come_in_short_chunks_so_that_few_are_in_memory(tmp_path):
+    rows = RowsOfFile(tmp_path / "rows.jsonl", Spool(None), ["text"], ["page"])
+    texts = [f"{number}" + "x" * 4_000_000 for number in range(12)]
+    for line, text in enumerate(texts):
+        rows.add(line, [text, text])
+    found = rows.finish()
+    assert found.columns["text"].to_pylist() == found.carried["page"].to_pylist() == texts
+    assert max(map(len, found.columns["text"].chunks)) < 4

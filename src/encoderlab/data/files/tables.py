@@ -20,6 +20,7 @@ from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
+_CHARACTERS_PER_CHUNK = 16_000_000  # of strings; Arrow's string arrays end at 2 GiB
 _IN_LINES = "Convert the list, with jq -c '.[]' or pandas' to_json(orient='records', lines=True)"
 
 
@@ -30,13 +31,15 @@ class RowsOfFile:
         self.path, self.names, self.carried = path, names, list(carried)
         self.lines = array("q")
         self.pending: list[list[Any]] = []
+        self.n_characters = 0  # of those
         self.spool = spool
 
     def add(self, line: int, values: list[Any]) -> None:
         """Add a row: values in the order of the names (strings, lists of strings, or None), then the carried ones, of any kind."""
         self.lines.append(line)
         self.pending.append(values)
-        if len(self.pending) == _ROWS_PER_CHUNK:
+        self.n_characters += sum(len(value) for value in values if isinstance(value, str))
+        if len(self.pending) == _ROWS_PER_CHUNK or self.n_characters > _CHARACTERS_PER_CHUNK:
             self._flush()
 
     def finish(self) -> Rows:
@@ -61,7 +64,7 @@ class RowsOfFile:
             first = len(self.lines) - len(self.pending)
             line = next(self.lines[first + row] for row, values in enumerate(self.pending) if _has_surrogate(values))
             raise DataError(f"{place(self.path, line)} holds half a character (a lone surrogate, \\ud800 to \\udfff)") from error
-        self.pending = []
+        self.pending, self.n_characters = [], 0
 
 
 def _array(values: list[Any]) -> pa.Array:
