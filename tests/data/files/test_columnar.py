@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
+from encoderlab.data import spool
 from encoderlab.data.files.formats import OnMissing
 from encoderlab.errors import DataError
 from tests.data.files.written import error_of, load, train_of
@@ -66,3 +67,15 @@ def test_string_views_are_read_and_dropped_where_missing(tmp_path):  # as polars
         train = load(tmp_path / "rows.arrow", label=None, on_missing=OnMissing.drop).by_name["train"]
         assert [getattr(example, "words", None) or example.text for example in train] == found
         assert [row["id"] for row in train.take([1, 0]).carried.rows()] == ["y", "x"]
+
+
+def test_texts_in_dictionaries_go_to_the_spool_as_strings(tmp_path, monkeypatch):
+    monkeypatch.setattr(spool, "IN_MEMORY", -1)
+    texts = pa.chunked_array([pa.array([str(number) * 10**5]).dictionary_encode() for number in range(9)])
+    table = pa.table({"text": texts, "label": pa.chunked_array([["a"], ["b"], ["a"]] * 3)})
+    with pa.ipc.new_stream(str(tmp_path / "rows.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    before = pa.total_allocated_bytes()
+    train = load(tmp_path / "rows.arrow").by_name["train"]
+    assert pa.total_allocated_bytes() - before < 10**5
+    assert [example.text for example in train] == texts.to_pylist()
