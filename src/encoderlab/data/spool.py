@@ -78,11 +78,12 @@ class Spool:
         self._end_stream()
         self._file.flush()
         end = self._file.tell()
-        if self._content is None or end > len(self._content):
+        content = self._content
+        if content is None or end > len(content):
             # A mapping costs a file descriptor. Doubling the length, whose unwritten end takes no space, makes them few.
             self._file.truncate(2 * end)
-            self._content = pa.py_buffer(_PAGES.map(self._file))
-        return [batch for start in self._starts for batch in pa.ipc.open_stream(self._content.slice(start))]
+            self._content = content = pa.py_buffer(_PAGES.map(self._file))
+        return [batch for start in self._starts for batch in pa.ipc.open_stream(content.slice(start))]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Jsonl, parquet and text files: read unchanged, or refused with their line."""
 
 import json
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import WordsExample
+from encoderlab.data.files import tables
 from encoderlab.data.files.files import read_unlabelled
+from encoderlab.data.files.tables import RowsOfFile
+from encoderlab.data.spool import Spool
 from tests.data.files.written import FEW, ROWS, TEXTS, error_of, load, train_of, write
 
 
@@ -175,3 +179,23 @@ def test_several_labels_for_one_text_are_refused_naming_task_multilabel(tmp_path
         assert error_of(path, label="topics") == (
             f"Column 'topics' holds lists of labels ({path.name}, {place} 1). Allowed: one label for each text. Use task=multilabel."
         )
+
+
+@pytest.mark.parametrize("rows_per_chunk", [1, 10])
+def test_sets_of_labels_are_all_lists_or_all_texts_however_far_apart(tmp_path, monkeypatch, rows_per_chunk):
+    monkeypatch.setattr(tables, "_ROWS_PER_CHUNK", rows_per_chunk)
+    read = partial(load, target="label_set")
+    mixed = write(tmp_path / "mixed.jsonl", '{"text": "x", "label": ["joy", "fear"]}\n{"text": "y", "label": "joy"}')
+    assert error_of(mixed, read=read) == "mixed.jsonl, line 2 mixes lists and single values. Allowed: either everywhere."
+    empty = write(tmp_path / "empty.jsonl", '{"text": "x", "label": ""}\n{"text": "y", "label": ["joy", "fear"]}')
+    assert [example.label for example in read(empty).by_name["train"]] == [(), (1, 0)]
+
+
+def test_long_texts_come_in_short_chunks_so_that_few_are_in_memory(tmp_path):
+    rows = RowsOfFile(tmp_path / "rows.jsonl", Spool(None), ["text"], ["page"])
+    texts = [f"{number}" + "x" * 4_000_000 for number in range(12)]
+    for line, text in enumerate(texts):
+        rows.add(line, [text, text])
+    found = rows.finish()
+    assert found.columns["text"].to_pylist() == found.carried["page"].to_pylist() == texts
+    assert max(map(len, found.columns["text"].chunks)) < 4

@@ -18,9 +18,9 @@ def write(path, content, encoding="utf-8"):
     return path
 
 
-def load(path, **given):
+def load(path, target="label", **given):
     given = {"validation_fraction": 0, **given}
-    return FilesDataset(path=str(path), **given).load(path.parent)
+    return FilesDataset(path=str(path), **given).load(path.parent, target)
 
 
 def train_of(path, **given):

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from encoderlab.data import spool
 from encoderlab.data.sources.columns import Rows, Wanted
 from encoderlab.data.sources.whole_rows import joined, single_values, without_missing
+from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
 
 CARRIED = {
@@ -80,7 +82,7 @@ VALUES = {
 def test_rows_that_lack_a_text_or_a_label_are_dropped_and_named(pairs):
     texts, labels = (pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1))
     given_rows = rows("a.csv", {"id": pa.array(range(len(pairs)))}, text=texts, label=labels)
-    found, missing = without_missing(given_rows, Wanted("review", None, "stars"))
+    found, missing = without_missing(given_rows, Wanted("review", None, "stars"), Spool(None))
     whole = [place for place, pair in enumerate(pairs) if all(value is not None and value.strip() for value in pair)]
     assert found.carried["id"].to_pylist() == whole and len(found.columns["text"]) == len(whole)
     assert [found.where(row) for row in range(len(whole))] == [f"a.csv, line {place + 2}" for place in whole]
@@ -91,11 +93,32 @@ def test_rows_that_lack_a_text_or_a_label_are_dropped_and_named(pairs):
 
 def test_an_empty_list_or_one_with_a_null_is_missing_and_so_is_nan():
     words = rows("a.jsonl", text=pa.array([["a"], [], None, ["b", None]]))
-    assert without_missing(words, Wanted("words", None, None))[1]["text"].tolist() == [1, 2, 3]
+    assert without_missing(words, Wanted("words", None, None), Spool(None))[1]["text"].tolist() == [1, 2, 3]
     numbers = rows("a.csv", text=pa.array(["a", "b", "c"]), label=pa.array([1.5, float("nan"), None]))
-    assert without_missing(numbers, Wanted("text", None, "price", target="number"))[1]["label"].tolist() == [1, 2]
+    assert without_missing(numbers, Wanted("text", None, "price", target="number"), Spool(None))[1]["label"].tolist() == [1, 2]
 
 
 def test_a_label_set_can_be_empty():
     sets = rows("a.csv", text=pa.array(["a", "b"]), label=pa.array(["", None]))
-    assert without_missing(sets, Wanted("text", None, "tags", target="label_set"))[1] == {}
+    assert without_missing(sets, Wanted("text", None, "tags", target="label_set"), Spool(None))[1] == {}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_blank_texts_and_labels_of_any_type_are_missing(kind):
+    texts, labels = pa.array(["a", " ", "b", None, "c"]), pa.array(["x", "x", "", "x", "y"])
+    texts, labels = (one.dictionary_encode() if pa.types.is_dictionary(kind) else one.cast(kind) for one in (texts, labels))
+    found, missing = without_missing(rows("a.arrow", text=texts, label=labels), Wanted("text", None, "label"), Spool(None))
+    assert found.columns["text"].to_pylist() == ["a", "c"]
+    assert {setting: places.tolist() for setting, places in missing.items()} == {"text": [1, 3], "label": [2]}
+
+
+def test_the_rows_that_are_left_go_to_the_spool_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(spool, "IN_MEMORY", -1)
+    before = pa.total_allocated_bytes()
+    file = Spool(tmp_path)
+    for row in range(20):
+        file.add(pa.record_batch([pa.array(["x" * 10**5, None if row % 2 else "y"])], ["text"]))
+    texts = pa.Table.from_batches(file.finish()).column("text")
+    found, _ = without_missing(Rows({"text": texts}, str), Wanted("text", None, None), file)
+    assert [len(text) for text in found.columns["text"].to_pylist()] == [10**5, 1, 10**5] * 10
+    assert pa.total_allocated_bytes() - before < 10**6

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import feather
 
 from encoderlab.data.files.text_files import most_unpacked
-from encoderlab.data.sources.columns import Rows, Wanted, is_words, no_such_column
+from encoderlab.data.sources.columns import Rows, Wanted, is_words, mapped, no_such_column
 from encoderlab.data.sources.whole_rows import single_values
 from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
@@ -28,7 +28,7 @@ def read_parquet(path: Path, wanted: Wanted, spool: Spool) -> Rows:
     try:
         names = _names(path, wanted, pq.read_schema(path))
         file = _open_parquet(path)
-        table = _bounded(path, file.iter_batches(_ROWS_UNPACKED, columns=names), file.schema_arrow, names, spool)
+        table = _bounded(path, file.iter_batches(_ROWS_UNPACKED, columns=names), file.schema_arrow, names, wanted, spool)
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {error}") from error
     return _rows(path, table, wanted)
@@ -74,7 +74,7 @@ def _of_stream(path: Path, wanted: Wanted, spool: Spool, *, is_file: bool) -> pa
         else:
             reader = batches = pa.ipc.open_stream(source)
         names = _names(path, wanted, reader.schema)
-        return _bounded(path, (batch.select(names) for batch in batches), reader.schema, names, spool)
+        return _bounded(path, (batch.select(names) for batch in batches), reader.schema, names, wanted, spool)
 
 
 def _names(path: Path, wanted: Wanted, schema: pa.Schema) -> list[str]:
@@ -96,11 +96,12 @@ def _rows(path: Path, table: pa.Table, wanted: Wanted) -> Rows:
     return Rows(columns, lambda row: f"{path}, row {row + 1}", carried)
 
 
-def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str], spool: Spool) -> pa.Table:
+def _bounded(
+    path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, names: list[str], wanted: Wanted, spool: Spool
+) -> pa.Table:
     """Return the columns of a file. Raises DataError if they become larger than `most_unpacked` allows."""
     most, taken = most_unpacked(path), 0
     for batch in parts:
-        spool.add(batch)
         taken += sum(map(_written_out, batch.columns))
         if taken > most:
             raise DataError(
@@ -108,8 +109,22 @@ def _bounded(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema, nam
                 allowed="50 times the file's own size and 64 MiB",
                 remedy="If that is intended, rewrite it with compression='none' and use_dictionary=False",
             )
+        columns = [_as_strings(batch[name], is_text=name in wanted.texts()) for name in names]
+        spool.add(pa.record_batch(columns, names))
     batches = spool.finish()
     return pa.Table.from_batches(batches) if batches else schema.empty_table().select(names)
+
+
+def _as_strings(column: pa.Array, *, is_text: bool) -> pa.Array:
+    """Return a column (or one of lists) with string views as strings, from which Arrow can take rows, and texts as strings."""
+    kind = column.type.value_type if is_words(column) else column.type
+    if pa.types.is_string_view(kind):
+        kind = pa.large_string()
+    elif pa.types.is_dictionary(kind) and is_text:
+        kind = kind.value_type
+    else:
+        return column
+    return mapped(pa.chunked_array([column]), lambda flat: flat.cast(kind)).chunk(0)
 
 
 def _written_out(column: pa.Array) -> int:

@@ -148,7 +148,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         drop = self.on_missing is OnMissing.drop
         wanted = replace(self.wanted(target), nulls=drop)
         rows = _read(path, format_of(path, self.format), wanted, self.dialect, spool)
-        rows = checked(_dropped(path, rows, wanted) if drop else rows, wanted)
+        rows = checked(_dropped(path, rows, wanted, spool) if drop else rows, wanted)
         if self.label is not None and target != "label_set":
             refuse_missing_labels(rows, self.label)
         return rows
@@ -194,13 +194,13 @@ def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
     return {"source": "files", "files": {name: paths[0] if len(paths) == 1 else paths for name, paths in names.items()}}
 
 
-def _dropped(path: Path, rows: Rows, wanted: Wanted) -> Rows:
+def _dropped(path: Path, rows: Rows, wanted: Wanted, spool: Spool) -> Rows:
     """Return the rows with text and label, and list the others on standard error. Raises DataError if none is left."""
     from encoderlab.data.sources.columns import listed
     from encoderlab.data.sources.whole_rows import without_missing
 
     total = len(rows.columns["text"])
-    left, lacking = without_missing(rows, wanted)
+    left, lacking = without_missing(rows, wanted, spool)
     n_left = len(left.columns["text"])
     if n_left < total:
         places = {

@@ -20,6 +20,7 @@ from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
 
 _ROWS_PER_CHUNK = 10_000
+_CHARACTERS_PER_CHUNK = 16_000_000  # of strings; Arrow's string arrays end at 2 GiB
 _IN_LINES = "Convert the list, with jq -c '.[]' or pandas' to_json(orient='records', lines=True)"
 
 
@@ -30,13 +31,15 @@ class RowsOfFile:
         self.path, self.names, self.carried = path, names, list(carried)
         self.lines = array("q")
         self.pending: list[list[Any]] = []
+        self.n_characters = 0  # of those
         self.spool = spool
 
     def add(self, line: int, values: list[Any]) -> None:
         """Add a row: values in the order of the names (strings, lists of strings, or None), then the carried ones, of any kind."""
         self.lines.append(line)
         self.pending.append(values)
-        if len(self.pending) == _ROWS_PER_CHUNK:
+        self.n_characters += sum(len(value) for value in values if isinstance(value, str))
+        if len(self.pending) == _ROWS_PER_CHUNK or self.n_characters > _CHARACTERS_PER_CHUNK:
             self._flush()
 
     def finish(self) -> Rows:
@@ -61,7 +64,7 @@ class RowsOfFile:
             first = len(self.lines) - len(self.pending)
             line = next(self.lines[first + row] for row, values in enumerate(self.pending) if _has_surrogate(values))
             raise DataError(f"{place(self.path, line)} holds half a character (a lone surrogate, \\ud800 to \\udfff)") from error
-        self.pending = []
+        self.pending, self.n_characters = [], 0
 
 
 def _array(values: list[Any]) -> pa.Array:
@@ -132,27 +135,38 @@ def _undivided(file: SeparatedFile, wanted: Wanted, name: str) -> DataError | No
 
 def read_jsonl(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
     """Return the rows of a file with one JSON object per line. Raises DataError at a line that is not one, or lacks a column."""
-    names, rows, shape = wanted.settings(), None, None
+    names, rows = wanted.settings(), None
+    shapes: dict[bool, type] = {}
     for line, record in json_objects(path, encoding):
         missing = next((setting for setting, name in names.items() if name not in record), None)
         if missing and not wanted.nulls:
             raise no_such_column(place(path, line), wanted, missing, list(record))
         rows = rows or RowsOfFile(path, spool, list(names), wanted.carried(list(record), place(path, line)))
         values = [_value(record.get(name), setting, wanted, place(path, line)) for setting, name in names.items()]
-        alike = values if wanted.target == "label" else values[: len(wanted.texts())]  # labels come last
-        shape = shape or next((type(value) for value in alike if value is not None), None)
-        if any(value is not None and type(value) is not shape for value in alike):
-            if wanted.label is not None and isinstance(values[0], str) and isinstance(values[-1], list):
-                raise several_labels(wanted.label, place(path, line))
-            raise DataError(f"{place(path, line)} mixes lists and single values", allowed="either everywhere")
+        _refuse_mixed(dict(zip(names, values, strict=True)), shapes, wanted, place(path, line))
         rows.add(line, [*values, *(record.get(name) for name in rows.carried)])
     return (rows or RowsOfFile(path, spool, list(names))).finish()
+
+
+def _refuse_mixed(values: dict[str, Any], shapes: dict[bool, type], wanted: Wanted, where: str) -> None:
+    """Raise DataError if a row has a list where earlier rows have single values, or the reverse. `shapes` remembers those.
+
+    Labels have the shape of texts, except those of targets that are not labels, which have their own.
+    """
+    for setting, value in values.items():
+        is_target = wanted.target != "label" and is_label(setting)
+        if value is None or shapes.setdefault(is_target, type(value)) is type(value):
+            continue
+        if wanted.target == "label" and wanted.label is not None and isinstance(values["text"], str) and is_label(setting):
+            raise several_labels(wanted.label, where)
+        raise DataError(f"{where} mixes lists and single values", allowed="either everywhere")
 
 
 def _value(value: Any, setting: str, wanted: Wanted, where: str) -> str | list[Any] | None:
     name = wanted.settings()[setting]
     if is_label(setting):
-        return _label(value, name, where)
+        is_empty_set = value == "" and wanted.target == "label_set" and wanted.label is not None  # among lists or names
+        return None if is_empty_set else _label(value, name, where)
     return None if value is None and wanted.nulls else _text(value, name, where)
 
 

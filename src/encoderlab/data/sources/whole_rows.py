@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.data.sources.columns import Rows, Wanted, is_label, is_words
+from encoderlab.data.spool import Spool, count_read
 from encoderlab.errors import DataError
 
 
@@ -55,26 +56,47 @@ def single_values(schema: pa.Schema, names: Iterable[str]) -> list[str]:
     return [name for name in names if counts[name] == 1 and is_single(schema.field(name).type)]
 
 
-def without_missing(rows: Rows, wanted: Wanted) -> tuple[Rows, dict[str, np.ndarray]]:
+def without_missing(rows: Rows, wanted: Wanted, spool: Spool) -> tuple[Rows, dict[str, np.ndarray]]:
     """Return the rows that lack none of their wanted columns, and which rows lack each: int64 [rows] by setting.
 
     A text or label of only white space is missing, and so are an invalid number and an empty list. A set of labels may be empty.
+    The rows are copied through `spool`, unless all are left.
     """
     needed = [setting for setting in wanted.settings() if not (is_label(setting) and wanted.target == "label_set")]
-    masks = {setting: _missing(rows.columns[setting]) for setting in needed}
+    masks = {setting: _missing_values(rows.columns[setting]) for setting in needed}
     keep = ~np.logical_or.reduce(list(masks.values()))
-    kept, mask = np.flatnonzero(keep), pa.array(keep)
+    if keep.all():
+        return rows, {}
+    kept, where = np.flatnonzero(keep), rows.where
+    columns = [*rows.columns.values(), *rows.carried.values()]
+    left = iter(_filtered(pa.table(columns, [str(number) for number in range(len(columns))]), keep, spool).columns)
+    left_columns, left_carried = ({name: next(left) for name in part} for part in (rows.columns, rows.carried))
+    found = Rows(left_columns, lambda row: where(int(kept[row])), left_carried)
+    return found, {setting: np.flatnonzero(mask) for setting, mask in masks.items() if mask.any()}
 
-    def filtered(columns: dict[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArray]:
-        return {name: column.filter(mask) for name, column in columns.items()}
 
-    where = rows.where
-    left = Rows(filtered(rows.columns), lambda row: where(int(kept[row])), filtered(rows.carried))
-    return left, {setting: np.flatnonzero(mask) for setting, mask in masks.items() if mask.any()}
+def _filtered(table: pa.Table, keep: np.ndarray, spool: Spool) -> pa.Table:
+    """Return the rows of `table` that `keep` marks."""
+    start = 0
+    for batch in table.to_batches():
+        spool.add(batch.filter(pa.array(keep[start : start + len(batch)])))
+        start += len(batch)
+        count_read(batch.nbytes)
+    return pa.Table.from_batches(spool.finish(), table.schema)
+
+
+def _missing_values(column: pa.ChunkedArray) -> np.ndarray:
+    """Return which rows have no value: bool [rows]. Only a chunk at a time is copied."""
+    found = [np.empty(0, bool)]
+    for chunk in column.chunks:
+        found.append(_missing(pa.chunked_array([chunk])))
+        count_read(chunk.nbytes)
+    return np.concatenate(found)
 
 
 def _missing(column: pa.ChunkedArray) -> np.ndarray:
-    """Return which rows have no value: bool [rows]."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     if is_words(column):
         lists = column.to_pylist()
         return np.array([not one or any(word is None for word in one) for one in lists], bool)
