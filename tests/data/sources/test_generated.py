@@ -1,5 +1,6 @@
 """Generated data: labels checked independently, and no row twice."""
 
+import tempfile
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -13,7 +14,7 @@ from encoderlab.data.examples import WordsExample
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset, uniform_balanced
 from encoderlab.errors import SettingError
 
-NO_CACHE = Path("never written")
+NO_CACHE = Path(tempfile.gettempdir())  # must be writable; nothing stays in it
 
 
 def balanced(text):
