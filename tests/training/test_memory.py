@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
-from encoderlab.training.memory import MemoryTooSmallError, answered, out_of_memory
+from encoderlab.training.memory import out_of_memory
 
 
 def micro_batches_of(*rows, length=7):
@@ -50,50 +48,3 @@ def test_an_error_before_the_first_batch_suggests_fewer_rows():
     error = out_of_memory(torch.OutOfMemoryError(""), 3, [])
     assert str(error).startswith("The memory is too small for the batch of step 3.")
     assert error.fewer_rows_help
-
-
-class Reader:
-    """Returns the index of each row, if it is given at most so many tokens at once."""
-
-    def __init__(self, room):
-        self.room, self.sizes_read = room, []
-
-    def __call__(self, batch):
-        self.sizes_read.append(batch.input_ids.numel())
-        if batch.input_ids.numel() > self.room:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return batch.rows.tolist()
-
-
-def of_rows(start, n, length=7):
-    [batch] = micro_batches_of(n, length=length)
-    return Batch(
-        batch.input_ids, batch.input_ids, None, torch.arange(n) + start, batch.target_positions, None, None, batch.n_tokens
-    )
-
-
-@given(sizes=st.lists(st.integers(1, 9), max_size=5), room=st.integers(7, 70))
-def test_every_row_is_predicted_once_and_in_order_however_little_memory_there_is(sizes, room):
-    starts = [sum(sizes[:n]) for n in range(len(sizes))]
-    found = list(answered((of_rows(start, n) for start, n in zip(starts, sizes, strict=True)), Reader(room)))
-    assert [row for _, rows in found for row in rows] == list(range(sum(sizes)))
-    assert all(batch.rows.tolist() == rows for batch, rows in found)
-
-
-def test_a_size_that_failed_once_is_not_tried_again():
-    reader = Reader(21)
-    assert len(list(answered([of_rows(0, 4), of_rows(4, 4), of_rows(8, 5)], reader))) == 6
-    assert reader.sizes_read == [28, 14, 14, 14, 14, 14, 21]
-
-
-def test_a_single_row_that_does_not_fit_is_reported():
-    with pytest.raises(MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a row of 7 tokens\."):
-        list(answered([of_rows(0, 3)], Reader(6)))
-
-
-def test_other_errors_of_a_prediction_are_raised():
-    def broken(batch):
-        raise RuntimeError("shapes cannot be multiplied")
-
-    with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        list(answered([of_rows(0, 3)], broken))

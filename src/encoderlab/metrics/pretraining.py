@@ -77,15 +77,15 @@ class PretrainingMetrics(Metrics):
         super().__init__()
         self.pair_question = pair_question
 
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`. Keeps losses and hits, not logits: those would be as many as tokens times the vocabulary."""
+    def columns(self, prediction: Prediction, batch: Batch) -> _Kept:
+        """See `Metrics.columns`. Returns losses and hits, not logits: those would be tokens times the vocabulary."""
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only masked batches can be scored"
         labels = batch.token_labels.long()
         hits, losses = _judged(prediction.token_logits, labels)
         row = batch.rows[batch.target_positions // batch.input_ids.shape[1]]
         pair_hits, pair_losses = self._pairs(prediction, batch)
-        self._kept.append(_Kept(batch.rows, row, labels, hits, losses, pair_hits, pair_losses))
+        return _Kept(batch.rows, row, labels, hits, losses, pair_hits, pair_losses)
 
     def _pairs(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, Tensor]:
         if self.pair_question is None:

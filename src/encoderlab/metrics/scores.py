@@ -165,9 +165,17 @@ class Metrics(ABC):
     def __init__(self) -> None:
         self._kept: list[tuple[Tensor, ...]] = []  # of each batch, the columns that `scores` needs
 
-    @abstractmethod
     def add(self, prediction: Prediction, batch: Batch) -> None:
-        """Keep the answers to one batch, on their device and without waiting for it."""
+        """Keep what `scores` needs of the answers to one batch."""
+        self.keep(self.columns(prediction, batch))
+
+    @abstractmethod
+    def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
+        """Return what `scores` needs of the answers to one batch, on their device and without waiting for it."""
+
+    def keep(self, columns: tuple[Tensor, ...]) -> None:
+        """Keep the `columns` of a batch."""
+        self._kept.append(columns)
 
     def collected(self) -> list[tuple[Tensor, ...]]:
         """Return what was added, batch by batch, in a form that can be sent to another process."""
@@ -190,12 +198,12 @@ class Metrics(ABC):
 class TextMetrics(Metrics):
     """Collects the logits of each example: of a label, a set of labels or a number for the whole text."""
 
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`."""
+    def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
+        """See `Metrics.columns`."""
         assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
         assert batch.labels is not None, "only labelled examples can be scored"
         # A compiled model may overwrite these with its next output, hence the copy.
-        self._kept.append((batch.rows, batch.labels, prediction.sequence_logits.detach().to(torch.float32, copy=True)))
+        return batch.rows, batch.labels, prediction.sequence_logits.detach().to(torch.float32, copy=True)
 
     def _in_order(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the examples' places in their split, rising: [n]; their targets, and their logits: [n, outputs]."""

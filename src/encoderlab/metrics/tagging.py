@@ -178,8 +178,8 @@ class TaggingMetrics(Metrics):
         super().__init__()
         self.labels, self.main, self.decode = list(labels), main, decode
 
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`. Keeps answers, confidences and losses, not logits: those would be as many as tokens times classes."""
+    def columns(self, prediction: Prediction, batch: Batch) -> _Kept:
+        """See `Metrics.columns`. Returns predictions, confidences and losses, not logits: those would be tokens times classes."""
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only labelled examples can be scored"
         logits, labels = prediction.token_logits.detach().float(), batch.token_labels.long()
@@ -188,7 +188,7 @@ class TaggingMetrics(Metrics):
         predicted = self.decode(logits, batch)
         of_predicted = logits.gather(1, predicted[:, None])[:, 0]
         confidences = (of_predicted - logits.logsumexp(-1)).exp().clamp(max=1)  # rounding may bring them a hair above
-        self._kept.append(_Kept(batch.rows, row, labels, predicted, losses, confidences))
+        return _Kept(batch.rows, row, labels, predicted, losses, confidences)
 
     def scores(self) -> TaggingScores:
         """See `Metrics.scores`. Figures: `loss` (mean cross entropy of a place, in nats) and those of `answered_words`."""

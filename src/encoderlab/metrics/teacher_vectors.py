@@ -52,15 +52,15 @@ class _Kept(NamedTuple):
 class TeacherVectorsMetrics(Metrics):
     """Collects cosines between the vectors of student and teacher."""
 
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """See `Metrics.add`."""
+    def columns(self, prediction: Prediction, batch: Batch) -> _Kept:
+        """See `Metrics.columns`."""
         targets = batch.targets
         assert targets is not None, "only a batch with a teacher's answers can be scored"
         sequence = _cosine(prediction.sequence_vectors, targets.sequence_vectors)
         token = _cosine(prediction.token_vectors, targets.token_vectors)
         row = batch.target_positions // batch.input_ids.shape[1]
         sums, counts = (torch.zeros_like(sequence).index_add_(0, row, some) for some in (token, torch.ones_like(token)))
-        self._kept.append(_Kept(batch.rows, sequence, sums / counts))
+        return _Kept(batch.rows, sequence, sums / counts)
 
     def scores(self) -> TeacherVectorsScores:
         """See `Metrics.scores`. Figures: `sequence_cosine`, `token_cosine`, and `loss`, the sum of both distances."""

@@ -6,13 +6,13 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.system.signals import stop_if_interrupted
-from encoderlab.training.memory import answered
+from encoderlab.training.answering import answered
 
 if TYPE_CHECKING:
     from encoderlab.metrics import Metrics, SplitScores
@@ -24,21 +24,22 @@ def evaluate(
     """Score `model` on `batches`, which hold each example of a split once, in any order.
 
     The `processes` have been dealt the batches in turn. Their predictions are gathered before scoring, in the order in which one
-        process would have made them, so the scores are the same.
-        A batch for which memory is too small is scored in halves, which changes no score. Raises MemoryTooSmallError if one row is
-        too much. The model is left in the mode it was found in, because a loop may be training a wrapper that would not notice.
+    process would have made them, so the scores are the same. A batch for which memory is too small is scored in halves, which
+    changes no score. Raises MemoryTooSmallError if one row is too much. The model is left in the mode it was found in, because a
+    loop may be training a wrapper that would not notice.
     """
 
-    def add(batch: Batch) -> None:
-        with compute.autocast():
-            prediction = model(batch)
-        if len(batch.rows):
-            metrics.add(prediction, batch)
+    def columns(batch: Batch) -> tuple[Tensor, ...] | None:
+        # Weights that FSDP2 gathers in inference mode could not be trained afterwards.
+        with torch.inference_mode() if processes.size == 1 else torch.no_grad():
+            with compute.autocast():
+                prediction = model(batch)
+            return metrics.columns(prediction, batch) if len(batch.rows) else None
 
-    # Weights that FSDP2 gathers in inference mode could not be trained afterwards.
-    with _in_evaluation_mode(model), torch.inference_mode() if processes.size == 1 else torch.no_grad():
-        for _ in answered(_until_interrupted(batches, processes), add, halve=processes.size == 1):
-            pass
+    with _in_evaluation_mode(model):
+        for _, found in answered(_until_interrupted(batches, processes), columns, compute, together=processes.size > 1):
+            if found is not None:
+                metrics.keep(found)
     if processes.size == 1:
         return metrics.scores()
     collected = processes.gather(metrics.collected())

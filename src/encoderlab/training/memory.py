@@ -1,10 +1,8 @@
-"""Running out of memory: how to recognise it, how to report it, and how to predict in smaller batches."""
+"""Running out of memory: how to recognise it, and how to report it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import torch
 
@@ -17,7 +15,6 @@ SIGNS = (
     "can't allocate memory",  # on a CPU
     "not enough memory",  # on a CPU under Windows
 )
-Answer = TypeVar("Answer")
 
 
 class MemoryTooSmallError(TrainingError):
@@ -62,45 +59,3 @@ def give_back_memory() -> None:
     """Make PyTorch release its unused memory, so that it can be allocated in other sizes."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def answered(batches: Iterable[Batch], answer: Callable[[Batch], Answer], *, halve: bool = True) -> Iterator[tuple[Batch, Answer]]:
-    """Yield each batch with its answer. A batch that does not fit in memory is halved, and so are all later ones of its size.
-
-    Processes that compute each batch together must not `halve` one alone. `answer` must leave nothing behind if it fails, and
-    its answer for a row must not depend on the batch. Raises MemoryTooSmallError if a single row is too much, or halving is not
-    allowed.
-    """
-    too_many = math.inf  # tokens, including padding
-    for batch in batches:
-        waiting = [batch]
-        while waiting:
-            micro_batch = waiting.pop()
-            found = (
-                _unless_too_much(micro_batch, answer) if micro_batch.input_ids.numel() < too_many or len(micro_batch) == 1 else None
-            )
-            if found is not None:
-                yield micro_batch, found[0]
-                continue
-            if len(micro_batch) == 1 or not halve:
-                raise _too_small_for_a_row(micro_batch)
-            too_many = min(too_many, micro_batch.input_ids.numel())
-            give_back_memory()
-            waiting.extend(reversed(micro_batch.halves()))
-
-
-def _unless_too_much(batch: Batch, answer: Callable[[Batch], Answer]) -> tuple[Answer] | None:
-    try:
-        return (answer(batch),)
-    except RuntimeError as error:
-        if not is_about_memory(error):
-            raise
-    return None  # by now the error is freed, and with it the tensors in its frames
-
-
-def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
-    what = "a row" if len(batch) == 1 else f"{len(batch)} rows"
-    sequences, length = batch.input_ids.shape
-    of = f"{length} tokens" if sequences == len(batch) else f"{sequences} windows of {length} tokens"
-    wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for {what} of {of}"
-    return MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model")

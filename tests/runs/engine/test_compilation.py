@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from encoderlab.runs.engine import compilation
 from encoderlab.runs.engine.compilation import compile_encoder, seconds_uncompiled
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
@@ -75,6 +76,16 @@ def test_the_encoder_is_compiled_for_any_length(compiler, choice, device, words,
     calls = compiler()
     assert compile_encoder(Doubling(), choice, device) == words
     assert [(call["dynamic"], call["mode"]) for call in calls] == [(True, mode)]
+
+
+@pytest.mark.parametrize(("device", "training", "evaluation"), [(CPU, "compiled", "plain"), (CUDA, "compiled", "compiled")])
+def test_on_a_cpu_only_training_is_compiled(monkeypatch, device, training, evaluation):
+    monkeypatch.setattr(torch, "compile", lambda encode, **options: lambda *inputs: "compiled")
+    monkeypatch.setattr(compilation, "_what_is_wrong_with_the_compiler", lambda encoder, compute: None)
+    encoder = Doubling()
+    encoder.encode = lambda *inputs: "plain"
+    compile_encoder(encoder, Compile.always, device)
+    assert (encoder.train().encode(), encoder.eval().encode()) == (training, evaluation)
 
 
 def test_a_short_run_is_not_compiled_unless_requested(compiler):

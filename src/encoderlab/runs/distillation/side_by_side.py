@@ -13,7 +13,9 @@ from encoderlab.batch import Batch, Prediction, Targets
 from encoderlab.runs.distillation.teacher import VectorTeacher
 from encoderlab.runs.engine.batches import scoring_batches
 from encoderlab.runs.models.assembly import Assembly
+from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import Rows
+from encoderlab.training.answering import answered
 
 TIMED_TEXTS = 1_000  # per split, roughly: enough to measure the speed, few enough for a slow teacher
 Answered = TypeVar("Answered")
@@ -40,22 +42,21 @@ def encoders_side_by_side(assembly: Assembly, teacher: VectorTeacher, name: str,
     batches = scoring_batches(rows, assembly.tokenizer.pad_id, assembly.compute.device, every=every)
     unanswered = [replace(batch, targets=None) for batch in batches]
     student = assembly.model.eval()
-    with torch.inference_mode(), assembly.compute.autocast():
-        speeds = [_texts_per_second(model, unanswered) for model in (student, teacher)]
+    speeds = [_texts_per_second(model, unanswered, assembly.compute) for model in (student, teacher)]
     return {
         "student": size_and_speed(student.n_parameters, speeds[0]),
         "teacher": {"name": name, **size_and_speed(teacher.model.n_parameters, speeds[1])},
     }
 
 
-def _texts_per_second(model: Callable[[Batch], Prediction | Targets], batches: Sequence[Batch]) -> float:
+def _texts_per_second(model: Callable[[Batch], Prediction | Targets], batches: Sequence[Batch], compute: Compute) -> float:
     """Return how many texts per second a model embeds, after one batch to warm up."""
 
-    def answer(some: Sequence[Batch]) -> None:
-        for batch in some:
+    def answer(batch: Batch) -> None:
+        with torch.inference_mode(), compute.autocast():
             vectors = model(batch).sequence_vectors
-            assert vectors is not None
-            vectors.sum().item()  # waits for the device
+        assert vectors is not None
+        vectors.sum().item()  # waits for the device
 
-    answer(batches[:1])
-    return timed(sum(map(len, batches)), lambda: answer(batches))[1]
+    answer(batches[0])
+    return timed(sum(map(len, batches)), lambda: list(answered(batches, answer, compute)))[1]

@@ -20,6 +20,7 @@ from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.pretrained import check_hashes, encoder_folder
 from encoderlab.system.signals import stop_if_interrupted
+from encoderlab.training.answering import answered
 
 ENCODED_AT_A_TIME = 16_384
 NO_ANSWER = -1  # for a word that the teacher did not read; it counts as wrong
@@ -105,10 +106,9 @@ class TaskTeacher:
         found: dict[int, np.ndarray] = {}
         for start in range(0, len(examples), ENCODED_AT_A_TIME):
             rows = encoded_rows(self.assembly, examples[start : start + ENCODED_AT_A_TIME])
-            for batch in self.assembly.scoring_batches(rows):
+            for batch, (logits, counts) in answered(self.assembly.scoring_batches(rows), self._answers, self.assembly.compute):
                 stop_if_interrupted()
-                answered, counts = self._answers(batch)
-                pieces = np.split(answered, np.cumsum(counts)[:-1])
+                pieces = np.split(logits, np.cumsum(counts)[:-1])
                 found |= {start + int(row): piece for row, piece in zip(batch.rows.tolist(), pieces, strict=True)}
         parts = [found[row] for row in range(len(examples))]
         return TeacherLogits(np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])]))

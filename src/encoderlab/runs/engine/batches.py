@@ -25,7 +25,7 @@ from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, Compile, TrainingConfig
 
-EVALUATION_TOKENS = 4096  # per batch: enough for efficient matrix products, few enough to stay in the cache
+EVALUATION_TOKENS = 1024  # per batch: enough for efficient matrix products, few enough to stay in the cache of a core
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
 EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
 GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # at most a third of a batch is padding

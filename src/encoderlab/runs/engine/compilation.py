@@ -36,7 +36,8 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where every batch has
     another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md). Without a working compiler the
     encoder stays as it is, and the words say why. Lengths differ from batch to batch, so the code is compiled for any length
-    (`dynamic`); CUDA graphs are recorded for each shape, and only in training, which has few shapes.
+    (`dynamic`); CUDA graphs are recorded for each shape, and only in training, which has few shapes. On a CPU, too, only training
+    is compiled: the compiler writes the number of threads into its code, and scoring changes it (see `training.answering`).
     """
     device = compute.device
     if choice is Compile.never:
@@ -51,7 +52,8 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
         _fix_order_of_sums()
     plain = encoder.encode
     compiled = torch.compile(plain, dynamic=True, mode=MODES.get(choice), **_own_limit())
-    encoder.encode = _in_training(encoder, compiled, plain) if choice is Compile.cuda_graphs else compiled
+    only_training = choice is Compile.cuda_graphs or device.type == "cpu"
+    encoder.encode = _in_training(encoder, compiled, plain) if only_training else compiled
     wrong = _what_is_wrong_with_the_compiler(encoder, compute)
     if wrong is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own

@@ -24,7 +24,7 @@ from encoderlab.runs.inference.token_gradients import predict_from_embeddings
 from encoderlab.runs.inference.token_spans import Span, TokensRead, spans_of, texts_of
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import hold_encoded
-from encoderlab.training.memory import answered
+from encoderlab.training.answering import answered
 
 Explained = tuple[np.ndarray, np.ndarray]  # float32: a score for each token read, and a logit for each class
 ForOne = TypeVar("ForOne")
@@ -192,7 +192,7 @@ def _in_order(assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[
     heads = assembly.task.heads
     rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, heads)
     found: dict[int, ForOne] = {}
-    for batch, answers in answered(assembly.scoring_batches(rows), answer):
+    for batch, answers in answered(assembly.scoring_batches(rows), answer, assembly.compute):
         found.update(zip(batch.rows.tolist(), answers, strict=True))
     return [found[row] for row in range(len(rows))]
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -25,10 +26,12 @@ from encoderlab.runs.models.compact_model import SENTENCES
 from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.tasks.task import Answer
+from encoderlab.training.answering import answered
 
 MOST_ROWS = 5000  # of a split, evenly spaced: half a point of accuracy is 25 of them
 LARGEST_LOSS = 0.01  # in the main score, in addition to chance
 CHANCE = 2.0  # standard errors
+IN_TURN = 32  # batches of one side before those of the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,11 @@ def check_int8(assembly: Assembly, graph: Path, cache: Path) -> Int8Check:
     examples, split, unscored = _rows_to_compare(assembly, cache)
     quantized = replace(assembly, model=cast("EncoderWithHeads", GraphModel(graph, assembly.model)))
     sides = (_Side(assembly, bool(split)), _Side(quantized, bool(split)))
-    for number, batch in enumerate(assembly.scoring_batches(encoded_rows(assembly, examples))):
+    batches = assembly.scoring_batches(encoded_rows(assembly, examples))
+    while some := list(islice(batches, IN_TURN)):
         stop_if_interrupted()
         for side in sides:
-            if number == 0:
-                side.predict(batch)  # a warm-up, which is not timed
-            side.add(batch)
+            side.add(some)
     check = _compared(*sides, len(examples), split, unscored)
     _refuse_loss(check, sides[0])
     return check
@@ -79,13 +81,19 @@ class _Side:
         with torch.inference_mode():
             return self.assembly.model(batch)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batches: Sequence[Batch]) -> None:
+        if not self.answers:
+            self._all(batches[:2])  # a warm-up, which is not timed
         started = time.perf_counter()
-        prediction = self.predict(batch)
+        found = self._all(batches)
         self.seconds += time.perf_counter() - started
-        if self.scored:
-            self.metrics.add(prediction, batch)
-        self.answers.update(zip(batch.rows.tolist(), self.assembly.task.answers(prediction, batch), strict=True))
+        for batch, prediction in found:
+            if self.scored:
+                self.metrics.add(prediction, batch)
+            self.answers.update(zip(batch.rows.tolist(), self.assembly.task.answers(prediction, batch), strict=True))
+
+    def _all(self, batches: Sequence[Batch]) -> list[tuple[Batch, Prediction]]:
+        return list(answered(batches, self.predict, self.assembly.compute))
 
     def score(self) -> tuple[str, float | None]:
         """Return name and value of the main metric."""

@@ -12,7 +12,7 @@ from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Answer
-from encoderlab.training.memory import answered
+from encoderlab.training.answering import answered
 
 
 def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
@@ -24,12 +24,12 @@ def answers_of_rows(assembly: Assembly, rows: ExampleRows) -> list[Answer]:
     """Return the same for encoded examples."""
 
     def answer(batch: Batch) -> list[Answer]:
-        with assembly.compute.autocast():
-            prediction = assembly.model(batch)
-        return assembly.task.answers(prediction, batch)
+        with torch.inference_mode():
+            with assembly.compute.autocast():
+                prediction = assembly.model(batch)
+            return assembly.task.answers(prediction, batch)
 
     answers: dict[int, Answer] = {}
-    with torch.inference_mode():
-        for batch, found in answered(assembly.scoring_batches(rows), answer):
-            answers.update(zip(batch.rows.tolist(), found, strict=True))
+    for batch, found in answered(assembly.scoring_batches(rows), answer, assembly.compute):
+        answers.update(zip(batch.rows.tolist(), found, strict=True))
     return [answers[row] for row in range(len(rows))]

@@ -15,12 +15,11 @@ from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.training.memory import answered
+from encoderlab.training.answering import answered
 
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 
 
-@torch.inference_mode()
 def vectors_of(
     assembly: Assembly, rows: ExampleRows, pooling: VectorPooling | None, *, normalize: bool = False
 ) -> Iterator[tuple[int, np.ndarray]]:
@@ -31,13 +30,14 @@ def vectors_of(
     """
     selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
 
+    @torch.inference_mode()
     def found(batch: Batch) -> np.ndarray:
         with assembly.compute.autocast():
             hidden = assembly.model.encoder.encode(batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection)
         vectors = hidden.float() if pooling is None else _pooled(hidden.float(), batch, pooling)
         return (F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy()
 
-    for batch, vectors in answered(assembly.scoring_batches(rows), found):
+    for batch, vectors in answered(assembly.scoring_batches(rows), found, assembly.compute):
         lengths = [1] * len(batch) if pooling is not None else rows.lengths[batch.rows.cpu().numpy()].tolist()
         for row, length, of_row in zip(batch.rows.tolist(), lengths, vectors, strict=True):
             yield row, of_row[:length]

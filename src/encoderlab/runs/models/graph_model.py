@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -30,7 +31,7 @@ TOKENS_AT_A_TIME = 512  # with 8-bit weights, 4,096 took 1.2 times as long: the 
 
 
 class GraphModel(nn.Module):
-    """The graph at `path`, opened with as many threads as PyTorch has; `shape` is the model that was exported, without weights.
+    """The graph at `path`, run with as many threads as PyTorch has; `shape` is the model that was exported, without weights.
 
     Raises DataError if onnxruntime cannot open it, SettingError if onnxruntime is not installed.
     """
@@ -42,8 +43,9 @@ class GraphModel(nn.Module):
         self.masked_token_head = None  # no task has one
         self.of_tokens = shape.token_head is not None
         self.n_parameters, self._by_part = shape.n_parameters, shape.parameters_by_part()
-        self.session = _session(path)
-        self.inputs = [given.name for given in self.session.get_inputs()]
+        self._opening = Lock()
+        self._threads, self._session = torch.get_num_threads(), _session(path)
+        self.inputs = [given.name for given in self._session.get_inputs()]
 
     def parameters_by_part(self) -> dict[str, int]:
         """See `EncoderWithHeads.parameters_by_part`: those of the model that was exported."""
@@ -71,8 +73,15 @@ class GraphModel(nn.Module):
 
     def _logits(self, ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Tensor:
         columns = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
-        (logits,) = self.session.run(["logits"], {name: columns[name] for name in self.inputs})
+        (logits,) = self._opened().run(["logits"], {name: columns[name] for name in self.inputs})
         return torch.from_numpy(np.asarray(logits))
+
+    def _opened(self) -> onnxruntime.InferenceSession:
+        """Return the graph for PyTorch's present number of threads, opened again if that has changed."""
+        with self._opening:
+            if self._threads != torch.get_num_threads():
+                self._threads, self._session = torch.get_num_threads(), _session(self.path)
+            return self._session
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:

@@ -1,0 +1,152 @@
+"""Batches are answered in order, each by a core of its own, and in halves where memory is too small."""
+
+import threading
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoderlab.batch import Batch
+from encoderlab.system.device import Compute
+from encoderlab.training.answering import MOST_AT_ONCE, answered
+from encoderlab.training.memory import MemoryTooSmallError
+
+
+@pytest.fixture(autouse=True)
+def four_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    assert torch.get_num_threads() == 4, "the threads of PyTorch were not restored"
+    torch.set_num_threads(before)
+
+
+def running():
+    return [thread for thread in threading.enumerate() if thread.name == "answers"]
+
+
+class Reader:
+    """Returns the index of each row, if it is given at most so many tokens at once."""
+
+    def __init__(self, room):
+        self.room, self.sizes_read = room, []
+
+    def __call__(self, batch):
+        self.sizes_read.append(batch.input_ids.numel())
+        if batch.input_ids.numel() > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return batch.rows.tolist()
+
+
+def of_rows(start, n, length=7, device="cpu"):
+    ids = torch.zeros(n, length, dtype=torch.long, device=device)
+    return Batch(ids, ids, None, torch.arange(n) + start, ids[:0, 0], None, None, ids.numel())
+
+
+def compute(threads, device="cpu"):
+    return Compute(torch.device(device), torch.float32, threads, "test")
+
+
+@given(sizes=st.lists(st.integers(1, 9), max_size=5), room=st.integers(7, 70), threads=st.integers(1, 3))
+def test_every_row_is_predicted_once_and_in_order_however_little_memory_there_is(sizes, room, threads):
+    starts = [sum(sizes[:n]) for n in range(len(sizes))]
+    found = list(answered((of_rows(start, n) for start, n in zip(starts, sizes, strict=True)), Reader(room), compute(threads)))
+    assert [row for _, rows in found for row in rows] == list(range(sum(sizes)))
+    assert all(batch.rows.tolist() == rows for batch, rows in found)
+
+
+def test_a_size_that_failed_once_is_not_tried_again():
+    reader = Reader(21)
+    assert len(list(answered([of_rows(0, 4), of_rows(4, 4), of_rows(8, 5)], reader, compute(1)))) == 6
+    assert reader.sizes_read == [28, 14, 14, 14, 14, 14, 21]
+
+
+def test_a_single_row_that_does_not_fit_is_reported():
+    with pytest.raises(MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a row of 7 tokens\."):
+        list(answered([of_rows(0, 3)], Reader(6), compute(2)))
+
+
+def test_other_errors_of_a_prediction_are_raised():
+    def broken(batch):
+        raise RuntimeError("shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        list(answered([of_rows(0, 3)], broken, compute(2)))
+
+
+def test_a_processor_computes_one_batch_per_core_at_once():
+    met = threading.Barrier(4, timeout=60)
+
+    def answer(batch):
+        met.wait()  # until four of them are here
+        return torch.get_num_threads()
+
+    found = list(answered([of_rows(n, 1) for n in range(8)], answer, compute(4)))
+    assert [threads for _, threads in found] == [1] * 8
+    assert not running()
+
+
+def test_more_cores_than_batches_at_once_share_them():
+    cores = 2 * MOST_AT_ONCE
+    found = answered([of_rows(n, 1) for n in range(3)], lambda batch: torch.get_num_threads(), compute(cores))
+    assert [threads for _, threads in found] == [2] * 3
+
+
+@pytest.mark.parametrize(
+    ("batches", "options"),
+    [
+        ([of_rows(0, 3)], {}),
+        ([of_rows(0, 3), of_rows(3, 1)], {"together": True}),
+        ([of_rows(0, 3, device="meta"), of_rows(3, 1, device="meta")], {}),
+    ],
+    ids=["a single batch", "processes together", "another device"],
+)
+def test_these_are_computed_one_after_another_on_all_cores(batches, options):
+    device = batches[0].input_ids.device.type
+    mine = threading.current_thread()
+    found = list(
+        answered(batches, lambda batch: (torch.get_num_threads(), threading.current_thread()), compute(4, device), **options)
+    )
+    assert [one for _, one in found] == [(4, mine)] * len(batches)
+
+
+def test_processes_that_compute_a_batch_together_do_not_halve_it():
+    with pytest.raises(MemoryTooSmallError, match=r"too small for 3 rows of 7 tokens\."):
+        list(answered([of_rows(0, 3)], Reader(7), compute(2), together=True))
+
+
+def test_only_a_few_batches_are_made_ahead_of_their_answers():
+    made = []
+
+    def batches():
+        for n in range(40):
+            made.append(n)
+            yield of_rows(n, 1)
+
+    for number, _ in enumerate(answered(batches(), Reader(7), compute(2))):
+        assert len(made) <= number + 7
+
+
+def test_the_threads_end_with_a_consumer_that_stops_early():
+    found = answered([of_rows(n, 1) for n in range(20)], Reader(7), compute(2))
+    next(found)
+    found.close()
+    assert not running()
+
+
+def test_an_error_while_making_a_batch_ends_the_threads():
+    def batches():
+        yield of_rows(0, 1)
+        yield of_rows(1, 1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(answered(batches(), Reader(7), compute(2)))
+    assert not running()
+
+
+def test_denormal_numbers_are_zero_in_every_thread():
+    torch.set_flush_denormal(True)
+    found = answered([of_rows(n, 1) for n in range(4)], lambda batch: (torch.tensor([1e-38]) / 1e3).item(), compute(2))
+    assert [number for _, number in found] == [0.0] * 4
