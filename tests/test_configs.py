@@ -15,12 +15,16 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
+from benchmarks.jobs.prediction import PREDICTION
+from encoderlab.batch import HeadSizes
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.config.composing import checked_configs
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.errors import SettingError
+from encoderlab.exchange.huggingface import to_huggingface
+from encoderlab.model.heads import EncoderWithHeads
 
 OPTIONS = [(group, name) for group in GROUPS for name in options_of(config_folder(), group)]
 EXPERIMENTS = [name for group, name in OPTIONS if group == "experiment"]
@@ -275,3 +279,14 @@ def test_a_named_sweep_has_several_values_of_an_existing_setting(name):
         assert len(values.split(",")) > 1
         for value in values.split(","):
             composed(f"{setting}={value}")
+
+
+@pytest.mark.parametrize("job", ["predict_sst2", "predict_amazon"])
+def test_prediction_is_measured_with_a_model_that_transformers_can_open(job):
+    _, _, command, *words = PREDICTION[job].setup[0]
+    overrides = [word for word in words if "{" not in word]
+    config = composed(*overrides, command=command).model
+    heads = HeadSizes(sequence_classes=2)
+    weights = EncoderWithHeads(config, 100, 0, heads).state_dict()
+    fields, _ = to_huggingface(config, heads, dict(weights), labels=["no", "yes"], vocabulary_size=100, pad_id=0)
+    assert fields["model_type"] == "bert"

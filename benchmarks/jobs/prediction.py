@@ -10,8 +10,9 @@ from benchmarks.sides import Side, printed
 _FEW = ("--limit", "200")
 _SMOKE = ("training=smoke", "training.evaluate_every=1000000", "baselines=false", "run_dir={work}/run")
 _COMMON = ("--input", "{work}/texts.txt", "--output", "{folder}", "--threads", "{threads}")
-_TINY = ("train", "task=sst2", *_SMOKE)
 _POOLER = ("model.pooling=pooler", "model.max_length=128")  # pooling of BERT's own classifier, and the length of the texts
+_BERT = ("model.positions=learned", "model.norm_position=post", *_POOLER)  # what transformers can open
+_TINY = ("train", "task=sst2", *_BERT, *_SMOKE)
 _MINILM = ("finetune", "task=sst2", "dataset.limit=400", "init_from={minilm}", *_POOLER, *_SMOKE)
 
 

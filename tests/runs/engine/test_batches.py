@@ -111,7 +111,7 @@ def test_accumulation_splits_the_same_batch_into_micro_batches():
 @settings(deadline=None, max_examples=30)
 def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
     store = held([Encoded([1] * n, [0] * n, label=0) for n in lengths])
-    batches = list(scoring_batches(store, PAD, CPU))
+    batches = list(scoring_batches(store, PAD, CPU, 128))
     assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(len(lengths)))
     assert all(batch.input_ids.numel() <= 8192 or len(batch) == 1 for batch in batches)
 
@@ -201,7 +201,7 @@ def test_batches_for_a_gpu_are_prefetched_in_the_consumers_stream_unchanged(monk
         for device in (CPU, gpu)
     )
     assert here == there
-    assert [micro_batch.rows.tolist() for micro_batch in scoring_batches(store, PAD, gpu)]
+    assert [micro_batch.rows.tolist() for micro_batch in scoring_batches(store, PAD, gpu, 128)]
     assert [stream for stream, _ in streams] == ["stream of cuda:1"] * 2
     assert makers == {threading.main_thread(), *(thread for _, thread in streams)}
 
@@ -245,8 +245,8 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
 @settings(deadline=None, max_examples=40)
 def test_scoring_batches_are_distributed_as_one_process_would_compose_them(lengths, size):
     store = held([Encoded([1] * n * 400, [0] * n * 400, label=0) for n in lengths])
-    alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU)]
-    of_each = [list(scoring_batches(store, PAD, CPU, Processes(rank, size))) for rank in range(size)]
+    alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU, 128)]
+    of_each = [list(scoring_batches(store, PAD, CPU, 128, Processes(rank, size))) for rank in range(size)]
     assert len({len(batches) for batches in of_each}) == 1
     in_turn = [batch.rows.tolist() for round_ in zip(*of_each, strict=True) for batch in round_]
     assert [rows for rows in in_turn if rows] == alone
@@ -289,9 +289,9 @@ def test_a_sample_of_the_scoring_batches_is_evenly_spaced(lengths, every, size):
     rows = held(encoded(lengths))
     for rank in range(size):
         processes = Processes(rank=rank, size=size)
-        whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, processes)]
-        assert len(whole) == n_scoring_batches(rows.lengths, CPU, processes)
-        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, processes, every=every)] == whole[::every]
+        whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes)]
+        assert len(whole) == n_scoring_batches(rows.lengths, CPU, 128, processes)
+        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes, every=every)] == whole[::every]
 
 
 def rows_in_windows(n_windows):
@@ -325,3 +325,9 @@ def test_micro_batches_and_processes_never_split_a_row_and_count_its_windows(n_w
     assert all(set(windows.flatten().tolist()) <= {row + 1, PAD} for row, windows in seen.items())
     assert counts.tokens == sum(batch.n_tokens for batch in made)
     assert counts.padded_tokens == sum(batch.input_ids.numel() for batch in made)
+
+
+@pytest.mark.parametrize(("d_model", "tokens"), [(32, 4096), (128, 4096), (192, 1820), (256, 1024), (768, 1024)])
+def test_narrow_models_are_scored_in_larger_batches(d_model, tokens):
+    lengths = np.full(10_000, 4)
+    assert n_scoring_batches(lengths, CPU, d_model) == -(-len(lengths) // (tokens // 4))

@@ -39,7 +39,7 @@ def encoders_side_by_side(assembly: Assembly, teacher: VectorTeacher, name: str,
     Tokenising is not timed, because both read the same tokens. The student is left in evaluation mode.
     """
     every = max(len(rows) // TIMED_TEXTS, 1)
-    batches = scoring_batches(rows, assembly.tokenizer.pad_id, assembly.compute.device, every=every)
+    batches = scoring_batches(rows, assembly.tokenizer.pad_id, assembly.compute.device, assembly.config.model.d_model, every=every)
     unanswered = [replace(batch, targets=None) for batch in batches]
     student = assembly.model.eval()
     speeds = [_texts_per_second(model, unanswered, assembly.compute) for model in (student, teacher)]

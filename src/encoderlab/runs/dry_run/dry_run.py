@@ -123,14 +123,14 @@ def _is_enough(measured: _Measured) -> bool:
 
 def _evaluation(assembly: Assembly, rows: Rows, per_token: float) -> tuple[float, SplitScores]:
     """Return the estimated seconds of scoring all of `rows`, from some batches spread over them, and the scores of these."""
-    device, processes = assembly.compute.device, assembly.processes
+    device, d_model, processes = assembly.compute.device, assembly.config.model.d_model, assembly.processes
     lengths = rows.epoch(EVALUATION_SEED, 0).lengths
-    batches = n_scoring_batches(lengths, device, processes)
+    batches = n_scoring_batches(lengths, device, d_model, processes)
     a_batch = per_token * FORWARD_SHARE * float(lengths.sum()) / batches
     every = processes.broadcast_from_main(
         lambda: math.ceil(batches / max(min(EVALUATED, int(EVALUATION_SECONDS / max(a_batch, 1e-9))), 1))
     )
-    some = scoring_batches(rows, assembly.tokenizer.pad_id, device, processes, every=every)
+    some = scoring_batches(rows, assembly.tokenizer.pad_id, device, d_model, processes, every=every)
     started = time.perf_counter()
     scores = evaluate(assembly.model, some, assembly.task.metrics(), assembly.compute, processes)
     return (time.perf_counter() - started) * batches / math.ceil(batches / every), scores

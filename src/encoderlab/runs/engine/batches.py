@@ -25,7 +25,8 @@ from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, Compile, TrainingConfig
 
-EVALUATION_TOKENS = 1024  # per batch: enough for efficient matrix products, few enough to stay in the cache of a core
+FEWEST_EVALUATION_TOKENS, MOST_EVALUATION_TOKENS = 1024, 4096  # per batch on a CPU
+EVALUATION_WORK = 1024 * 256**2  # tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md)
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
 EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
 GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # at most a third of a batch is padding
@@ -159,33 +160,41 @@ def epoch_counts(
 
 
 def scoring_batches(
-    rows: Rows, pad_id: int, device: torch.device, processes: Processes = SINGLE_PROCESS, *, every: int = 1
+    rows: Rows, pad_id: int, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS, *, every: int = 1
 ) -> Iterator[Batch]:
     """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each time.
 
     The `processes` are dealt one batch each in turn. In the last round there may be too few, and some get one
-    without answers. With `every`, each process gets only one in `every` of its batches, starting with the first.
+    without answers. With `every`, each process gets only one in `every` of its batches, starting with the first. On a CPU, batches
+    for a model narrower than 256 (`d_model`) have more tokens.
     """
-    return _made_for(device, _scoring_batches(rows, pad_id, device, processes, every))
+    return _made_for(device, _scoring_batches(rows, pad_id, device, d_model, processes, every))
 
 
-def n_scoring_batches(lengths: np.ndarray, device: torch.device, processes: Processes = SINGLE_PROCESS) -> int:
+def n_scoring_batches(lengths: np.ndarray, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS) -> int:
     """Return how many batches `scoring_batches` gives each process for rows of these lengths."""
-    return -(-sum(1 for _ in _scoring_rows(lengths, device)) // processes.size)
+    return -(-sum(1 for _ in _scoring_rows(lengths, _evaluation_tokens(device, d_model))) // processes.size)
 
 
-def _scoring_batches(rows: Rows, pad_id: int, device: torch.device, processes: Processes, every: int) -> Iterator[Batch]:
+def _evaluation_tokens(device: torch.device, d_model: int) -> int:
+    if device.type == "cuda":
+        return GPU_EVALUATION_TOKENS
+    return min(max(EVALUATION_WORK // d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
+
+
+def _scoring_batches(
+    rows: Rows, pad_id: int, device: torch.device, d_model: int, processes: Processes, every: int
+) -> Iterator[Batch]:
     drawn = rows.epoch(EVALUATION_SEED, 0)
-    dealt = list(_scoring_rows(drawn.lengths, device))
+    dealt = list(_scoring_rows(drawn.lengths, _evaluation_tokens(device, d_model)))
     dealt += [np.arange(0)] * (-len(dealt) % processes.size)
     for some in dealt[processes.rank :: processes.size][::every]:
         yield _batch(drawn, some, dealt[0], pad_id, device)
 
 
-def _scoring_rows(lengths: np.ndarray, device: torch.device) -> Iterator[np.ndarray]:
-    """Yield the rows of each scoring batch."""
+def _scoring_rows(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
+    """Yield the rows of each scoring batch of `tokens`."""
     order = np.argsort(_small(lengths), kind="stable")
-    tokens = GPU_EVALUATION_TOKENS if device.type == "cuda" else EVALUATION_TOKENS
     start = 0
     while start < len(order):
         size = max(tokens // max(int(lengths[order[start]]), 1), 1)

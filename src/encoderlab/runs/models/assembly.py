@@ -95,12 +95,12 @@ class Assembly:
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
-        batches = scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.processes)
+        batches = scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.config.model.d_model, self.processes)
         return evaluate(self.model, batches, self.task.metrics(), self.compute, self.processes)
 
     def scoring_batches(self, rows: Rows) -> Iterator[Batch]:
         """Yield each of `rows` once, on the model's device."""
-        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device)
+        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.config.model.d_model)
 
     def training_batches(self, rows: Rows, after: int = 0, micro_batches: int | None = None) -> Iterator[list[Batch]]:
         """Yield the run's batches from step `after` + 1, without end, each in `micro_batches` (None: as configured)."""
