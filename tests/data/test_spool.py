@@ -65,10 +65,11 @@ def resident():
     return int(pages) * 4096
 
 
-def test_a_folder_without_space_is_named(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(spool, "IN_MEMORY", 0)
-    with pytest.raises(DataError, match="cannot hold the rows: No such file or directory. Free some space there, or set cache_dir"):
-        Spool(tmp_path / "missing").add(pa.record_batch([pa.array(["x"])], ["text"]))
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot hold the rows: Not a directory. Free some space there, or set cache_dir"):
+        Spool(tmp_path / "file" / "cache").add(pa.record_batch([pa.array(["x"])], ["text"]))
 
 
 def test_a_full_folder_is_named_and_closing_it_says_nothing_more(tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example
     as_trained = config.text_column is None and format_of(path, Format.auto) is not Format.txt
     pair_column = config.text_pair_column or (getattr(dataset, "text_pair", None) if as_trained else None)
     text_column = config.text_column or getattr(dataset, "text", "text")
-    return file_examples(assembly, path, text_column, pair_column, config.dialect)
+    return file_examples(assembly, path, text_column, pair_column, config.dialect, config.cache_dir)
 
 
 def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example], file: VectorFile) -> int:

@@ -195,7 +195,7 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
     pair_column = config.text_pair_column or getattr(dataset, "text_pair", None)
     check_paired(assembly, pair_column is not None)
     if config.input is not None:
-        return file_examples(assembly, Path(config.input), column, pair_column, config.dialect)
+        return file_examples(assembly, Path(config.input), column, pair_column, config.dialect, config.cache_dir)
     return standard_input_examples(assembly, paired=pair_column is not None), None
 
 

@@ -55,6 +55,7 @@ class Spool:
         import pyarrow as pa
 
         if self._file is None:
+            folder.mkdir(parents=True, exist_ok=True)
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the spool
             weakref.finalize(self, _close, self._file)
         for batch in self._batches:

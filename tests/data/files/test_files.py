@@ -1,11 +1,13 @@
 """A user's own files: their splits, contradictory settings, and new texts without labels."""
 
+import json
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from encoderlab.data import spool
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.files.files import FilesDataset, read_unlabelled
 from encoderlab.errors import DataError, SettingError
@@ -225,6 +227,22 @@ def test_new_texts_are_read_in_order_and_without_labels(tmp_path):
         TextExample(""),
     ]
     assert read_unlabelled(file, text="text", text_pair="other", words=False)[0] == TextExample("b", "y")
+
+
+@pytest.mark.parametrize("name", ["new.csv", "new.jsonl", "new.parquet"])
+def test_texts_to_predict_that_exceed_memory_are_kept_in_the_cache_folder(tmp_path, monkeypatch, name):
+    texts = [f"text {n}" for n in range(9)]
+    write(tmp_path / "new.csv", "\n".join(["text", *texts]))
+    write(tmp_path / "new.jsonl", "\n".join(json.dumps({"text": text}) for text in texts))
+    pq.write_table(pa.table({"text": texts}), tmp_path / "new.parquet")
+    monkeypatch.setattr(spool, "IN_MEMORY", 1)
+    spooled = []
+    spool_batches = spool.Spool._write
+    monkeypatch.setattr(spool.Spool, "_write", lambda self, folder: spooled.append(folder) or spool_batches(self, folder))
+    cache = tmp_path / "not" / "yet"
+    split = read_unlabelled(tmp_path / name, text="text", text_pair=None, words=False, cache_dir=cache)
+    assert [example.text for example in split] == texts
+    assert set(spooled) == {cache} and not list(cache.iterdir())
 
 
 def test_new_texts_are_split_into_words_on_request(tmp_path):

@@ -49,10 +49,10 @@ def test_a_file_of_lines_is_read_as_it_is_needed(tmp_path, monkeypatch):
     path = tmp_path / "texts.txt"
     path.write_text("one\n\n three \r\nlast", encoding="utf-8")
     monkeypatch.setattr(inputs, "read_unlabelled", lambda *_, **__: pytest.fail("all of it is held"))
-    examples, total = inputs.file_examples(assembly_of(), path, "text", None, AS_IT_SHOWS)
+    examples, total = inputs.file_examples(assembly_of(), path, "text", None, AS_IT_SHOWS, str(tmp_path))
     assert (total, next(examples)) == (4, TextExample("one"))
     assert [example.text for example in examples] == ["", " three ", "last"]
-    words, _ = inputs.file_examples(assembly_of(heads=HeadSizes(token_classes=2)), path, "text", None, AS_IT_SHOWS)
+    words, _ = inputs.file_examples(assembly_of(heads=HeadSizes(token_classes=2)), path, "text", None, AS_IT_SHOWS, str(tmp_path))
     assert list(words) == [WordsExample(("one",)), WordsExample(()), WordsExample(("three",)), WordsExample(("last",))]
 
 

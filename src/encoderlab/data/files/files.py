@@ -213,8 +213,16 @@ def _dropped(path: Path, rows: Rows, wanted: Wanted, spool: Spool) -> Rows:
     return left
 
 
-def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool, dialect: Dialect = AS_IT_SHOWS) -> Split:
-    """Return the texts of a file in order, with every label unknown.
+def read_unlabelled(
+    path: Path,
+    *,
+    text: str,
+    text_pair: str | None,
+    words: bool,
+    dialect: Dialect = AS_IT_SHOWS,
+    cache_dir: Path | None = None,
+) -> Split:
+    """Return the texts of a file in order, with every label unknown. Without a `cache_dir`, all of them stay in memory.
 
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line is a text,
     blank lines too, and `text` is ignored. Raises DataError as `FilesDataset.load` does, with the settings of `predict`.
@@ -231,7 +239,7 @@ def read_unlabelled(path: Path, *, text: str, text_pair: str | None, words: bool
             f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, because the run was trained on pairs"
         )
     wanted = Wanted(text, text_pair, None, typed="{}_column", others=None)
-    rows = checked(_read(path, found, wanted, dialect, Spool(None)), wanted)
+    rows = checked(_read(path, found, wanted, dialect, Spool(cache_dir)), wanted)
     if words and not is_words(rows.columns["text"]):
         rows = split_into_words(rows)
     elif is_words(rows.columns["text"]) and not words:

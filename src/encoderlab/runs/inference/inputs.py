@@ -71,13 +71,13 @@ def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Itera
 
 
 def file_examples(
-    assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect
+    assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect, cache_dir: str
 ) -> tuple[Iterable[Example], int]:
     """Return the texts of a file in its order, from the columns `text` and `text_pair`, and how many they are.
 
     What `dialect` leaves open is as in the training files, if there were any, except the encoding, which the file shows. The
-    file is read once before the first text is returned. A .txt file is then read again line by line; other files stay in
-    memory. Raises DataError for anything that cannot be read.
+    file is read once before the first text is returned. A .txt file is then read again line by line; the rows of other files are
+    kept, beyond 64 MB in a temporary file in `cache_dir`. Raises DataError for anything that cannot be read.
     """
     words = reads_words(assembly)
     if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
@@ -85,7 +85,8 @@ def file_examples(
         quoting = trained.quoting if dialect.quoting is Quoting.auto else dialect.quoting
         delimiter = trained.delimiter if dialect.delimiter == "auto" else dialect.delimiter
         dialect = replace(dialect, quoting=quoting, delimiter=delimiter)
-        split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect)
+        cache = cache_folder(cache_dir)
+        split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
         return split, len(split)
     encoding = encoding_of(path, dialect.encoding, "encoding")
     total = sum(1 for _ in plain_lines(path, encoding))
