@@ -7,7 +7,6 @@ import sys
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from encoderlab.errors import SettingError
 from encoderlab.system.device import choose_compute, processor_vendor
@@ -241,23 +240,3 @@ def test_slurm_may_show_each_process_only_its_own_gpu(machine, monkeypatch):
         choose_compute("cuda", "fp32", threads=1, processes=Processes(1, 2, 1, 2))
     monkeypatch.setenv("SLURM_GPUS_PER_TASK", "1")
     assert choose_compute("cuda", "fp32", threads=1, processes=Processes(1, 2, 1, 2)).device == torch.device("cuda:0")
-
-
-@pytest.mark.parametrize(("precision", "conversions"), [("bf16", 2 + 1), ("fp32", 0)])
-def test_weights_are_converted_once_while_casts_are_kept(precision, conversions):
-    class Converted(TorchDispatchMode):
-        sizes = []
-
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            if function is torch.ops.aten._to_copy.default:
-                self.sizes.append(args[0].numel())
-            return function(*args, **(kwargs or {}))
-
-    compute = choose_compute("cpu", precision, 1)
-    weights, x = torch.nn.Linear(8, 8, bias=False), torch.ones(2, 8)
-    with Converted() as converted, compute.keeping_casts():
-        for _ in range(2):
-            with compute.autocast():
-                assert weights(x).dtype == compute.precision
-            assert torch.nn.functional.linear(x, x).dtype == torch.float32  # outside, the precision is not changed
-    assert len(converted.sizes) == conversions  # the input twice, the weights once

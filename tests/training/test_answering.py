@@ -1,13 +1,14 @@
 """Batches are answered in order, each by a core of its own, and in halves where memory is too small."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.batch import Batch
+from encoderlab.batch import Batch, Targets
 from encoderlab.system.device import Compute
 from encoderlab.training.answering import MOST_AT_ONCE, answered
 from encoderlab.training.memory import MemoryTooSmallError
@@ -87,20 +88,23 @@ def test_a_processor_computes_one_batch_per_core_at_once():
     assert not running()
 
 
-def test_more_cores_than_batches_at_once_share_them():
-    cores = 2 * MOST_AT_ONCE
-    found = answered([of_rows(n, 1) for n in range(3)], lambda batch: torch.get_num_threads(), compute(cores))
-    assert [threads for _, threads in found] == [2] * 3
+@pytest.mark.parametrize(
+    ("cores", "batches", "for_each"), [(8, 2, 4), (4, 3, 2), (12, 30, 2), (15, 30, 3), (2 * MOST_AT_ONCE, 30, 2), (3, 30, 1)]
+)
+def test_cores_without_a_batch_of_their_own_share_one(cores, batches, for_each):
+    found = answered([of_rows(n, 1) for n in range(batches)], lambda batch: torch.get_num_threads(), compute(cores))
+    assert [threads for _, threads in found] == [for_each] * batches
 
 
 @pytest.mark.parametrize(
     ("batches", "options"),
     [
         ([of_rows(0, 3)], {}),
-        ([of_rows(0, 3), of_rows(3, 1)], {"together": True}),
+        ([of_rows(0, 3), of_rows(3, 1)], {"at_once": False}),
+        ([replace(of_rows(n, 1), targets=Targets()) for n in range(3)], {}),
         ([of_rows(0, 3, device="meta"), of_rows(3, 1, device="meta")], {}),
     ],
-    ids=["a single batch", "processes together", "another device"],
+    ids=["a single batch", "as asked", "targets from a teacher", "another device"],
 )
 def test_these_are_computed_one_after_another_on_all_cores(batches, options):
     device = batches[0].input_ids.device.type
@@ -111,9 +115,20 @@ def test_these_are_computed_one_after_another_on_all_cores(batches, options):
     assert [one for _, one in found] == [(4, mine)] * len(batches)
 
 
+def test_only_one_caller_at_a_time_uses_all_cores():
+    mine = threading.current_thread()
+    first = answered([of_rows(n, 1) for n in range(9)], Reader(7), compute(4))
+    next(first)
+    second = list(answered([of_rows(n, 1) for n in range(9)], lambda batch: threading.current_thread(), compute(4)))
+    assert {thread for _, thread in second} == {mine}
+    first.close()
+    third = answered([of_rows(n, 1) for n in range(9)], lambda batch: threading.current_thread(), compute(4))
+    assert mine not in {thread for _, thread in third}
+
+
 def test_processes_that_compute_a_batch_together_do_not_halve_it():
     with pytest.raises(MemoryTooSmallError, match=r"too small for 3 rows of 7 tokens\."):
-        list(answered([of_rows(0, 3)], Reader(7), compute(2), together=True))
+        list(answered([of_rows(0, 3)], Reader(7), compute(2), halve=False))
 
 
 def test_only_a_few_batches_are_made_ahead_of_their_answers():
@@ -125,7 +140,7 @@ def test_only_a_few_batches_are_made_ahead_of_their_answers():
             yield of_rows(n, 1)
 
     for number, _ in enumerate(answered(batches(), Reader(7), compute(2))):
-        assert len(made) <= number + 7
+        assert len(made) <= number + 7  # two threads, and two for each that wait
 
 
 def test_the_threads_end_with_a_consumer_that_stops_early():

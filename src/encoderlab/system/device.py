@@ -11,8 +11,7 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,15 +46,6 @@ class Compute:
         if self.precision is torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.precision)
-
-    @contextmanager
-    def keeping_casts(self) -> Iterator[None]:
-        """Convert each weight to `precision` only once for all `autocast` in this block, which must not change weights.
-
-        PyTorch keeps its converted weights until the outermost `autocast` ends. This one encloses them, but is itself off.
-        """
-        with self.autocast(), torch.autocast(self.device.type, enabled=False):
-            yield
 
     def __str__(self) -> str:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain, islice
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 import torch
@@ -18,31 +18,39 @@ from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
 from encoderlab.training.memory import MemoryTooSmallError, give_back_memory, is_about_memory
 
-MOST_AT_ONCE = 8  # Python starts the operations of all batches one by one, which more threads of a small model would wait for
+MOST_AT_ONCE = 8  # only one Python thread runs at a time, so with a small model more threads would wait for each other
 AHEAD = 2  # batches per thread that wait for their turn, or for the answers before theirs
 Answer = TypeVar("Answer")
 Answers = list[tuple[Batch, Answer]]
+_several_at_once = Lock()  # held while PyTorch has fewer threads
 
 
 def answered(
-    batches: Iterable[Batch], answer: Callable[[Batch], Answer], compute: Compute, *, together: bool = False
+    batches: Iterable[Batch], answer: Callable[[Batch], Answer], compute: Compute, *, at_once: bool = True, halve: bool = True
 ) -> Iterator[tuple[Batch, Answer]]:
     """Yield each batch with its answer, in order. A batch that does not fit in memory is halved, as are all later ones of its size.
 
     On a CPU each core computes a batch of its own, because two cores multiply two pairs of matrices faster than one pair after
-    the other; a single batch gets all cores. If several processes compute each batch `together`, it is neither halved nor computed
-    beside another.
+    the other. Until the last answer, the calling thread has fewer PyTorch threads, too. With fewer batches than cores, or more
+    than MOST_AT_ONCE cores, several cores share a batch. One batch follows the other if there is only one, if a teacher computes
+    the targets of each between them, or while another thread uses the cores in this way.
 
-    `answer` is called in several threads, and must leave nothing behind if it fails; its answer for a row must not depend on the
-    batch. Raises MemoryTooSmallError if a single row is too much, or `together` a batch.
+    `answer` is called in several threads. It must leave nothing behind if it fails, nor change the model, even briefly (then say
+    `at_once=False`), and its answer for a row must not depend on the batch. Processes that compute each batch together must not
+    `halve` one alone. Raises MemoryTooSmallError if a single row is too much, or halving is not allowed.
     """
-    in_halves = _InHalves(answer, allowed=not together)
+    in_halves = _InHalves(answer, allowed=halve)
     waiting = iter(batches)
-    first = list(islice(waiting, 2))
+    first = list(islice(waiting, min(compute.threads, MOST_AT_ONCE))) if at_once and compute.device.type == "cpu" else []
     waiting = chain(first, waiting)
-    alone = together or len(first) < 2 or compute.device.type != "cpu"
-    for found in map(in_halves, waiting) if alone else _at_once(waiting, in_halves, compute):
-        yield from found
+    several = len(first) > 1 and first[0].targets is None
+    if several and _several_at_once.acquire(blocking=False):
+        try:
+            yield from chain.from_iterable(_at_once(waiting, in_halves, compute.threads, len(first)))
+        finally:
+            _several_at_once.release()
+    else:
+        yield from chain.from_iterable(map(in_halves, waiting))
 
 
 class _InHalves(Generic[Answer]):
@@ -85,16 +93,19 @@ def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
     return MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model")
 
 
-def _at_once(batches: Iterator[Batch], answer: Callable[[Batch], Answers[Answer]], compute: Compute) -> Iterator[Answers[Answer]]:
-    """Yield the answers for each batch, in order, computed by as many threads as there are cores for.
+def _at_once(
+    batches: Iterator[Batch], answer: Callable[[Batch], Answers[Answer]], cores: int, most: int
+) -> Iterator[Answers[Answer]]:
+    """Yield the answers for each batch, in order, computed by `most` threads or fewer: as many as use most of the cores.
 
     An error in a thread is raised here, when its batch is due. The threads end with this generator, however that ends.
     """
-    at_once, threads = min(compute.threads, MOST_AT_ONCE), torch.get_num_threads()
+    at_once = max(range(1, most + 1), key=lambda threads: (cores // threads * threads, threads))
     todo: SimpleQueue[tuple[Batch, Future[Answers[Answer]]] | None] = SimpleQueue()
-    workers = [Thread(target=_answer_all, args=(todo, answer, compute), name="answers", daemon=True) for _ in range(at_once)]
+    workers = [Thread(target=_answer_all, args=(todo, answer), name="answers", daemon=True) for _ in range(at_once)]
     due: deque[Future[Answers[Answer]]] = deque()
-    torch.set_num_threads(max(compute.threads // at_once, 1))
+    before = torch.get_num_threads()
+    torch.set_num_threads(cores // at_once)
     try:
         for worker in workers:
             worker.start()
@@ -106,31 +117,45 @@ def _at_once(batches: Iterator[Batch], answer: Callable[[Batch], Answers[Answer]
         while due:
             yield due.popleft().result()
     finally:
-        for future in due:
-            future.cancel()
-        for _ in workers:
-            todo.put(None)
-        for worker in workers:
-            if worker.ident is not None:  # started
-                worker.join()
-        torch.set_num_threads(threads)
+        try:
+            _end(workers, due, todo)
+        finally:
+            torch.set_num_threads(before)
+
+
+def _end(
+    workers: Sequence[Thread],
+    due: Iterable[Future[Answers[Answer]]],
+    todo: SimpleQueue[tuple[Batch, Future[Answers[Answer]]] | None],
+) -> None:
+    """Cancel what is still due and has not begun, and wait for the rest."""
+    for future in due:
+        future.cancel()
+    for _ in workers:
+        todo.put(None)
+    for worker in workers:
+        if worker.ident is not None:  # it was started
+            worker.join()
 
 
 def _answer_all(
-    todo: SimpleQueue[tuple[Batch, Future[Answers[Answer]]] | None], answer: Callable[[Batch], Answers[Answer]], compute: Compute
+    todo: SimpleQueue[tuple[Batch, Future[Answers[Answer]]] | None], answer: Callable[[Batch], Answers[Answer]]
 ) -> None:
     """Answer batches until there are none left."""
     torch.set_flush_denormal(True)  # as in the main thread: see `choose_compute`
-    with compute.keeping_casts():
-        while (entry := todo.get()) is not None:
-            _resolve(entry[1], partial(answer, entry[0]))
+    while (entry := todo.get()) is not None:
+        batch, future = entry
+        _resolve(future, partial(answer, batch))
+        del entry, batch, future  # nothing is kept while this thread waits
 
 
 def _resolve(future: Future[Answers[Answer]], work: Callable[[], Answers[Answer]]) -> None:
-    """Set the result of `work`, or what it raises, which is then raised in the main thread; neither if that has left."""
+    """Set the result of `work`, or what it raises, which is then raised where the result is due; not if that was cancelled."""
     if not future.set_running_or_notify_cancel():
         return
     try:
         future.set_result(work())
     except BaseException as error:
         future.set_exception(error)
+    finally:
+        del future, work  # the error's traceback refers to this frame: with it to the future, and so to itself

@@ -36,8 +36,9 @@ def evaluate(
                 prediction = model(batch)
             return metrics.columns(prediction, batch) if len(batch.rows) else None
 
+    alone = processes.size == 1
     with _in_evaluation_mode(model):
-        for _, found in answered(_until_interrupted(batches, processes), columns, compute, together=processes.size > 1):
+        for _, found in answered(_until_interrupted(batches, processes), columns, compute, at_once=alone, halve=alone):
             if found is not None:
                 metrics.keep(found)
     if processes.size == 1:

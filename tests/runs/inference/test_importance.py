@@ -14,6 +14,7 @@ from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
+from encoderlab.runs.engine import batches
 from encoderlab.runs.inference.importance import log_odds, occluded, token_importance
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, Windows
 from encoderlab.tasks.encoding import EncodingConfig
@@ -53,6 +54,21 @@ def test_occlusion_equals_predicting_the_changed_ids_by_hand(shape):
         ids = list(encoded.input_ids)
         ids[place] = TOKENIZER.mask_id
         assert score == pytest.approx(before - odds_of(assembly, replace(encoded, input_ids=ids), found.label), abs=2e-4)
+
+
+@pytest.mark.parametrize("method", ["gradient", "occlusion"])
+def test_scores_in_several_batches_are_those_of_each_text_alone(method, monkeypatch):
+    for bound in ("FEWEST_EVALUATION_TOKENS", "MOST_EVALUATION_TOKENS"):
+        monkeypatch.setattr(batches, bound, 16)
+    assembly = assembly_of()
+    assembly = replace(assembly, compute=replace(assembly.compute, threads=3))
+    embeddings = assembly.model.encoder.embeddings.token.weight
+    texts = [TextExample(f"{n:03}ab"[: n % 5 + 1]) for n in range(60)]
+    together = token_importance(assembly, texts, method)
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = token_importance(assembly, [text], method)
+        assert found.scores == pytest.approx(alone.scores, abs=1e-5)
+    assert assembly.model.encoder.embeddings.token.weight is embeddings
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -67,25 +67,27 @@ def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind,
     for name in ("sequence_logits", "token_logits"):
         mine, its = getattr(wanted, name), getattr(found, name)
         assert (mine is None and its is None) or torch.allclose(mine, its, atol=1e-5)
-    assert len(graph._session.tokens) > 1 and max(graph._session.tokens) <= 30
+    [session] = graph._sessions.values()
+    assert len(session.tokens) > 1 and max(session.tokens) <= 30
     assert (graph.n_parameters, graph.parameters_by_part()) == (
         assembly.model.n_parameters,
         assembly.model.parameters_by_part(),
     )
 
 
-def test_the_graph_is_opened_again_only_for_another_number_of_threads(opened, monkeypatch):
+def test_the_graph_is_opened_once_for_each_number_of_threads_unless_the_file_was_replaced(opened, monkeypatch):
     assembly, graph = opened("texts")
+    [(before, session)] = graph._sessions.items()
     counts = []
-    session = graph._session
     monkeypatch.setattr(graph_model, "_session", lambda path: counts.append(torch.get_num_threads()) or session)
     rows = encoded_rows(assembly, [TextExample("0123"), TextExample("9")])
     batch = rows.prepare(rows.gather(np.arange(2), assembly.tokenizer.pad_id))
-    before = torch.get_num_threads()
-    for threads in (before, before + 1, before + 1, before):
+    for threads in (before, before + 1, before, before + 1, before + 2, before):
         torch.set_num_threads(threads)
         graph(batch)
-    assert counts == [before + 1, before]
+        if threads == before + 1:
+            graph.path.write_bytes(b"another graph")
+    assert counts == [before + 1]
 
 
 @given(st.lists(st.integers(0, 600), min_size=1, max_size=20))

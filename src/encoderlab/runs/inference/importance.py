@@ -140,7 +140,7 @@ def by_gradient(assembly: Assembly, encoded: Sequence[Encoded], chosen: Sequence
         scores = (gradient * embedded.detach()).sum(-1)
         return list(zip(_of_rows(scores.cpu().numpy(), batch), logits.detach().cpu().numpy(), strict=True))
 
-    found = _in_order(assembly, encoded, answer)
+    found = _in_order(assembly, encoded, answer, at_once=False)  # each batch puts embeddings of its own into the model
     return [(_of_tokens(scores, one), logits) for one, (scores, logits) in zip(encoded, found, strict=True)]
 
 
@@ -187,12 +187,14 @@ def occluded(encoded: Encoded, mask: int) -> Iterator[Encoded]:
         yield replace(encoded, input_ids=np.where(tokens.which == token, mask, ids).tolist())
 
 
-def _in_order(assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[Batch], list[ForOne]]) -> list[ForOne]:
-    """Return the result of `answer` for each row, in the order of `encoded`."""
+def _in_order(
+    assembly: Assembly, encoded: Iterable[Encoded], answer: Callable[[Batch], list[ForOne]], *, at_once: bool = True
+) -> list[ForOne]:
+    """Return the result of `answer` for each row, in the order of `encoded`; see `answered`."""
     heads = assembly.task.heads
     rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, heads)
     found: dict[int, ForOne] = {}
-    for batch, answers in answered(assembly.scoring_batches(rows), answer, assembly.compute):
+    for batch, answers in answered(assembly.scoring_batches(rows), answer, assembly.compute, at_once=at_once):
         found.update(zip(batch.rows.tolist(), answers, strict=True))
     return [found[row] for row in range(len(rows))]
 

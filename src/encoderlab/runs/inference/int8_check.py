@@ -1,4 +1,4 @@
-"""How an 8-bit graph differs from its model: both predict the same rows, in turn, before the graph is written."""
+"""How an 8-bit graph differs from its model: both predict the same rows, a few batches in turn, before the graph is written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from encoderlab.training.answering import answered
 MOST_ROWS = 5000  # of a split, evenly spaced: half a point of accuracy is 25 of them
 LARGEST_LOSS = 0.01  # in the main score, in addition to chance
 CHANCE = 2.0  # standard errors
-IN_TURN = 32  # batches of one side before those of the other
+IN_TURN = 32  # batches that one side predicts before the other does
 
 
 @dataclass(frozen=True, slots=True)

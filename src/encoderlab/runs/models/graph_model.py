@@ -43,9 +43,10 @@ class GraphModel(nn.Module):
         self.masked_token_head = None  # no task has one
         self.of_tokens = shape.token_head is not None
         self.n_parameters, self._by_part = shape.n_parameters, shape.parameters_by_part()
-        self._opening = Lock()
-        self._threads, self._session = torch.get_num_threads(), _session(path)
-        self.inputs = [given.name for given in self._session.get_inputs()]
+        self._opening, self._file = Lock(), _identity(path)
+        session = _session(path)
+        self._sessions = {torch.get_num_threads(): session}
+        self.inputs = [given.name for given in session.get_inputs()]
 
     def parameters_by_part(self) -> dict[str, int]:
         """See `EncoderWithHeads.parameters_by_part`: those of the model that was exported."""
@@ -77,11 +78,21 @@ class GraphModel(nn.Module):
         return torch.from_numpy(np.asarray(logits))
 
     def _opened(self) -> onnxruntime.InferenceSession:
-        """Return the graph for PyTorch's present number of threads, opened again if that has changed."""
+        """Return the graph opened for PyTorch's present number of threads; for another one if the file is no longer the same."""
         with self._opening:
-            if self._threads != torch.get_num_threads():
-                self._threads, self._session = torch.get_num_threads(), _session(self.path)
-            return self._session
+            threads = torch.get_num_threads()
+            if threads not in self._sessions and _identity(self.path) == self._file:
+                self._sessions[threads] = _session(self.path)
+            return self._sessions[threads if threads in self._sessions else next(iter(self._sessions))]
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes if the file is replaced; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:
