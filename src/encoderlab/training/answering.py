@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 from itertools import chain, islice
 from queue import SimpleQueue
@@ -46,7 +47,8 @@ def answered(
     several = len(first) > 1 and first[0].targets is None
     if several and _several_at_once.acquire(blocking=False):
         try:
-            yield from chain.from_iterable(_at_once(waiting, in_halves, compute.threads, len(first)))
+            with closing(_at_once(waiting, in_halves, compute.threads, len(first))) as found:
+                yield from chain.from_iterable(found)
         finally:
             _several_at_once.release()
     else:
@@ -95,7 +97,7 @@ def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
 
 def _at_once(
     batches: Iterator[Batch], answer: Callable[[Batch], Answers[Answer]], cores: int, most: int
-) -> Iterator[Answers[Answer]]:
+) -> Generator[Answers[Answer]]:
     """Yield the answers for each batch, in order, computed by `most` threads or fewer: as many as use most of the cores.
 
     An error in a thread is raised here, when its batch is due. The threads end with this generator, however that ends.
