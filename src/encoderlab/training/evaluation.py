@@ -29,19 +29,20 @@ def evaluate(
     loop may be training a wrapper that would not notice.
     """
 
+    alone = processes.size == 1
+
     def columns(batch: Batch) -> tuple[Tensor, ...] | None:
         # Weights that FSDP2 gathers in inference mode could not be trained afterwards.
-        with torch.inference_mode() if processes.size == 1 else torch.no_grad():
+        with torch.inference_mode() if alone else torch.no_grad():
             with compute.autocast():
                 prediction = model(batch)
             return metrics.columns(prediction, batch) if len(batch.rows) else None
 
-    alone = processes.size == 1
     with _in_evaluation_mode(model):
         for _, found in answered(_until_interrupted(batches, processes), columns, compute, at_once=alone, halve=alone):
             if found is not None:
                 metrics.keep(found)
-    if processes.size == 1:
+    if alone:
         return metrics.scores()
     collected = processes.gather(metrics.collected())
     return processes.broadcast_from_main(lambda: _scores_of(metrics, collected))
