@@ -176,13 +176,21 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "names with a dot, such as training.precision=fp32, are added to every run; `table` alone rewrites SUITE.md",
     },
     "--rounds": {"type": _at_least_one, "default": 5, "help": "how many times each side is run (default: 5)"},
-    "--threads": {"type": _at_least_one, "default": cores(), "help": "CPU threads of each side (default: all, here %(default)s)"},
+    "--threads": {
+        "type": _at_least_one,
+        "default": cores(),
+        "help": "CPU threads of each side (default: all, here %(default)s)",
+    },
     "--shared": {
         "type": Path,
         "default": _shared,
         "help": "folder of the peers' scripts (default: $ENCODERLAB_SHARED, or ../shared)",
     },
-    "--minutes": {"type": _minutes, "default": 8.0, "help": "time for everything; rows that do not fit are dropped (default: 8)"},
+    "--minutes": {
+        "type": _minutes,
+        "default": 8.0,
+        "help": "time for everything; rows that do not fit are dropped (default: 8)",
+    },
     "--device": {"choices": ("cuda", "cpu"), "default": "cuda", "help": "cuda, or with --small cpu (default: cuda)"},
     "--small": {"action": "store_true", "help": SMALL},
 }

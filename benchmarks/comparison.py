@@ -93,7 +93,9 @@ def _round(
             with _folder(shared) as folder:
                 here = {**places, "round": shared, "folder": folder, "seed": str(number)}
                 found[side.name] = side.run(here, environment, small=small)
-            print(f"  round {number + 1}, {side.name}: {job.figure} {found[side.name].get(job.figure)}", file=sys.stderr)
+            print(
+                f"  round {number + 1}, {side.name}: {job.figure} {found[side.name].get(job.figure)}", file=sys.stderr
+            )
     return found
 
 

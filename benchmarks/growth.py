@@ -1,4 +1,6 @@
-"""How our own cost grows with the work: length, width and depth of the model, and rows of data, each measured separately."""
+"""How our own cost grows with the work: length, width and depth of the model, and rows of data, each measured
+separately.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,13 @@ class Size:
     def overrides(self) -> tuple[str, ...]:
         """Return the command-line overrides; with mean pooling, every layer computes all tokens."""
         heads = max(self.d_model // 64, 1)
-        model = {"max_length": self.length, "d_model": self.d_model, "n_layers": self.n_layers, "n_heads": heads, "pooling": "mean"}
+        model = {
+            "max_length": self.length,
+            "d_model": self.d_model,
+            "n_layers": self.n_layers,
+            "n_heads": heads,
+            "pooling": "mean",
+        }
         return tuple(f"model.{name}={value}" for name, value in model.items())
 
 
@@ -88,13 +96,22 @@ def _repeated(axis: str, folder: Path, threads: int, small: bool) -> list[dict[s
         first = _trained(data["command"], data["overrides"], folder / f"prepare-{times}", cache, 1, threads)
         then = _trained(data["command"], data["overrides"], folder / f"train-{times}", cache, steps, threads)
         prepared = {"seconds": first["first_step_seconds"], "memory": first["peak_memory"]}
-        again = {"milliseconds": then["milliseconds"], "seconds": then["first_step_seconds"], "memory": then["peak_memory"]}
+        again = {
+            "milliseconds": then["milliseconds"],
+            "seconds": then["first_step_seconds"],
+            "memory": then["peak_memory"],
+        }
         points.append({"times": times, "rows": data["rows"], "prepared": prepared, "trained": again})
-        print(f"  {axis} x{times}: first step after {prepared['seconds']} s, again after {again['seconds']} s", file=sys.stderr)
+        print(
+            f"  {axis} x{times}: first step after {prepared['seconds']} s, again after {again['seconds']} s",
+            file=sys.stderr,
+        )
     return points
 
 
-def _trained(command: str, overrides: tuple[str, ...], run: Path, cache: Path, steps: int, threads: int) -> dict[str, Any]:
+def _trained(
+    command: str, overrides: tuple[str, ...], run: Path, cache: Path, steps: int, threads: int
+) -> dict[str, Any]:
     """Return the milliseconds per step, the seconds to the first one, and the peak memory of a run."""
     chosen = (
         *QUIET,
@@ -131,7 +148,9 @@ def _size_rows(result: Mapping[str, Any]) -> list[str]:
         factor = "" if before is None else f"{point['milliseconds'] / before['milliseconds']:.2f}"
         theory = "" if before is None else f"{point['flops'] / before['flops']:.2f}"
         speed = f"{point['flops'] / point['milliseconds'] / 1e6:,.0f}"
-        rows.append([str(point[name]), f"{point['milliseconds']:.1f}", factor, theory, speed, mebibytes(point["peak_memory"])])
+        rows.append(
+            [str(point[name]), f"{point['milliseconds']:.1f}", factor, theory, speed, mebibytes(point["peak_memory"])]
+        )
     return grid([name, "ms a step", "factor", "of the FLOPs", "GFLOP/s", "peak memory"], rows)
 
 
@@ -141,7 +160,19 @@ def _repeated_rows(result: Mapping[str, Any]) -> list[str]:
         prepared, trained = point["prepared"], point["trained"]
         started = [f"{prepared['seconds']:.1f} s", mebibytes(prepared["memory"]), f"{trained['seconds']:.1f} s"]
         rows.append(
-            [f"{point['rows']:,} (x{point['times']})", *started, f"{trained['milliseconds']:.1f}", mebibytes(trained["memory"])]
+            [
+                f"{point['rows']:,} (x{point['times']})",
+                *started,
+                f"{trained['milliseconds']:.1f}",
+                mebibytes(trained["memory"]),
+            ]
         )
-    head = [result["axis"], "first step, nothing prepared", "its peak memory", "first step, prepared", "ms a step", "peak memory"]
+    head = [
+        result["axis"],
+        "first step, nothing prepared",
+        "its peak memory",
+        "first step, prepared",
+        "ms a step",
+        "peak memory",
+    ]
     return grid(head, rows)

@@ -13,7 +13,16 @@ from typing import Any
 
 from benchmarks.processes import ROOT
 
-PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "accelerate", "sentence-transformers", "numpy")
+PACKAGES = (
+    "encoderlab",
+    "torch",
+    "transformers",
+    "datasets",
+    "tokenizers",
+    "accelerate",
+    "sentence-transformers",
+    "numpy",
+)
 WRITTEN = (  # by the programs that record provenance, so changes there do not count
     *("benchmarks/results", "benchmarks/RESULTS.md", "benchmarks/SUITE.md", "benchmarks/suite.png"),
     *("faults/results", "RELIABILITY.md"),
@@ -32,14 +41,19 @@ def provenance() -> dict[str, Any]:
             "system": f"{platform.system()} {platform.machine()}",
         },
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
-        "git": {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(_git("status", "--porcelain", *NOT_CODE))},
+        "git": {
+            "commit": _git("rev-parse", "--short=12", "HEAD"),
+            "dirty": bool(_git("status", "--porcelain", *NOT_CODE)),
+        },
     }
 
 
 def provenance_in_words(made: Mapping[str, Any]) -> str:
     """Return what `provenance` returned, in one line."""
     commit = f"commit {made['git']['commit'] or 'unknown'}{' with changes' if made['git']['dirty'] else ''}"
-    versions = ", ".join(f"{name} {found}" for name, found in made["versions"].items() if found and name != "encoderlab")
+    versions = ", ".join(
+        f"{name} {found}" for name, found in made["versions"].items() if found and name != "encoderlab"
+    )
     machine = made["machine"]
     gpu = f"{machine['gpu']}, " if machine.get("gpu") else ""
     core = "core" if machine["cores"] == 1 else "cores"
@@ -62,7 +76,9 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def _gpu() -> str | None:

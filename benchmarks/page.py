@@ -31,7 +31,9 @@ def rewrite(tables: Mapping[str, str]) -> None:
 
 
 def with_tables(page: str, tables: Mapping[str, str], title: str = "RESULTS.md") -> str:
-    """Return the page with each table between its markers and the rest unchanged. Raises DataError if markers are missing."""
+    """Return the page with each table between its markers and the rest unchanged. Raises DataError if markers are
+    missing.
+    """
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
         before, found, rest = page.partition(begin)

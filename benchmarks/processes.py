@@ -25,7 +25,9 @@ class OutOfTimeError(TrainingError):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A process that succeeded: its output, seconds, peak memory in bytes, seconds of processor time, and standard error."""
+    """A process that succeeded: its output, seconds, peak memory in bytes, seconds of processor time, and standard
+    error.
+    """
 
     output: str
     seconds: float
@@ -49,9 +51,9 @@ def finished(
 ) -> Finished:
     """Run `command` from the top of the repository and wait, without using processor time meanwhile.
 
-    `environment` is added to this process's own; BENCHMARK_STARTED tells the child when it was started. Python caches bytecode,
-    as for an installed package. Raises TrainingError with the last line of a failed process, and OutOfTimeError if
-    it had to be ended after `seconds_at_most`.
+    `environment` is added to this process's own; BENCHMARK_STARTED tells the child when it was started. Python caches
+    bytecode, as for an installed package. Raises TrainingError with the last line of a failed process, and
+    OutOfTimeError if it had to be ended after `seconds_at_most`.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         started, now = time.perf_counter(), {"BENCHMARK_STARTED": repr(time.time()), "PYTHONDONTWRITEBYTECODE": ""}

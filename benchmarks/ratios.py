@@ -44,7 +44,9 @@ def over_rounds(rounds: Rounds, side: str, figure: str) -> Spread | None:
 def reached(rounds: Rounds, target: Target) -> tuple[Spread | None, bool]:
     """Return the figure of a target, and whether its median meets it; a figure missing in any round misses it."""
     measured = target.side if target.against is None else target.against
-    complete = all(_value(found, name, target.figure) is not None for found in rounds for name in (target.side, measured))
+    complete = all(
+        _value(found, name, target.figure) is not None for found in rounds for name in (target.side, measured)
+    )
     if target.against is None:
         spread = over_rounds(rounds, target.side, target.figure)
     else:

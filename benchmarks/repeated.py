@@ -21,7 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kind", choices=NAMES, required=True, help="rows with labels, documents, or reviews")
     parser.add_argument("--times", type=int, default=1, help="how many times to repeat them")
-    parser.add_argument("--limit", type=int, help="this many rows or documents before repetition, or reviews per repetition")
+    parser.add_argument(
+        "--limit", type=int, help="this many rows or documents before repetition, or reviews per repetition"
+    )
     parser.add_argument("--output", type=Path, required=True, help="new folder")
     options = parser.parse_args()
     options.output.mkdir()
@@ -56,7 +58,9 @@ def _write_reviews(folder: Path, cache: Path, times: int, limit: int | None) -> 
 
     size = limit or REVIEWS
     for name, seeds, rows in (("train", range(1, times + 1), size), ("validation", [0], VALIDATION)):
-        with pq.ParquetWriter(folder / f"{name}.parquet", pa.schema({"text": pa.string(), "label": pa.string()})) as file:
+        with pq.ParquetWriter(
+            folder / f"{name}.parquet", pa.schema({"text": pa.string(), "label": pa.string()})
+        ) as file:
             for texts, labels in (reviews(rows, seed) for seed in seeds):
                 file.write_table(pa.table({"text": texts, "label": labels}))
     return times * size

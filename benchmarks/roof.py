@@ -34,7 +34,9 @@ def probe(
     A `small` probe is quick and rough. Raises OutOfTimeError after `seconds_at_most`.
     """
     seconds = SMALL_SECONDS if small else SECONDS
-    request = json.dumps({"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads, "seconds": seconds})
+    request = json.dumps(
+        {"shape": asdict(shape), "tokens": tokens, "device": device, "threads": threads, "seconds": seconds}
+    )
     return json.loads(finished(python("-m", "benchmarks.roof", request), seconds_at_most=seconds_at_most).last_line)
 
 
@@ -48,7 +50,9 @@ def roof(products: list[Product], seconds: Callable[[Product], float]) -> float:
 
 
 def best_seconds(product: Product, dtype: torch.dtype, device: str, seconds: float = SECONDS) -> float:
-    """Return the shortest time of the three products of a training step: forward, and the gradients of input and weights."""
+    """Return the shortest time of the three products of a training step: forward, and the gradients of input and
+    weights.
+    """
     import torch
 
     x, weight, gradient = (
@@ -90,7 +94,9 @@ def main() -> None:
     products = Shape(**request["shape"]).products(request["tokens"])
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     found = {
-        name: roof(products, lambda product, dtype=dtype: best_seconds(product, dtype, request["device"], request["seconds"]))
+        name: roof(
+            products, lambda product, dtype=dtype: best_seconds(product, dtype, request["device"], request["seconds"])
+        )
         for name, dtype in dtypes.items()
     }
     print(json.dumps(found))

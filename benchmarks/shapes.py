@@ -24,8 +24,8 @@ class Product:
 class Shape:
     """The size of an encoder and of its task.
 
-    `width` is that of all heads side by side. `mlm_rate` is the fraction of tokens for which logits over the `vocabulary` are
-    computed: 0 if none is a target.
+    `width` is that of all heads side by side. `mlm_rate` is the fraction of tokens for which logits over the
+    `vocabulary` are computed: 0 if none is a target.
     """
 
     n_layers: int
@@ -43,8 +43,8 @@ class Shape:
     def flops_per_token(self, length: float) -> float:
         """Return the FLOPs of a training step per real token, for sequences of `length` on average.
 
-        They are 6 per weight (2 forward, 4 backward; Kaplan et al. 2020, section 2.1), attention's two products, and the head for
-        masked tokens with its dense layer.
+        They are 6 per weight (2 forward, 4 backward; Kaplan et al. 2020, section 2.1), attention's two products, and
+        the head for masked tokens with its dense layer.
         """
         head = self.mlm_rate * (self.vocabulary * self.d_model + self.d_model**2)
         return 6 * self.non_embedding + 12 * self.n_layers * self.width * length + 6 * head

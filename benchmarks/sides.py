@@ -21,8 +21,9 @@ Reader = Callable[[Finished, Path], Figures]
 class Side:
     """One of the programs to compare.
 
-    `arguments` are Python's, with places such as {steps} to be filled in; `small` are added where only a few `small_steps` are
-    wanted. `needs` names what has to be there: hub, shared, accelerate. `shape` is the model's where it differs from the job's.
+    `arguments` are Python's, with places such as {steps} to be filled in; `small` are added where only a few
+    `small_steps` are wanted. `needs` names what has to be there: hub, shared, accelerate. `shape` is the model's where
+    it differs from the job's.
     """
 
     name: str
@@ -64,7 +65,8 @@ def processor_time(done: Finished, folder: Path) -> Figures:
 
 
 def journalled(done: Finished, folder: Path, *, compiled: bool = False) -> Figures:
-    """Return the figures of our own run in `folder`/run, between the first logged step after the warmup and the last one.
+    """Return the figures of our own run in `folder`/run, between the first logged step after the warmup and the last
+    one.
 
     If the model was `compiled`, they start after the last recompilation.
     """
@@ -87,7 +89,9 @@ def journalled(done: Finished, folder: Path, *, compiled: bool = False) -> Figur
 
 
 def _last_slow_step(steps: Sequence[Mapping[str, Any]]) -> int:
-    """Return the last logged step preceded by one of more than twice the usual time, with an interval left to measure; else 0."""
+    """Return the last logged step preceded by one of more than twice the usual time, with an interval left to measure;
+    else 0.
+    """
     pairs = list(zip(steps[:-1], steps[1:], strict=True))
     paces = [(after["seconds"] - before["seconds"]) / (after["step"] - before["step"]) for before, after in pairs]
     slow = [after["step"] for (_, after), pace in zip(pairs[:-1], paces, strict=False) if pace > 2 * median(paces)]
@@ -95,7 +99,9 @@ def _last_slow_step(steps: Sequence[Mapping[str, Any]]) -> int:
 
 
 def journalled_until(accuracy: float) -> Reader:
-    """Return `journalled` and the seconds of training before the first evaluation that reached `accuracy` (None: none did)."""
+    """Return `journalled` and the seconds of training before the first evaluation that reached `accuracy` (None: none
+    did).
+    """
 
     def read(done: Finished, folder: Path) -> Figures:
         evaluations = [line for line in _journal(folder / "run") if line["kind"] == "evaluation"]

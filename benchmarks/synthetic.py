@@ -12,7 +12,9 @@ SYLLABLES = [first + vowel for first in "bcdfghklmnprstvwz" for vowel in "aeiou"
 
 
 def write_digits(path: Path, rows: int, length: int) -> None:
-    """Write a CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included, with one of two labels."""
+    """Write a CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included, with one of
+    two labels.
+    """
     digits = np.random.default_rng(0).integers(0, 10, (rows, length - 2)).tolist()
     lines = ["text,label", *(f"{''.join(map(str, row))},{('even', 'odd')[sum(row) % 2]}" for row in digits)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -21,7 +23,8 @@ def write_digits(path: Path, rows: int, length: int) -> None:
 def write_documents(path: Path, words: int, distinct: int) -> None:
     """Write a .txt file of documents: a paragraph per line, blank lines between documents.
 
-    `distinct` words are as frequent as those of a language (Zipf-Mandelbrot), so that a vocabulary can be trained on them.
+    `distinct` words are as frequent as those of a language (Zipf-Mandelbrot), so that a vocabulary can be trained on
+    them.
     """
     draw = np.random.default_rng(0)
     text = _text(words, distinct, draw)
@@ -44,7 +47,9 @@ def _text(words: int, distinct: int, draw: np.random.Generator) -> list[str]:
 
 
 def reviews(rows: int, seed: int) -> tuple[list[str], list[str]]:
-    """Return texts as long as Amazon's reviews (10 to 200 words, 75 on average), each with a label; they depend on the seed."""
+    """Return texts as long as Amazon's reviews (10 to 200 words, 75 on average), each with a label; they depend on the
+    seed.
+    """
     spelt, draw = _vocabulary_of_reviews(), np.random.default_rng(seed)
     ends = np.cumsum(draw.lognormal(np.log(65), 0.6, rows).clip(10, 200).astype(int))
     words = [spelt[place] for place in draw.choice(len(spelt), ends[-1], p=_frequencies(len(spelt)))]

@@ -33,7 +33,13 @@ def job_table(name: str, result: Mapping[str, Any]) -> str:
     lines += ["", *_figures(rounds), ""]
     roofs = ", ".join(f"{roof / 1e12:.2f} TFLOP/s {precision}" for precision, roof in result["roofs"].items())
     count = f"{len(rounds)} round{'s' if len(rounds) > 1 else ''}, {on_threads(result['threads'])}"
-    lines += [f"{count}. {f'Roof: {roofs}. ' if roofs else ''}{job.note}".strip(), "", f"{provenance_in_words(result)}.", "", "```"]
+    lines += [
+        f"{count}. {f'Roof: {roofs}. ' if roofs else ''}{job.note}".strip(),
+        "",
+        f"{provenance_in_words(result)}.",
+        "",
+        "```",
+    ]
     return "\n".join([*lines, *result["commands"].values(), "```"])
 
 
@@ -58,7 +64,11 @@ def _aimed(rounds: Sequence[dict[str, Any]], target: Target) -> str:
         return f"**{target.side} / {target.against}: {_times(spread)}** {figures}"
     shown = COLUMNS[target.figure][1]
     wanted = f"at least {shown(target.at_least)}" if target.at_least is not None else f"at most {shown(target.at_most)}"
-    found = "not measured" if spread is None else f"{shown(spread.median)} ({shown(spread.lowest)} to {shown(spread.highest)})"
+    found = (
+        "not measured"
+        if spread is None
+        else f"{shown(spread.median)} ({shown(spread.lowest)} to {shown(spread.highest)})"
+    )
     return f"**{target.side}, {_words(target.figure)}: {found}** (target {wanted}, {verdict})"
 
 

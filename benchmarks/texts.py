@@ -24,7 +24,9 @@ def first_lines(path: Path, limit: int | None, shortened: Path) -> tuple[Path, i
 
 
 def options_parser(description: str | None, *, output: str) -> argparse.ArgumentParser:
-    """Return a parser for the options of every side that predicts or embeds: texts, `output` folder, and how to measure."""
+    """Return a parser for the options of every side that predicts or embeds: texts, `output` folder, and how to
+    measure.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--input", type=Path, required=True, help="one text per line")
     parser.add_argument("--output", type=Path, required=True, help=f"folder for the {output}")

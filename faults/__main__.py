@@ -111,10 +111,16 @@ def _parser() -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=does, description=does)
         one.set_defaults(command=command)
         if command is run:
-            one.add_argument("promises", nargs="*", metavar="PROMISE", help="promises, or groups such as machines (default: all)")
-            one.add_argument("--trials", type=_at_least_one, help="number of trials of each (default: as the promise says)")
+            one.add_argument(
+                "promises", nargs="*", metavar="PROMISE", help="promises, or groups such as machines (default: all)"
+            )
+            one.add_argument(
+                "--trials", type=_at_least_one, help="number of trials of each (default: as the promise says)"
+            )
             one.add_argument("--seed", type=int, default=0, help="seed for drawing the trials (default: 0)")
-            one.add_argument("--quick", action="store_true", help="only as many trials as in the test suite; nothing is saved")
+            one.add_argument(
+                "--quick", action="store_true", help="only as many trials as in the test suite; nothing is saved"
+            )
     return parser
 
 

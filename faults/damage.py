@@ -20,7 +20,9 @@ OLDER, NEWER = saving.BEFORE
 
 
 def noticed(conditions: Conditions) -> Iterator[Trial]:
-    """Try flipped bits, truncated and zeroed files, and swapped files or checkpoints; the older checkpoint must be used."""
+    """Try flipped bits, truncated and zeroed files, and swapped files or checkpoints; the older checkpoint must be
+    used.
+    """
     draw, kinds = Draw(conditions.seed), list(KINDS.items())
     good = saving.prepared(conditions.scratch / "good")
     for number in range(conditions.trials or 0):

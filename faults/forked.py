@@ -54,7 +54,11 @@ def _work(job: dict[str, Any], output: int) -> None:
         module, _, name = job["work"].partition(":")
         work = getattr(import_module(module), name)
         if job["below"] is not None:
-            fault = Fault(**{**job["fault"], "action": Action(job["fault"]["action"])}) if job["fault"] else Fault(Action.count)
+            fault = (
+                Fault(**{**job["fault"], "action": Action(job["fault"]["action"])})
+                if job["fault"]
+                else Fault(Action.count)
+            )
             arm(Path(job["below"]), fault, Path(job["journal"]) if job["journal"] else None)
         work(**job["arguments"])
     except UserError as error:

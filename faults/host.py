@@ -1,4 +1,6 @@
-"""A process that has loaded everything once and forks a child for each trial; starting Python for each would take seconds."""
+"""A process that has loaded everything once and forks a child for each trial; starting Python for each would take
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -67,11 +69,22 @@ class Host:
         self._command = [sys.executable, "-m", "faults.forked", *modules]
         one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        self._environment = {**os.environ, **one_thread, **(environment or {}), "LD_PRELOAD": str(library()), "PYTHONPATH": path}
+        self._environment = {
+            **os.environ,
+            **one_thread,
+            **(environment or {}),
+            "LD_PRELOAD": str(library()),
+            "PYTHONPATH": path,
+        }
 
     def __enter__(self) -> Host:
         self._process = subprocess.Popen(
-            self._command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.home()
+            self._command,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path.home(),
         )
         return self
 

@@ -32,7 +32,8 @@ def result(promise: Promise, trials: Sequence[Trial], seed: int, seconds: float,
 def upper_bound(failures: int, trials: int) -> float:
     """Return the upper 95% bound on the failure rate by Clopper and Pearson (1934, one-sided).
 
-    If the trials cover every case, such as every call, nothing was sampled: the bound is what as many random trials would show.
+    If the trials cover every case, such as every call, nothing was sampled: the bound is what as many random trials
+    would show.
     """
     from scipy.stats import binomtest
 
@@ -71,7 +72,14 @@ def _cells(promise: Promise, found: Result | None) -> list[str]:
     test, command = f"`{promise.test}`", f"`{promise.command}`"
     if found is None:
         return [promise.sentence, test, "not tried", "", "", command]
-    return [promise.sentence, test, f"{found['trials']:,}", str(found["failures"]), f"{found['upper_bound']:.2%}", command]
+    return [
+        promise.sentence,
+        test,
+        f"{found['trials']:,}",
+        str(found["failures"]),
+        f"{found['upper_bound']:.2%}",
+        command,
+    ]
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -1,8 +1,9 @@
 """What a disk may lose when the power fails: whatever was not synced, of files and of the folders that name them.
 
 A file's content is safe once the file was synced after its last write; a name (a new file or folder, a rename) once the
-folder that contains it was synced afterwards. How much of the rest survives is up to the file system, so several losses are tried.
-Source: Pillai et al. 2014, "All file systems are not created equal" (OSDI), whose persistence properties these are.
+folder that contains it was synced afterwards. How much of the rest survives is up to the file system, so several losses
+are tried. Source: Pillai et al. 2014, "All file systems are not created equal" (OSDI), whose persistence properties
+these are.
 """
 
 from __future__ import annotations

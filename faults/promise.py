@@ -38,10 +38,11 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is promised, in a sentence, and how it is tried; `tests` if other tests than test_promises.py try it in the suite.
+    """What is promised, in a sentence, and how it is tried; `tests` if other tests than test_promises.py try it in the
+    suite.
 
-    `tried` yields the trials; `quick` of them are part of the suite, `full` give the figures of RELIABILITY.md (None: all). Raises
-    UnavailableError if they are impossible here.
+    `tried` yields the trials; `quick` of them are part of the suite, `full` give the figures of RELIABILITY.md (None:
+    all). Raises UnavailableError if they are impossible here.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""Promises of a run across processes: signals, a rank that is killed or stopped, and resuming with another number of ranks."""
+"""Promises of a run across processes: signals, a rank that is killed or stopped, and resuming with another number of
+ranks.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,14 @@ from faults.running import SMALL, difference, outcome, shared_folder
 from faults.while_running import NAMES, answers
 from faults.while_saving import HOW_TO_RESUME
 
-SETTINGS = ("train", "task=reverse", *SMALL, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
+SETTINGS = (
+    "train",
+    "task=reverse",
+    *SMALL,
+    "training.steps=120",
+    "training.checkpoint_every=5",
+    "training.evaluate_every=60",
+)
 UNEQUAL = ("training.learning_rate=0.01", "seed=1")
 WAIT = "20"  # seconds that a rank waits for the others when one is stopped
 ENOUGH = 180.0  # seconds for any of these runs
@@ -52,7 +61,8 @@ def one_lost(conditions: Conditions) -> Iterator[Trial]:
 
 
 def signalled(conditions: Conditions) -> Iterator[Trial]:
-    """Send SIGTERM or SIGINT to torchrun or one of its two ranks: under each setting of the grid, after a step and at any time.
+    """Send SIGTERM or SIGINT to torchrun or one of its two ranks: under each setting of the grid, after a step and at
+    any time.
 
     Each rank holds a whole model or a shard.
     """
@@ -67,7 +77,9 @@ def signalled(conditions: Conditions) -> Iterator[Trial]:
             ended = _launched(run, 2, *settings, f"run_dir={run}", disturb=disturb)
             failure = _badly_stopped(run, ended) or _goes_on(run, 2, *settings, f"run_dir={run}", "resume=auto")
             when = f"after step {moment}" if behind_a_step else f"after {moment:.2f} s"
-            case = f"{number.name} to {'torchrun' if rank is None else f'rank {rank}'} {when}, {name}, sharding={sharding}"
+            case = (
+                f"{number.name} to {'torchrun' if rank is None else f'rank {rank}'} {when}, {name}, sharding={sharding}"
+            )
             yield Trial(case, failure or difference(outcome(run), wanted))
 
 
@@ -82,7 +94,9 @@ def _left_alone(settings: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
 
 
 def processes_changed(conditions: Conditions) -> Iterator[Trial]:
-    """Start a run in one process, resume it in two and again in one: steps, rows and scores must be those of an undisturbed one."""
+    """Start a run in one process, resume it in two and again in one: steps, rows and scores must be those of an
+    undisturbed one.
+    """
     draw = random.Random(conditions.seed)
     with _folder() as reference:
         ended = _launched(reference, 1, *SETTINGS, *UNEQUAL, f"run_dir={reference}", "model.dropout=0")
@@ -136,7 +150,9 @@ def _launched(run: Path, size: int, *typed: str, disturb: Disturb | None = None)
         return Ended(code, output.read(), time.monotonic() - started)
 
 
-def _behind_a_step(run: Path, after_step: int, number: signal.Signals, rank: int | None, child: subprocess.Popen) -> None:
+def _behind_a_step(
+    run: Path, after_step: int, number: signal.Signals, rank: int | None, child: subprocess.Popen
+) -> None:
     """Wait for the checkpoint of that step, or the end, and send the signal."""
     while child.poll() is None:
         found = [step_of(path) for path in checkpoints(RunFolder(run).checkpoints)]
@@ -220,7 +236,9 @@ def _by_launcher(trace: str) -> bool:
 
 
 def _goes_on(run: Path, size: int, command: str = "train", *new: str) -> str:
-    """Return what is wrong with resuming as the last line says; "" if nothing is. A run that had not begun is started as `new`."""
+    """Return what is wrong with resuming as the last line says; "" if nothing is. A run that had not begun is started
+    as `new`.
+    """
     if RunFolder(run).finished:
         return ""
     ended = _launched(run, size, command, *((f"resume={run}",) if RunFolder(run).config.exists() else new))
@@ -242,4 +260,6 @@ def _unlike(found: dict[str, float], wanted: dict[str, float]) -> str:
     """Return how a run differs from the undisturbed one; "" if only in the rounding of sums."""
     counts = [name for name in wanted if name != "loss" and found[name] != wanted[name]]
     loss = abs(found["loss"] - wanted["loss"]) > SAME * wanted["loss"]
-    return ", ".join(f"{name} {found[name]} instead of {wanted[name]}" for name in [*counts, *(["loss"] if loss else [])])
+    return ", ".join(
+        f"{name} {found[name]} instead of {wanted[name]}" for name in [*counts, *(["loss"] if loss else [])]
+    )

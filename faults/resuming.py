@@ -1,4 +1,6 @@
-"""Promises of resuming: the same weights, bit for bit, under every setting; and every piece of the state is needed for that."""
+"""Promises of resuming: the same weights, bit for bit, under every setting; and every piece of the state is needed for
+that.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,26 @@ from typing import Any
 import torch
 
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.training.checkpoint import checkpoints, newest_verified, read_state, read_weights, save_checkpoint, step_of
+from encoderlab.training.checkpoint import (
+    checkpoints,
+    newest_verified,
+    read_state,
+    read_weights,
+    save_checkpoint,
+    step_of,
+)
 from faults.promise import Conditions, Trial
 from faults.running import HOURS, SMALL, Bed
 from faults.shim import Action, Fault
 
 STEPS, EVALUATE = 24, 8
-STOPS = (0, 5, 8, 20, 23)  # before the first step, within an epoch, at an evaluation, between epochs, before the last step
+STOPS = (
+    0,
+    5,
+    8,
+    20,
+    23,
+)  # before the first step, within an epoch, at an evaluation, between epochs, before the last step
 ENOUGH = ("training.log_every=1", "training.learning_rate=0.01", "seed=1")
 EVERY = (f"training.steps={STEPS}", f"training.evaluate_every={EVALUATE}", "training.checkpoint_every=1", *ENOUGH)
 REVERSE = ("train", "task=reverse", *SMALL, *EVERY)
@@ -44,9 +59,16 @@ GRID: dict[str, tuple[str, ...]] = {
     "segments": (*PRETRAIN, "dataset.pack=segments"),
     "modern": (*REVERSE, "model=modern", *SMALL),
 }
-# What no step of these runs depends on: settings that the config and the schedule provide again; and what is kept for running
-# out of memory, skipped steps, another accumulate, tokenizer or processor, which have their own tests.
-NOT_ASKED = {("optimizer", "param_groups"), ("micro_batches",), ("skipped",), ("accumulate",), ("tokenizer",), ("computed_on",)}
+# What no step of these runs depends on: settings that the config and the schedule provide again; and what is kept for
+# running out of memory, skipped steps, another accumulate, tokenizer or processor, which have their own tests.
+NOT_ASKED = {
+    ("optimizer", "param_groups"),
+    ("micro_batches",),
+    ("skipped",),
+    ("accumulate",),
+    ("tokenizer",),
+    ("computed_on",),
+}
 NOTICING = ("dropout", EARLY, "patience")  # the cases that must notice a missing piece
 CLOCK = ("progress", "counted", "seconds")
 WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/fitting/test_loss_watch.py) covers its parts
@@ -74,7 +96,9 @@ def nothing_left_out(conditions: Conditions) -> Iterator[Trial]:
         yield Trial("nothing left out, but rewritten", "rewriting alone is noticed")
     for keys in conditions.of([("weights",), *_pieces(_read(bed, STOPS[-1])[1])]):
         trials = ((name, stop) for name in NOTICING for stop in (STOPS[-1], EVALUATE))
-        noticed = _budget_is_kept() if keys == BUDGET else any(_notices(Bed(GRID[name]), stop, keys) for name, stop in trials)
+        noticed = (
+            _budget_is_kept() if keys == BUDGET else any(_notices(Bed(GRID[name]), stop, keys) for name, stop in trials)
+        )
         yield Trial(f"{'.'.join(keys)} left out", "" if noticed else "no run noticed")
 
 

@@ -19,17 +19,57 @@ from faults.host import Ended, Host, Job, Sent
 from faults.shim import Fault, calls_in
 
 SMALL = (
-    *("dataset.train_rows=160", "dataset.validation_rows=32", "dataset.test_rows=32", "baselines=false", "training.threads=1"),
-    *("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0.1", "training.batch_size=8"),
+    *(
+        "dataset.train_rows=160",
+        "dataset.validation_rows=32",
+        "dataset.test_rows=32",
+        "baselines=false",
+        "training.threads=1",
+    ),
+    *(
+        "model.n_layers=1",
+        "model.d_model=16",
+        "model.n_heads=2",
+        "model.d_ff=32",
+        "model.dropout=0.1",
+        "training.batch_size=8",
+    ),
 )
 # Dropout, evaluations in mid-epoch, a best checkpoint and a last one: anything not restored shows in the weights.
 SETTINGS = (
-    *("train", "task=reverse", *SMALL, "training.steps=60", "training.checkpoint_every=3", "training.evaluate_every=15"),
+    *(
+        "train",
+        "task=reverse",
+        *SMALL,
+        "training.steps=60",
+        "training.checkpoint_every=3",
+        "training.evaluate_every=15",
+    ),
     *("training.log_every=5", "training.learning_rate=0.01", "seed=1"),
 )
-COMMANDS = ("encoderlab.cli.main", "encoderlab.commands.train", "encoderlab.commands.pretrain", "faults.running", "faults.racing")
-LATE = ("torch._dynamo", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin", "hydra.main", "antlr4")
-MODULES = (*COMMANDS, *LATE, "hydra.core.hydra_config", "pandas", "sklearn.metrics", "scipy.stats")  # everything that a run loads
+COMMANDS = (
+    "encoderlab.cli.main",
+    "encoderlab.commands.train",
+    "encoderlab.commands.pretrain",
+    "faults.running",
+    "faults.racing",
+)
+LATE = (
+    "torch._dynamo",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "PIL.PngImagePlugin",
+    "hydra.main",
+    "antlr4",
+)
+MODULES = (
+    *COMMANDS,
+    *LATE,
+    "hydra.core.hydra_config",
+    "pandas",
+    "sklearn.metrics",
+    "scipy.stats",
+)  # everything that a run loads
 OF_THE_CLOCK = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
 HOURS = 1000.0  # more seconds than any run here takes
 
@@ -94,7 +134,9 @@ class Bed:
     def _typed(self, arguments: list[str], fault: Fault | None, signals: tuple[Sent, ...]) -> Ended:
         self.journal.unlink(missing_ok=True)
         given = {"arguments": arguments, "folder": str(self.folder)}
-        return self.host.run(Job("faults.running:type_command", given, str(self.trial), fault, str(self.journal), signals))
+        return self.host.run(
+            Job("faults.running:type_command", given, str(self.trial), fault, str(self.journal), signals)
+        )
 
     @property
     def finished(self) -> bool:
@@ -112,7 +154,9 @@ class Bed:
 
 
 def outcome(run: Path) -> dict[str, Any]:
-    """Return the results of a run without times: the weights' SHA-256, the report, the predictions, and the journal's lines."""
+    """Return the results of a run without times: the weights' SHA-256, the report, the predictions, and the journal's
+    lines.
+    """
     folder = RunFolder(run)
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     journal = [json.loads(line) for line in folder.metrics.read_text(encoding="utf-8").splitlines()]

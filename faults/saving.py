@@ -91,7 +91,9 @@ def host() -> Iterator[Host]:
 
 
 def lost(folder: Path, *, allowed: tuple[int, ...]) -> str:
-    """Return what is wrong with the newest verified checkpoint, which must be of one of the `allowed` steps; "" if nothing is."""
+    """Return what is wrong with the newest verified checkpoint, which must be of one of the `allowed` steps; "" if
+    nothing is.
+    """
     try:
         newest = newest_verified(RunFolder(folder).checkpoints)
     except UserError as error:

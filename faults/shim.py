@@ -69,7 +69,9 @@ def arm(below: Path, fault: Fault, journal: Path | None = None) -> None:
     shim = ctypes.CDLL(None)
     whom = 0 if fault.group else os.getpid()
     journal_path = None if journal is None else os.fsencode(journal)
-    shim.faults_arm(os.fsencode(below.resolve()), int(fault.action), ctypes.c_long(fault.at), fault.value, whom, journal_path)
+    shim.faults_arm(
+        os.fsencode(below.resolve()), int(fault.action), ctypes.c_long(fault.at), fault.value, whom, journal_path
+    )
 
 
 def calls_in(journal: Path) -> list[Call]:

@@ -22,8 +22,21 @@ DAMAGED = "2.jsonl.zst"
 STOPS = (0, 3, 7, 11, 16, 20, 23)
 READERS = ("dataset.shards_at_once=3", "dataset.shards_at_once=1", "dataset.shards_at_once=8")
 SMALL = (
-    *("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0.1", "model.max_length=32"),
-    *("baselines=false", "training.threads=1", "training.batch_size=8", "training.steps=24", "training.evaluate_every=8"),
+    *(
+        "model.n_layers=1",
+        "model.d_model=16",
+        "model.n_heads=2",
+        "model.d_ff=32",
+        "model.dropout=0.1",
+        "model.max_length=32",
+    ),
+    *(
+        "baselines=false",
+        "training.threads=1",
+        "training.batch_size=8",
+        "training.steps=24",
+        "training.evaluate_every=8",
+    ),
     *("training.checkpoint_every=1", "training.log_every=1", "tokenizer.vocabulary_size=300", "seed=1"),
 )
 
@@ -85,7 +98,9 @@ def damaged(conditions: Conditions) -> Iterator[Trial]:
         arguments = [*_settings(f"[{listed}]", choice), f"cache_dir={conditions.scratch}/cache", f"run_dir={run}"]
         given = {"arguments": arguments, "folder": str(conditions.scratch)}
         ended = shared_host().run(Job("faults.running:type_command", given))
-        failure = _left_out(run, ended.code) if skips else _refused(ended.code, ended.last_line, f"({DAMAGED}) is damaged: ")
+        failure = (
+            _left_out(run, ended.code) if skips else _refused(ended.code, ended.last_line, f"({DAMAGED}) is damaged: ")
+        )
         yield Trial(f"{kind}, {choice}", failure and f"{failure}: {ended.last_line}")
 
 
@@ -108,7 +123,10 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / DAMAGED).rename(folder / "7.jsonl.zst"),
         f"{DAMAGED} is gone, 7.jsonl.zst is new",
     ),
-    "a shard has other documents": (lambda folder: shutil.copy(folder / "1.jsonl.zst", folder / DAMAGED), f"{DAMAGED} has changed"),
+    "a shard has other documents": (
+        lambda folder: shutil.copy(folder / "1.jsonl.zst", folder / DAMAGED),
+        f"{DAMAGED} has changed",
+    ),
 }
 
 

@@ -113,14 +113,18 @@ def sweep(conditions: Conditions) -> Iterator[Trial]:
 
 
 def answers(process: int, number: int) -> bool:
-    """Return whether a process handles the signal by itself: from the start, Python does so for SIGINT but not for SIGTERM."""
+    """Return whether a process handles the signal by itself: from the start, Python does so for SIGINT but not for
+    SIGTERM.
+    """
     status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
     return all(caught >> one - 1 & 1 for one in (number, signal.SIGTERM))
 
 
 def _moment(bed: Bed, draw: random.Random, number: int, *, group: bool = False) -> Moment:
-    """Return a random moment of a run: half of them by the clock, a quarter at any call, a quarter at one of the first calls."""
+    """Return a random moment of a run: half of them by the clock, a quarter at any call, a quarter at one of the first
+    calls.
+    """
     if draw.random() < 0.5:
         return None, (Sent(draw.uniform(0, bed.seconds), number, group),)
     action = draw.choice((Action.signal_before, Action.signal_after, Action.signal_halfway))
@@ -129,7 +133,9 @@ def _moment(bed: Bed, draw: random.Random, number: int, *, group: bool = False) 
 
 
 def _process(bed: Bed, number: int, after: float) -> Ended:
-    """Run the command as a process that gets a signal `after` seconds from when it handles it (proc_pid_status(5): SigCgt)."""
+    """Run the command as a process that gets a signal `after` seconds from when it handles it (proc_pid_status(5):
+    SigCgt).
+    """
     command = [sys.executable, "-m", "encoderlab", *bed.settings, bed.cache, f"run_dir={bed.trial}"]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryFile("w+", errors="replace") as output:
@@ -154,7 +160,9 @@ def _badly_stopped(bed: Bed, ended: Ended, number: int, *, twice: bool) -> str:
     """Return what is wrong with how a run ended on a signal; "" if nothing is."""
     if ended.code == 0:
         return "" if bed.finished else "exit code 0 without a report"
-    if bed.finished and ended.code == -number:  # everything was done, and the program was exiting; a shell gets the same number
+    if (
+        bed.finished and ended.code == -number
+    ):  # everything was done, and the program was exiting; a shell gets the same number
         return ""
     if ended.code != 128 + number:
         return f"exit code {ended.code}: {ended.last_line}"

@@ -15,7 +15,9 @@ from faults.power import LOSSES, lose
 from faults.promise import Conditions, Trial
 from faults.shim import Action, Call, Fault, calls_in
 
-KILLS = [Fault(action, value=signal.SIGKILL) for action in (Action.signal_before, Action.signal_after, Action.signal_halfway)]
+KILLS = [
+    Fault(action, value=signal.SIGKILL) for action in (Action.signal_before, Action.signal_after, Action.signal_halfway)
+]
 REFUSALS = [
     Fault(Action.fail_from, value=errno.ENOSPC),
     Fault(Action.half_then_fail, value=errno.ENOSPC),
@@ -51,7 +53,9 @@ def without_power(conditions: Conditions, work: str = "save") -> Iterator[Trial]
 
 
 def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
-    """Try a disk that is full from a call on (even mid-write), read-only from a call on, or failing at one call or from it on."""
+    """Try a disk that is full from a call on (even mid-write), read-only from a call on, or failing at one call or from
+    it on.
+    """
     for case, folder, ended, _ in _disturbed(conditions, REFUSALS, work):
         yield Trial(case, unclear(ended) or saving.lost(folder, allowed=due(ended)) or saving.stuck(folder))
 
@@ -62,7 +66,9 @@ def due(ended: Ended) -> tuple[int, ...]:
 
 
 def unclear(ended: Ended) -> str:
-    """Return what is wrong with how a program that could not continue reported it: it owes its user one line and an exit code."""
+    """Return what is wrong with how a program that could not continue reported it: it owes its user one line and an
+    exit code.
+    """
     if ended.code == 0:
         return "" if ended.lines == [saving.SAVED] else f"it continued, and printed: {ended.output!r}"
     if ended.code not in ERROR_CODES:
@@ -71,8 +77,12 @@ def unclear(ended: Ended) -> str:
     return "" if len(lines) == 1 else f"{len(lines)} lines: {ended.output!r}"
 
 
-def _disturbed(conditions: Conditions, faults: Sequence[Fault], work: str) -> Iterator[tuple[str, Path, Ended, list[Call]]]:
-    """Yield, for each fault at each call of a save, the case, the folder afterwards, how the child ended and the calls it made."""
+def _disturbed(
+    conditions: Conditions, faults: Sequence[Fault], work: str
+) -> Iterator[tuple[str, Path, Ended, list[Call]]]:
+    """Yield, for each fault at each call of a save, the case, the folder afterwards, how the child ended and the calls
+    it made.
+    """
     good, trial, journal = (conditions.scratch / name for name in ("good", "trial", "journal"))
     saving.prepared(good)
     with saving.host() as host:

@@ -1,6 +1,7 @@
 """Hooks of mkdocs. The site keeps the layout of the repository, so a link that works on GitHub works on the site too.
 
-The pages are Markdown files and notebooks. Every other file that a page links to becomes a page of its own that shows its text.
+The pages are Markdown files and notebooks. Every other file that a page links to becomes a page of its own that shows
+its text.
 """
 
 import base64
@@ -33,7 +34,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Return the theme's files, the style sheet, the pages, their images, and a page for each other file that a page links to."""
+    """Return the theme's files, the style sheet, the pages, their images, and a page for each other file that a page
+    links to.
+    """
     for file in [file for file in files if file.src_dir == config.docs_dir]:
         files.remove(file)  # it comes back under its path in the repository
     pages = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
@@ -48,7 +51,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if path.suffix in (".png", ".svg"):
             files.append(File.generated(config, _uri(path), abs_src_path=str(path)))
         elif path.is_file() and path.suffix not in (".md", ".ipynb"):
-            source = File.generated(config, f"{_uri(path)}.md", content=_source_page(path), inclusion=InclusionLevel.NOT_IN_NAV)
+            source = File.generated(
+                config, f"{_uri(path)}.md", content=_source_page(path), inclusion=InclusionLevel.NOT_IN_NAV
+            )
             files.append(source)
     return files
 
@@ -66,7 +71,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def notebook_as_markdown(path: Path) -> str:
     """Return a notebook's text, code and saved outputs as Markdown. Nothing is run."""
-    return "\n\n".join(part for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] for part in _cell(cell)) + "\n"
+    return (
+        "\n\n".join(part for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] for part in _cell(cell))
+        + "\n"
+    )
 
 
 def _cell(cell: dict[str, Any]) -> Iterator[str]:

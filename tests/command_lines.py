@@ -1,4 +1,5 @@
-"""Run command lines one after another in one process, in the current folder: loading PyTorch takes longer than a tiny run.
+"""Run command lines one after another in one process, in the current folder: loading PyTorch takes longer than a tiny
+run.
 
     echo '["train", "task=brackets"]' | python tests/command_lines.py
 

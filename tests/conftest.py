@@ -20,13 +20,15 @@ import pytest
 from hypothesis import settings
 from omegaconf import OmegaConf
 
-# Tests run beside one another, and a thread of OpenMP that has nothing to do would keep a processor busy by waiting: two runs of two
-# threads each took three times as long. It is read when PyTorch is loaded, here and in the processes that tests start.
+# Tests run beside one another, and a thread of OpenMP that has nothing to do would keep a processor busy by waiting:
+# two runs of two threads each took three times as long. It is read when PyTorch is loaded, here and in the processes
+# that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# Property tests try the same examples in every run, so that what fails has been changed; those of a seed where one is given, as
-# scripts/faults does, and `scripts/test -m hypothesis --hypothesis-seed=1`: Hypothesis would heed none otherwise. No deadline, no check
-# of health for slowness: a busy machine is no failure. That is Hypothesis's own profile for CI, named, so that a desk gets it as well,
-# and a seed is heeded in CI too, where `CI` in the environment makes that profile the one that others are made from.
+# Property tests try the same examples in every run, so that what fails has been changed; those of a seed where one is
+# given, as scripts/faults does, and `scripts/test -m hypothesis --hypothesis-seed=1`: Hypothesis would heed none
+# otherwise. No deadline, no check of health for slowness: a busy machine is no failure. That is Hypothesis's own
+# profile for CI, named, so that a desk gets it as well, and a seed is heeded in CI too, where `CI` in the environment
+# makes that profile the one that others are made from.
 settings.register_profile("repeat", settings.get_profile("ci"))
 settings.register_profile("of a seed", settings.get_profile("ci"), derandomize=False)
 settings.load_profile("repeat")
@@ -47,7 +49,8 @@ LONGEST = (  # files that take minutes, of few tests each
 def pytest_configure(config):
     """Keep the order of collection: pytest-xdist schedules files with few tests last, however long they take.
 
-    Collect garbage as rarely as `main` does, which most tests do not call: Python's own thresholds cost one second in fifteen.
+    Collect garbage as rarely as `main` does, which most tests do not call: Python's own thresholds cost one second in
+    fifteen.
     """
     from encoderlab.cli.main import GARBAGE_EVERY
 
@@ -75,7 +78,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def signals_as_a_shell_gives_them():
-    """Restore signal handling: under `nohup` or in the background of a script, a process starts out ignoring signals, and so do its children."""
+    """Restore signal handling: under `nohup` or in the background of a script, a process starts out ignoring signals,
+    and so do its children.
+    """
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
@@ -85,7 +90,10 @@ def signals_as_a_shell_gives_them():
 def temporary_files_end_with_the_tests(tmp_path_factory):
     """Remove the folders torchrun and killed processes leave. Not in `tmp_path`, whose path is too long for a socket."""
     tmp_path_factory.getbasetemp()  # where failed tests are kept: outside
-    with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder, pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", None)
         yield
@@ -102,7 +110,9 @@ def no_collection_before_a_fit():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk():
-    """Do not wait until files are on the disk, 4 ms for each of a run's dozens; trials in `faults` lose power, the tests do not."""
+    """Do not wait until files are on the disk, 4 ms for each of a run's dozens; trials in `faults` lose power, the
+    tests do not.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
         yield
@@ -112,8 +122,8 @@ def no_waiting_for_the_disk():
 def cheap_composition():
     """Parse each YAML file once, and do not copy the store of schemas before each of a thousand compositions.
 
-    Hydra does both for every command line, which takes a third of the time of composing it. It changes only copies of what is in
-    the store, and here it gets a copy of what a file says, too.
+    Hydra does both for every command line, which takes a third of the time of composing it. It changes only copies of
+    what is in the store, and here it gets a copy of what a file says, too.
     """
     from hydra.core.config_store import ConfigStore
 
@@ -162,7 +172,9 @@ def one_thread(same_threads):
 
 @pytest.fixture(scope="module")
 def plots_not_laid_out():
-    """Draw plots without fitting their parts to one another, which takes half of the time; tests/reports looks at whole plots."""
+    """Draw plots without fitting their parts to one another, which takes half of the time; tests/reports looks at whole
+    plots.
+    """
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with pytest.MonkeyPatch.context() as patch:
@@ -172,7 +184,9 @@ def plots_not_laid_out():
 
 @pytest.fixture(scope="session")
 def start_hub():
-    """Return a function that starts a stand-in hub from its script, which serves the folders beside it, and returns its endpoint."""
+    """Return a function that starts a stand-in hub from its script, which serves the folders beside it, and returns its
+    endpoint.
+    """
     started = []
 
     def start(script, *options):
@@ -206,7 +220,9 @@ def hub_script():
 
 @pytest.fixture(scope="session")
 def hub(start_hub, hub_script):
-    """Return the endpoint of the stand-in hub: SST-2, Amazon polarity, Wikipedia. Libraries read HF_ENDPOINT once, when imported."""
+    """Return the endpoint of the stand-in hub: SST-2, Amazon polarity, Wikipedia. Libraries read HF_ENDPOINT once, when
+    imported.
+    """
     return start_hub(hub_script)
 
 

@@ -21,10 +21,15 @@ WORDS = ["red", "green", "blue", "round", "square", "small"]
 
 
 def glue_rows(name):
-    """Return the splits of a configuration. A word of the first text reveals the label; test labels are hidden, except MRPC's."""
+    """Return the splits of a configuration. A word of the first text reveals the label; test labels are hidden, except
+    MRPC's.
+    """
     whole = {split: (rows, name != "mrpc" and split == "test") for split, rows in ROWS.items()}
     if name == "mnli":
-        kinds = {kind: {f"{split}_{kind}": whole[split] for split in ("validation", "test")} for kind in ("matched", "mismatched")}
+        kinds = {
+            kind: {f"{split}_{kind}": whole[split] for split in ("validation", "test")}
+            for kind in ("matched", "mismatched")
+        }
         whole = {"train": whole["train"]} | kinds["matched"] | kinds["mismatched"]
     return datasets.DatasetDict({split: _table(name, split, rows, hidden) for split, (rows, hidden) in whole.items()})
 
@@ -37,7 +42,8 @@ def _table(name, split, rows, hidden):
     draw = random.Random(f"{name} {split}")
     answers = [draw.randrange(len(labels)) if labels else draw.randrange(0, 51) / 10 for _ in range(rows)]
     texts = [
-        " ".join([WORDS[int(answer)], *draw.choices(WORDS, k=3), f"number {row} of {split}"]) for row, answer in enumerate(answers)
+        " ".join([WORDS[int(answer)], *draw.choices(WORDS, k=3), f"number {row} of {split}"])
+        for row, answer in enumerate(answers)
     ]
     columns = {first: texts} | ({second: [f"another {text}" for text in texts]} if second else {})
     columns |= {"label": [-1 if hidden else answer for answer in answers], "idx": list(range(rows))}

@@ -21,9 +21,17 @@ from .torchrun import command_of, environment, ours, torchrun
 PADDED = ("padded_tokens",)  # several processes pad otherwise than one
 pytestmark = pytest.mark.slow
 
-TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.dropout=0", "model.attention_dropout=0", "training=smoke")
+TINY = (
+    "model.n_layers=1",
+    "model.d_model=16",
+    "model.n_heads=2",
+    "model.dropout=0",
+    "model.attention_dropout=0",
+    "training=smoke",
+)
 SHORT = (*TINY, "training.threads=1", "training.log_every=1", "training.evaluate_every=5", "baselines=false")
-APART = "model.initializer_range=0.2"  # with smaller weights the answers are so close that rounding alone ranks some of them
+# with smaller weights the answers are so close that rounding alone ranks some of them
+APART = "model.initializer_range=0.2"
 BRACKETS = (
     *SHORT,
     APART,
@@ -75,7 +83,8 @@ def assert_alike(folder, other):
     assert [(line["kind"], line["step"]) for line in lines] == [(line["kind"], line["step"]) for line in others]
     for line, like in zip(lines, others, strict=True):
         assert line == {
-            key: pytest.approx(value, abs=RANKED.get(key, 1e-5)) if key != "split" else value for key, value in like.items()
+            key: pytest.approx(value, abs=RANKED.get(key, 1e-5)) if key != "split" else value
+            for key, value in like.items()
         }
     for name, scores in report_of(folder)["splits"].items():
         assert scores["n"] == report_of(other)["splits"][name]["n"]
@@ -156,7 +165,9 @@ def resumed_and_whole(processes, size, settings, folder, step):
 
 def test_two_processes_resume_bit_for_bit_each_with_its_own_dropout(processes, tmp_path):
     settings = (*BRACKETS, "model.dropout=0.3", "model.attention_dropout=0.1")
-    (journal, weights), (others, wanted) = resumed_and_whole(processes, 2, settings, tmp_path, 10)  # behind two evaluations
+    (journal, weights), (others, wanted) = resumed_and_whole(
+        processes, 2, settings, tmp_path, 10
+    )  # behind two evaluations
     assert journal == others
     assert all(torch.equal(weight, wanted[name]) for name, weight in weights.items())
 
@@ -169,7 +180,13 @@ def test_three_processes_resume_bit_for_bit_whatever_the_order_of_gradient_sums(
         "dataset.test_rows=31",
         "training.batch_size=12",
     )
-    steps = ("training.steps=8", "training.checkpoint_every=4", "training.evaluate_every=4", "model.n_layers=2", "model.d_ff=32")
+    steps = (
+        "training.steps=8",
+        "training.checkpoint_every=4",
+        "training.evaluate_every=4",
+        "model.n_layers=2",
+        "model.d_ff=32",
+    )
     (journal, weights), (others, wanted) = resumed_and_whole(processes, 3, (*SHORT, *rows, *steps), tmp_path, 4)
     assert journal == others
     assert all(torch.equal(weight, wanted[name]) for name, weight in weights.items())
@@ -197,7 +214,10 @@ def test_a_sharded_run_starts_from_pretrained_weights_that_one_process_has_read(
 
 def test_sharded_pretraining_has_the_same_targets_as_one_process_and_resumes_in_one(processes, alone, tmp_path):
     sentences = [
-        f"The {a} {b} looks at the {c} {b}." for a in ("old", "red") for b in ("cat", "dog", "king") for c in ("new", "big")
+        f"The {a} {b} looks at the {c} {b}."
+        for a in ("old", "red")
+        for b in ("cat", "dog", "king")
+        for c in ("new", "big")
     ]
     documents = ["\n".join(" ".join(sentences[(n * k) % 12] for k in (1, 5, 7)) for _ in range(3)) for n in range(24)]
     (tmp_path / "texts.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
@@ -207,7 +227,14 @@ def test_sharded_pretraining_has_the_same_targets_as_one_process_and_resumes_in_
         "tokenizer.vocabulary_size=100",
         "dataset.validation_fraction=0.2",
     )
-    settings = (*SHORT, *data, "training.batch_size=5", "training.steps=6", "training.evaluate_every=3", "training.accumulate=2")
+    settings = (
+        *SHORT,
+        *data,
+        "training.batch_size=5",
+        "training.steps=6",
+        "training.evaluate_every=3",
+        "training.accumulate=2",
+    )
     code, _, errors = processes(2, "pretrain", *settings, "training.sharding=full", "run_dir=two")
     assert code == 0, "\n".join(errors)
     alone("pretrain", *settings, "run_dir=one")
@@ -251,7 +278,9 @@ def test_scores_equal_those_of_one_process_bit_for_bit_even_if_some_have_no_rows
         assert sum(f"{name}-together/report.json" in line for line in errors) == 1
         alone(*arguments, f"run_dir={name}-alone")
         assert report_of(f"{name}-together")["splits"] == report_of(f"{name}-alone")["splits"]
-        assert Path(f"{name}-together/predictions.csv").read_bytes() == Path(f"{name}-alone/predictions.csv").read_bytes()
+        assert (
+            Path(f"{name}-together/predictions.csv").read_bytes() == Path(f"{name}-alone/predictions.csv").read_bytes()
+        )
 
 
 MISTAKES = {
@@ -296,7 +325,13 @@ def children(process):
     return ranks
 
 
-LONG = (*BRACKETS[:-4], "dataset.limit=61", "training.batch_size=6", "training.steps=100000", "training.checkpoint_every=5")
+LONG = (
+    *BRACKETS[:-4],
+    "dataset.limit=61",
+    "training.batch_size=6",
+    "training.steps=100000",
+    "training.checkpoint_every=5",
+)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in Linux's /proc")

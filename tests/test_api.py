@@ -15,7 +15,14 @@ from encoderlab.config.command_settings import PretrainConfig
 from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.errors import DataError, SettingError
 
-SMALL = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=3", "baselines=false")
+SMALL = (
+    "model.n_layers=1",
+    "model.d_model=16",
+    "model.n_heads=2",
+    "training=smoke",
+    "training.steps=3",
+    "baselines=false",
+)
 TEXTS = ["(())", "(()", "()()"]
 
 
@@ -30,7 +37,9 @@ def brackets(tmp_path_factory):
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed():
-    code = "import sys, encoderlab; assert 'torch' not in sys.modules; encoderlab.compose; assert 'torch' in sys.modules"
+    code = (
+        "import sys, encoderlab; assert 'torch' not in sys.modules; encoderlab.compose; assert 'torch' in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = encoderlab.trian
@@ -61,7 +70,9 @@ def test_predictions_and_vectors_equal_those_of_the_commands(brackets, tmp_path,
     assert [row["predicted"] for row in rows] == [answer["predicted"] for answer in answers]
     for row, answer in zip(rows, answers, strict=True):
         assert float(row["probability_balanced"]) == pytest.approx(answer["probabilities"]["balanced"], rel=1e-5)
-    cli.run(["embed", run, f"input={tmp_path}/texts.txt", f"output={tmp_path}/vectors.npy", "pooling=cls", "normalize=true"])
+    cli.run(
+        ["embed", run, f"input={tmp_path}/texts.txt", f"output={tmp_path}/vectors.npy", "pooling=cls", "normalize=true"]
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), brackets.embed(TEXTS, "cls", normalize=True))
     assert set(answers[0]["probabilities"]) == set(brackets.labels)
 
@@ -74,7 +85,9 @@ def test_a_model_folder_also_predicts_but_has_no_report(brackets):
         _ = model.report
 
 
-@pytest.mark.parametrize("texts", ["one text", None, (text for text in TEXTS), [("a",)], [("a", "b", "c")], [1], [("a", None)]])
+@pytest.mark.parametrize(
+    "texts", ["one text", None, (text for text in TEXTS), [("a",)], [("a", "b", "c")], [1], [("a", None)]]
+)
 def test_anything_but_a_list_of_texts_is_refused(brackets, texts):
     with pytest.raises(SettingError, match="is not a list of texts"):
         brackets.predict(texts)
@@ -118,7 +131,8 @@ def test_a_run_pretrained_on_pairs_can_be_finetuned_and_embeds_single_texts(tmp_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "documents.txt").write_text(
         "\n\n".join(
-            f"A first sentence of {n} is here. A second one of {n} follows. And a third one of {n} ends it." for n in range(40)
+            f"A first sentence of {n} is here. A second one of {n} follows. And a third one of {n} ends it."
+            for n in range(40)
         )
     )
     tiny = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=2")

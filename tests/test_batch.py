@@ -49,7 +49,9 @@ def test_copies_to_a_gpu_use_pinned_memory_and_do_not_block(monkeypatch):
 def test_missing_fields_stay_missing_after_moving():
     there = batch(attention_mask=None, labels=None, token_labels=None).to(torch.device("cpu"))
     assert (there.attention_mask, there.labels, there.token_labels) == (None, None, None)
-    assert all(torch.equal(getattr(there, name), getattr(batch(), name)) for name in ("input_ids", "rows", "target_positions"))
+    assert all(
+        torch.equal(getattr(there, name), getattr(batch(), name)) for name in ("input_ids", "rows", "target_positions")
+    )
 
 
 def test_labels_and_logits_are_missing_unless_given():
@@ -76,7 +78,13 @@ def test_the_halves_of_a_batch_keep_each_row_with_its_targets():
 
 def test_halves_of_a_batch_without_padding_and_labels_have_none():
     first, last = batch(attention_mask=None, labels=None, token_labels=None, n_tokens=6).halves()
-    assert (first.attention_mask, first.labels, first.token_labels, first.n_tokens, last.n_tokens) == (None, None, None, 3, 3)
+    assert (first.attention_mask, first.labels, first.token_labels, first.n_tokens, last.n_tokens) == (
+        None,
+        None,
+        None,
+        3,
+        3,
+    )
 
 
 def test_a_widened_batch_is_padded_and_masked_and_keeps_its_targets():

@@ -21,7 +21,14 @@ from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.command_settings import RunConfig
 from encoderlab.config.composing import checked_configs
-from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_from_dict, settings_to_dict, typed
+from encoderlab.config.schemas import (
+    COMMAND_CONFIGS,
+    SCHEMAS,
+    register_schemas,
+    settings_from_dict,
+    settings_to_dict,
+    typed,
+)
 from encoderlab.errors import SettingError
 from encoderlab.exchange.huggingface import to_huggingface
 from encoderlab.model.heads import EncoderWithHeads
@@ -73,7 +80,9 @@ def test_every_config_composes(group, name):
     assert isinstance(with_option(group, name), RunConfig)
 
 
-@pytest.mark.parametrize("path", sorted(config_folder().rglob("*.yaml")), ids=lambda path: str(path.relative_to(config_folder())))
+@pytest.mark.parametrize(
+    "path", sorted(config_folder().rglob("*.yaml")), ids=lambda path: str(path.relative_to(config_folder()))
+)
 def test_every_config_writes_its_defaults_in_the_same_way(path):
     text = path.read_text(encoding="utf-8")
     items = [item if isinstance(item, str) else next(iter(item)) for item in yaml.safe_load(text).get("defaults", [])]
@@ -107,7 +116,9 @@ def test_the_command_line_overrides_an_experiment():
     assert composed("experiment=notebook_reverse", "model=tiny").model == tiny and tiny.name == "tiny"
     assert composed("experiment=notebook_reverse", "model=tiny", "model.n_layers=5").model == replace(tiny, n_layers=5)
     assert composed("experiment=notebook_reverse", "training=smoke").training == composed("training=smoke").training
-    assert composed("experiment=notebook_reverse", "training=smoke").model == composed("experiment=notebook_reverse").model
+    assert (
+        composed("experiment=notebook_reverse", "training=smoke").model == composed("experiment=notebook_reverse").model
+    )
     others = composed("experiment=mini_en_1", "dataset.path=x.jsonl", "training=smoke", "training.steps=3")
     assert (Path(others.dataset.path).name, others.training.steps) == ("x.jsonl", 3)
     assert type(composed("experiment=notebook_reverse", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
@@ -156,9 +167,15 @@ def first_of(name):
 
 
 def command_line(name):
-    """Return an experiment's command line for a few steps, in a folder named after it, starting from the run it builds on."""
+    """Return an experiment's command line for a few steps, in a folder named after it, starting from the run it builds
+    on.
+    """
     first = [] if first_of(name) is None else [f"init_from={first_of(name)}"]
-    shallow = ["training.accumulate=1", "model.n_layers=1"] if command_of(name) in ("pretrain", "distill") and not first else []
+    shallow = (
+        ["training.accumulate=1", "model.n_layers=1"]
+        if command_of(name) in ("pretrain", "distill") and not first
+        else []
+    )
     if command_of(name) == "distill":
         first += ["teacher=pretrain_mini", f"dataset.path={TEXTS}", "model.n_layers=1", "model.max_length=64"]
     return [command_of(name), f"experiment={name}", *SMALL, *shallow, *first, f"run_dir={name}"]
@@ -184,7 +201,9 @@ def taken(names, folder, **environment):
 def folder(tmp_path_factory):
     """Return the folder of the experiments' runs, with the texts of those that read files."""
     made = tmp_path_factory.mktemp("experiments")
-    texts = [{"text": f"Document {n} is about one thing. It says so twice. It ends here, in number {n}."} for n in range(64)]
+    texts = [
+        {"text": f"Document {n} is about one thing. It says so twice. It ends here, in number {n}."} for n in range(64)
+    ]
     (made / TEXTS).write_text("".join(f"{json.dumps(one)}\n" for one in texts), encoding="utf-8")
     yield made
     shutil.rmtree(made)  # gigabytes of runs
@@ -241,7 +260,10 @@ def test_no_setting_goes_unread():
     }
     schemas = [*SCHEMAS.values(), *COMMAND_CONFIGS.values()]
     unread = {
-        f"{schema.__name__}.{declared.name}" for schema in schemas for declared in fields(schema) if declared.name not in read
+        f"{schema.__name__}.{declared.name}"
+        for schema in schemas
+        for declared in fields(schema)
+        if declared.name not in read
     }
     assert unread <= {
         # read by name: the rows of a split, which columns, and which file a split comes from
@@ -257,7 +279,9 @@ def test_sweep_launchers_compose_if_their_plugin_is_installed():
         if path.stem == "parallel":  # of another plugin: see the next test
             continue
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            launcher = compose("train", overrides=[f"hydra/launcher={path.stem}"], return_hydra_config=True).hydra.launcher
+            launcher = compose(
+                "train", overrides=[f"hydra/launcher={path.stem}"], return_hydra_config=True
+            ).hydra.launcher
         assert "submitit" in launcher._target_
         assert launcher.timeout_min == 240
 

@@ -1,4 +1,6 @@
-"""The Dockerfile, scripts/wheelhouse and docs/train.job.yaml agree with each other, the docs and the command line. Nothing is built."""
+"""The Dockerfile, scripts/wheelhouse and docs/train.job.yaml agree with each other, the docs and the command line.
+Nothing is built.
+"""
 
 import re
 import shlex
@@ -37,7 +39,9 @@ def command_after(program, text):
     return shlex.split(command.partition(program)[2])
 
 
-@pytest.mark.parametrize("text", [PAGE, DOCKERFILE, (ROOT / "scripts" / "wheelhouse").read_text()], ids=["page", "head", "script"])
+@pytest.mark.parametrize(
+    "text", [PAGE, DOCKERFILE, (ROOT / "scripts" / "wheelhouse").read_text()], ids=["page", "head", "script"]
+)
 def test_build_arguments_are_those_named_by_the_docs_and_the_script(text):
     declared = {line.partition("=")[0] for line in instructions("ARG")}
     assert set(BUILD_ARGUMENT.findall(text)) == declared == {"BASE", "VARIANT"}
@@ -60,23 +64,33 @@ def test_the_image_runs_encoderlab_as_an_unprivileged_user():
 def test_default_output_goes_to_mounts_that_any_user_can_write():
     writable = re.search(r"mkdir -m 1777 (.*)", " ".join(instructions("RUN")))[1].split()
     assert instructions("WORKDIR")[0] in writable
-    assert all(environment()[name].startswith("/cache/") for name in ("ENCODERLAB_CACHE", "HF_HOME")) and "/cache" in writable
+    assert (
+        all(environment()[name].startswith("/cache/") for name in ("ENCODERLAB_CACHE", "HF_HOME"))
+        and "/cache" in writable
+    )
     mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in CONTAINER["volumeMounts"]}
     assert mounts == {"/data": True, "/runs": False, "/cache": False, environment()["HOME"]: False, "/dev/shm": False}
     assert set(re.findall(r"-v \"?[^ :]+:(/\w+)", PAGE)) == {"/data", *writable}
 
 
 def test_the_script_names_the_variants_if_given_an_unknown_one(tmp_path):
-    done = subprocess.run([ROOT / "scripts" / "wheelhouse", "rocm"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [ROOT / "scripts" / "wheelhouse", "rocm"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
-    assert done.stderr in ("scripts/wheelhouse: The variant is 'rocm'. Use cpu or cuda.\n",) or "Run it on Linux" in done.stderr
+    assert (
+        done.stderr in ("scripts/wheelhouse: The variant is 'rocm'. Use cpu or cuda.\n",)
+        or "Run it on Linux" in done.stderr
+    )
     assert not (ROOT / "wheelhouse" / "rocm").exists()
 
 
 def test_the_job_gives_its_pods_their_rendezvous_address():
     assert (SERVICE["kind"], JOB["kind"], JOB["spec"]["completionMode"]) == ("Service", "Job", "Indexed")
     job, service = JOB["metadata"]["name"], SERVICE["metadata"]["name"]
-    assert SERVICE["spec"]["clusterIP"] == "None" and SERVICE["spec"]["selector"] == {"batch.kubernetes.io/job-name": job}
+    assert SERVICE["spec"]["clusterIP"] == "None" and SERVICE["spec"]["selector"] == {
+        "batch.kubernetes.io/job-name": job
+    }
     assert POD["subdomain"] == service
     assert f"--master-addr={job}-0.{service}" in CONTAINER["args"]
 
@@ -93,12 +107,17 @@ def test_the_pods_run_the_image_of_the_docs_as_its_user():
     user, group = map(int, instructions("USER")[-1].split(":"))
     security = POD["securityContext"]
     assert (security["runAsNonRoot"], security["runAsUser"], security["runAsGroup"]) == (True, user, group)
-    assert CONTAINER["securityContext"]["readOnlyRootFilesystem"] and not CONTAINER["securityContext"]["allowPrivilegeEscalation"]
+    assert (
+        CONTAINER["securityContext"]["readOnlyRootFilesystem"]
+        and not CONTAINER["securityContext"]["allowPrivilegeEscalation"]
+    )
 
 
 def test_the_job_uses_the_volumes_that_the_docs_require():
     assert {mount["name"] for mount in CONTAINER["volumeMounts"]} == {volume["name"] for volume in POD["volumes"]}
-    claims = {volume["persistentVolumeClaim"]["claimName"] for volume in POD["volumes"] if "persistentVolumeClaim" in volume}
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"] for volume in POD["volumes"] if "persistentVolumeClaim" in volume
+    }
     assert all(f"`{claim}`" in PAGE for claim in claims)
 
 

@@ -1,4 +1,6 @@
-"""What docs/determinism.md promises: the same weights, bit for bit, from any process on the same build, instructions and threads."""
+"""What docs/determinism.md promises: the same weights, bit for bit, from any process on the same build, instructions
+and threads.
+"""
 
 import json
 import subprocess
@@ -91,7 +93,9 @@ def test_the_setting_reaches_pytorch_and_is_reported(process_settings, monkeypat
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card here: what is promised on one is tried where there is one")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no CUDA card here: what is promised on one is tried where there is one"
+)
 def test_two_processes_train_the_same_weights_on_a_gpu():
     runs = [started("training.deterministic=true", "training.device=cuda") for _ in range(2)]
     first, second = (json.loads(process.communicate()[0]) for process in runs)

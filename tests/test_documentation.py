@@ -52,13 +52,17 @@ def without_hub(tmp_path_factory, built_in_cache):
 @pytest.fixture(scope="module")
 def with_hub(tmp_path_factory, built_in_cache, hub):
     folder = tmp_path_factory.mktemp("pages_of_hub")
-    return typed(sorted(OF_HUB), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=hub, HF_HOME=str(folder / "hub"))
+    return typed(
+        sorted(OF_HUB), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=hub, HF_HOME=str(folder / "hub")
+    )
 
 
 @pytest.fixture(scope="module")
 def with_glue(tmp_path_factory, built_in_cache, glue_hub):
     folder = tmp_path_factory.mktemp("pages_of_glue")
-    return typed(sorted(OF_GLUE), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=glue_hub, HF_HOME=str(folder / "hub"))
+    return typed(
+        sorted(OF_GLUE), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=glue_hub, HF_HOME=str(folder / "hub")
+    )
 
 
 def test_no_page_needs_two_hubs():
@@ -68,7 +72,9 @@ def test_no_page_needs_two_hubs():
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_LINES, ids=lambda page: page.name)
 def test_every_command_line_of_a_page_runs(page, request):
-    failed = request.getfixturevalue("with_glue" if page in OF_GLUE else "with_hub" if page in OF_HUB else "without_hub")[page]
+    failed = request.getfixturevalue(
+        "with_glue" if page in OF_GLUE else "with_hub" if page in OF_HUB else "without_hub"
+    )[page]
     assert failed is None, failed
 
 
@@ -93,7 +99,9 @@ def links_of(page):
     """Return the project's files that a page links to."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     targets = {
-        target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith(("https://", "#"))
+        target.partition("#")[0]
+        for target in re.findall(r"\]\(([^)]+)\)", text)
+        if not target.startswith(("https://", "#"))
     }
     return {(page.parent / target).resolve() for target in targets}
 
@@ -104,7 +112,9 @@ def test_the_readme_leads_to_the_code_readers_look_for(code):
 
 
 def test_the_settings_page_is_up_to_date():
-    done = subprocess.run([sys.executable, str(ROOT / "scripts" / "settings_page")], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "settings_page")], capture_output=True, text=True, check=True
+    )
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == done.stdout, (
         "run scripts/settings_page > docs/settings.md"
     )
@@ -118,7 +128,9 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path, built_in_cache):
     short += "e.compose = lambda *settings: whole(*settings, 'training.steps=2', 'dataset.limit=200')\n"
     (tmp_path / "cells.py").write_text(short + "\n".join(code), encoding="utf-8")
     environment = os.environ | {"ENCODERLAB_CACHE": str(built_in_cache), "MPLBACKEND": "agg"}
-    done = subprocess.run([sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "largest difference: " in done.stdout
 
@@ -126,12 +138,18 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path, built_in_cache):
 @pytest.mark.slow
 def test_the_python_page_runs_from_top_to_bottom(tmp_path):
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    short = "import encoderlab.api as api; whole, shorter = api.compose, ('training.steps=2', 'training.batch_size=8')\n"
+    short = (
+        "import encoderlab.api as api; whole, shorter = api.compose, ('training.steps=2', 'training.batch_size=8')\n"
+    )
     short += "api.compose = lambda *settings, **command: whole(*settings, *shorter, **command)\n"
     short += "from tests.typed_lines import make_files; make_files()\n"
-    (tmp_path / "page.py").write_text(short + "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)))
+    (tmp_path / "page.py").write_text(
+        short + "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    )
     environment = os.environ | {"ENCODERLAB_CACHE": str(tmp_path / "cache"), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "['five' 'one']" in done.stdout and "learning_rate" in done.stdout
 
@@ -158,7 +176,9 @@ def apply(change, project):
     for target, hunks in re.findall(r"^\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)", change, re.MULTILINE | re.DOTALL):
         text = (project / target).read_text(encoding="utf-8")
         for hunk in re.split(r"^@@.*@@\n", hunks, flags=re.MULTILINE)[1:]:
-            lines = [line if line.strip() else " \n" for line in hunk.splitlines(keepends=True)]  # editors trim blank lines
+            lines = [
+                line if line.strip() else " \n" for line in hunk.splitlines(keepends=True)
+            ]  # editors trim blank lines
             old, new = ("".join(line[1:] for line in lines if line[0] != other) for other in "+-")
             assert text.count(old) == 1, f"{target} has {text.count(old)} places for\n{old}"
             text = text.replace(old, new)

@@ -16,7 +16,9 @@ def test_an_error_says_what_is_wrong_what_is_allowed_and_what_to_do_in_one_line(
 
 def test_unknown_parts_are_left_out():
     assert str(DataError("reviews.csv is empty")) == "reviews.csv is empty."
-    assert str(DataError("reviews.csv is empty", remedy="Use another file")) == "reviews.csv is empty. Use another file."
+    assert (
+        str(DataError("reviews.csv is empty", remedy="Use another file")) == "reviews.csv is empty. Use another file."
+    )
     assert str(DataError("label is 'x'", allowed="a, b")) == "label is 'x'. Allowed: a, b."
 
 
@@ -49,7 +51,9 @@ def test_scripts_can_distinguish_the_kinds_of_mistakes():
     assert all(issubclass(kind, UserError) for kind in KINDS)
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("n_layer", "n_layers"), ("dropuot", "dropout"), ("n_layers", "n_layers")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("n_layer", "n_layers"), ("dropuot", "dropout"), ("n_layers", "n_layers")]
+)
 def test_a_typo_is_recognised(typed, meant):
     assert closest(typed, ["n_layers", "dropout", "norm"]) == meant
 

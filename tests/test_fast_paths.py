@@ -97,7 +97,9 @@ def test_a_last_layer_restricted_to_targets_packed_or_padded_trains_like_the_who
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_batch_computed_in_micro_batches_trains_like_the_whole_one(shape):
-    torch.testing.assert_close(curve(built(shape), lambda batch: in_micro_batches(batch, 2)), plain(shape), rtol=2e-4, atol=2e-5)
+    torch.testing.assert_close(
+        curve(built(shape), lambda batch: in_micro_batches(batch, 2)), plain(shape), rtol=2e-4, atol=2e-5
+    )
 
 
 def compiled_as_plain():
@@ -109,7 +111,8 @@ def compiled_as_plain():
 
 @pytest.mark.slow
 def test_a_compiled_encoder_trains_like_the_plain_one():
-    # in a process of its own: the compiler cannot look through the checks of shapes that tests put around every function
+    # in a process of its own: the compiler cannot look through the checks of shapes that tests put around every
+    # function
     command = [sys.executable, "-c", "import test_fast_paths; print(test_fast_paths.compiled_as_plain())"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
     if "not compiled" in done.stdout:

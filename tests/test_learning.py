@@ -67,7 +67,9 @@ def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
     assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
     batches = assembly.training_batches(corpus.rows("train", assembly.task))
     optimizer = build_optimizer(assembly.model, config.training)
-    for _ in optimize(Learner(assembly.model, optimizer, config.training, assembly.compute), batches, FixedSteps(steps)):
+    for _ in optimize(
+        Learner(assembly.model, optimizer, config.training, assembly.compute), batches, FixedSteps(steps)
+    ):
         pass
     return assembly, corpus
 
@@ -95,7 +97,9 @@ def test_a_small_encoder_learns_to_reverse_digits_without_a_mistake(run, request
 @pytest.mark.parametrize("steps", [0, 3])
 def test_only_the_seed_decides_the_initial_weights_and_what_is_learned(cache, digits, steps):
     def weights(seed):
-        assembly, _ = learnt(cache, DIGITS_TASK, REVERSE, seed=seed, steps=steps, corpus=digits[1], positions=Positions.rotary)
+        assembly, _ = learnt(
+            cache, DIGITS_TASK, REVERSE, seed=seed, steps=steps, corpus=digits[1], positions=Positions.rotary
+        )
         return torch.cat([weight.flatten() for weight in assembly.model.state_dict().values()])
 
     assert torch.equal(weights(0), weights(0))
@@ -113,7 +117,10 @@ def cut_to_any_length(split):
         rows = {example.text[: draw.integers(1, len(example.text) + 1)]: example.label for example in split}
         return Split(pa.table({"text": list(rows), "label": list(rows.values())}))
     kept = [(example, draw.integers(1, len(example.words) + 1)) for example in split]
-    columns = {"words": [example.words[:n] for example, n in kept], "labels": [example.labels[:n] for example, n in kept]}
+    columns = {
+        "words": [example.words[:n] for example, n in kept],
+        "labels": [example.labels[:n] for example, n in kept],
+    }
     return Split(pa.table(columns))
 
 
@@ -143,11 +150,11 @@ def pair_gaps(scores):
 def area_from(alone, other):
     """Return the area under the curve that `other` must have, where `alone` has the same rows in other batches.
 
-    The area is the fraction of pairs of a positive and a negative row that are in order, with ties counting one half (Hanley and
-    McNeil 1982), so it is not a continuous function of the scores: a matrix product with another number of rows sums in another
-    order, and two scores that differ only in their last digits change places. But if no score moves by more than d, a pair further
-    apart than 2 d keeps its order, so the area differs at most by the fraction of closer pairs. Such pairs occur only where a model
-    cannot distinguish texts, such as "(" and "((" without positions.
+    The area is the fraction of pairs of a positive and a negative row that are in order, with ties counting one half
+    (Hanley and McNeil 1982), so it is not a continuous function of the scores: a matrix product with another number of
+    rows sums in another order, and two scores that differ only in their last digits change places. But if no score
+    moves by more than d, a pair further apart than 2 d keeps its order, so the area differs at most by the fraction of
+    closer pairs. Such pairs occur only where a model cannot distinguish texts, such as "(" and "((" without positions.
     """
     for scores in (alone, other):
         gaps = pair_gaps(scores)

@@ -33,7 +33,13 @@ def trained(tmp_path_factory):
     """Return a run and the modules that training it loaded."""
     run = tmp_path_factory.mktemp("loaded") / "run"
     rows = [f"dataset.{split}_rows=16" for split in ("train", "validation", "test")]
-    sizes = ["model.n_layers=1", "model.d_model=16", "training.steps=2", "training.precision=fp32", "training.threads=1"]
+    sizes = [
+        "model.n_layers=1",
+        "model.d_model=16",
+        "training.steps=2",
+        "training.precision=fp32",
+        "training.threads=1",
+    ]
     return run, loaded_by("train", "task=brackets", "training=smoke", *rows, *sizes, f"run_dir={run}")
 
 
@@ -55,7 +61,10 @@ def test_predict_and_embed_load_pytorch_and_little_else(trained, tmp_path):
     run, _ = trained
     assert loaded_by("predict", f"run={run}", "text=()()") == set()
     (tmp_path / "texts.txt").write_text("()()\n")
-    assert loaded_by("embed", f"run={run}", f"input={tmp_path / 'texts.txt'}", f"output={tmp_path / 'vectors.npy'}") == set()
+    assert (
+        loaded_by("embed", f"run={run}", f"input={tmp_path / 'texts.txt'}", f"output={tmp_path / 'vectors.npy'}")
+        == set()
+    )
 
 
 @pytest.mark.slow

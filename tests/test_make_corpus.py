@@ -1,4 +1,6 @@
-"""scripts/make_corpus keeps what its licence allows, splits long documents between paragraphs, and writes the same file each time."""
+"""scripts/make_corpus keeps what its licence allows, splits long documents between paragraphs, and writes the same file
+each time.
+"""
 
 import gzip
 import json
@@ -25,7 +27,12 @@ def script(monkeypatch):
 
 @pytest.fixture
 def corpus(tmp_path, monkeypatch):
-    documents = [("a novel", "novels"), ("a talk", "talks"), ("a textbook", "textbooks"), ("a speech", "presidential speeches")]
+    documents = [
+        ("a novel", "novels"),
+        ("a talk", "talks"),
+        ("a textbook", "textbooks"),
+        ("a speech", "presidential speeches"),
+    ]
     with gzip.open(tmp_path / "general-00.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps({"text": text, "source": source}) + "\n" for text, source in documents)
     monkeypatch.setenv("CORPUS", str(tmp_path))

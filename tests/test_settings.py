@@ -48,8 +48,13 @@ def test_exactly_the_values_in_their_ranges_pass(eggs, heat, salt):
 
 
 def test_an_error_names_setting_value_and_range():
-    assert refusal(eggs=13) == "recipe.eggs is 13. Allowed: at least 1, at most 12. Remove recipe.eggs to use its default."
-    assert refusal(heat=1.0) == "recipe.heat is 1.0. Allowed: more than 0, less than 1. Remove recipe.heat to use its default."
+    assert (
+        refusal(eggs=13) == "recipe.eggs is 13. Allowed: at least 1, at most 12. Remove recipe.eggs to use its default."
+    )
+    assert (
+        refusal(heat=1.0)
+        == "recipe.heat is 1.0. Allowed: more than 0, less than 1. Remove recipe.heat to use its default."
+    )
 
 
 def test_the_default_is_named_where_no_config_of_a_group_can_set_another():

@@ -36,4 +36,6 @@ def test_the_citation_names_it(stated):
 
 
 def test_it_is_the_newest_version_in_the_changelog(stated):
-    assert re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[0] == stated
+    assert (
+        re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[0] == stated
+    )

@@ -24,9 +24,17 @@ def wheel(tmp_path_factory):
 @pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_shipped_encoders_and_none_is_large(wheel):
     source = ROOT / "src" / "encoderlab" / "encoders"
-    wanted = {str(path.relative_to(source.parents[1])) for path in source.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    wanted = {
+        str(path.relative_to(source.parents[1]))
+        for path in source.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
     with zipfile.ZipFile(wheel) as opened:
-        sizes = {info.filename: info.file_size for info in opened.infolist() if info.filename.startswith("encoderlab/encoders/")}
+        sizes = {
+            info.filename: info.file_size
+            for info in opened.infolist()
+            if info.filename.startswith("encoderlab/encoders/")
+        }
     assert sizes.keys() == wanted
     for folder in filter(Path.is_dir, source.iterdir()):
         assert sum(size for name, size in sizes.items() if Path(name).parent.name == folder.name) <= LARGEST_ENCODER
@@ -38,7 +46,9 @@ def test_a_wheel_installed_elsewhere_runs_a_smoke_training(tmp_path, wheel):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "ENCODERLAB_CACHE": str(tmp_path / "cache")}
     (tmp_path / "work").mkdir()
     where = "import encoderlab.cli.main; print(encoderlab.cli.main.config_folder())"
-    found = subprocess.run([sys.executable, "-c", where], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", where], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip() == str(tmp_path / "site" / "encoderlab" / "configs")
     smoke = ["train", "task=reverse", "training=smoke", "dataset.limit=100", "run_dir=run"]
     subprocess.run([sys.executable, "-m", "encoderlab", *smoke], env=environment, cwd=tmp_path / "work", check=True)

@@ -2,10 +2,10 @@
 
     python tests/typed_lines.py docs/own_data.md docs/first_run.md
 
-Each line runs as it stands, except that fewer rows, fewer steps and a smaller model are appended. The files that pages mention
-(reviews.csv, ...) are written first, and so are those that a page shows under their names. A line that fails ends its page. Standard
-output gets a JSON line for each page: null, or what went wrong. One process serves many pages, because loading PyTorch takes longer
-than most of them.
+Each line runs as it stands, except that fewer rows, fewer steps and a smaller model are appended. The files that pages
+mention (reviews.csv, ...) are written first, and so are those that a page shows under their names. A line that fails
+ends its page. Standard output gets a JSON line for each page: null, or what went wrong. One process serves many pages,
+because loading PyTorch takes longer than most of them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,20 @@ FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def typed_lines(page: Path) -> list[str]:
-    """Return the lines of the page's fenced blocks without a language: continued ones joined, comments and other programs removed."""
+    """Return the lines of the page's fenced blocks without a language: continued ones joined, comments and other
+    programs removed.
+    """
     blocks = FENCED.findall(page.read_text(encoding="utf-8"))
-    lines = [line.strip() for language, block in blocks if not language for line in block.replace("\\\n", " ").splitlines()]
+    lines = [
+        line.strip() for language, block in blocks if not language for line in block.replace("\\\n", " ").splitlines()
+    ]
     return [line for line in lines if line and not line.startswith(("#", *NOT_OURS))]
 
 
 def arguments_of(line: str) -> tuple[list[str], str | None]:
-    """Return what follows `encoderlab` (or torchrun's `-m encoderlab`) in a line, and the file it reads as standard input."""
+    """Return what follows `encoderlab` (or torchrun's `-m encoderlab`) in a line, and the file it reads as standard
+    input.
+    """
     words = shlex.split(line, comments=True)
     if words[0] == "torchrun":
         words = words[words.index("-m") + 1 :]
@@ -78,15 +84,25 @@ def shortened(arguments: list[str]) -> list[str]:
 def make_files() -> None:
     """Write the files that pages mention."""
     good, bad = ("a gorgeous witty film", "warm and wise"), ("a dull empty mess", "cold and long")
-    rows = [(f"{(good, bad)[n % 2][n // 2 % 2]}, number {n}", ("five", "one")[n % 2], f"about film {n}") for n in range(120)]
-    for name, some in {"reviews.csv": rows, "train.csv": rows[:80], "test.csv": rows[80:], "more_reviews.csv": rows[40:]}.items():
+    rows = [
+        (f"{(good, bad)[n % 2][n // 2 % 2]}, number {n}", ("five", "one")[n % 2], f"about film {n}") for n in range(120)
+    ]
+    for name, some in {
+        "reviews.csv": rows,
+        "train.csv": rows[:80],
+        "test.csv": rows[80:],
+        "more_reviews.csv": rows[40:],
+    }.items():
         with Path(name).open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("review", "stars", "title"), *some])
     with Path("new.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("review",), *[(text,) for text, _, _ in rows[:7]]])
     Path("texts.txt").write_text("".join(f"{text}\n" for text, _, _ in rows[:7]), encoding="utf-8")
     sentence = "The {} sentence of document {} says nothing that matters."
-    documents = ["\n".join(" ".join(sentence.format(w, n) for w in ("first", "second", "third")) for _ in "ab") for n in range(40)]
+    documents = [
+        "\n".join(" ".join(sentence.format(w, n) for w in ("first", "second", "third")) for _ in "ab")
+        for n in range(40)
+    ]
     Path("articles.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     topics = [("sun and rain all day", "weather"), ("a goal in the rain", "sport|weather"), ("nothing to report", "")]
     pairs = [
@@ -132,7 +148,9 @@ def outcome(page: Path) -> str | None:
 
 
 def main(pages: list[Path]) -> None:
-    """Run the lines of each page in a subfolder named after it; its `my_cache`, which pages mention, has the built-in corpus."""
+    """Run the lines of each page in a subfolder named after it; its `my_cache`, which pages mention, has the built-in
+    corpus.
+    """
     for page in pages:
         Path(page.stem).mkdir()
         with chdir(page.stem):

@@ -1,1 +1,3 @@
-"""encoderlab on a CUDA GPU: first whether it computes what a CPU computes and resumes exactly, then how fast it pretrains."""
+"""encoderlab on a CUDA GPU: first whether it computes what a CPU computes and resumes exactly, then how fast it
+pretrains.
+"""

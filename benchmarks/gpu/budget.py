@@ -27,7 +27,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row to be measured. `measure` returns its figures; it ends within the seconds that it is given or raises OutOfTimeError.
+    """A row to be measured. `measure` returns its figures; it ends within the seconds that it is given or raises
+    OutOfTimeError.
 
     Rows of one `kind` take about equally long.
     """

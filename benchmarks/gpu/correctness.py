@@ -1,4 +1,6 @@
-"""Check that a GPU computes what the CPU computes, and resumes a run exactly: short runs in fp32 and bf16, compiled and not."""
+"""Check that a GPU computes what the CPU computes, and resumes a run exactly: short runs in fp32 and bf16, compiled and
+not.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,17 @@ from benchmarks.gpu.budget import Row
 from benchmarks.gpu.runs import Runs
 
 STEPS, HALF = 12, 6
-# All start from the shipped encoder: with trained weights, a wrong mask or position changes the loss itself, and not only its last
-# digits. There is no dropout, because every kind of device draws different numbers.
+# All start from the shipped encoder: with trained weights, a wrong mask or position changes the loss itself, and not
+# only its last digits. There is no dropout, because every kind of device draws different numbers.
 SAME_RUN = (
     "dataset.pack=sentences",  # so that there is padding to mask
-    *("init_from=mini-en", "tokenizer=as_pretrained", "model=as_pretrained", "model.dropout=0", "model.attention_dropout=0"),
+    *(
+        "init_from=mini-en",
+        "tokenizer=as_pretrained",
+        "model=as_pretrained",
+        "model.dropout=0",
+        "model.attention_dropout=0",
+    ),
     *("training.batch_size=32", f"training.steps={STEPS}", "training.log_every=1", "training.learning_rate=1e-4"),
 )
 DETERMINISTIC = (
@@ -32,8 +40,8 @@ Steps = Sequence[Mapping[str, Any]]
 class Agreement:
     """A run on the tested device, to be compared with one on the CPU in fp32.
 
-    The bounds are the largest differences, in nats, that rounding explains: that of the first loss, when the weights are still the
-    same, and that of any loss. RESULTS.md says why.
+    The bounds are the largest differences, in nats, that rounding explains: that of the first loss, when the weights
+    are still the same, and that of any loss. RESULTS.md says why.
     """
 
     name: str
@@ -64,7 +72,10 @@ def reference_row(runs: Runs, length: int) -> Row:
 def agreement_rows(runs: Runs, length: int, *, compiled: bool) -> list[Row]:
     """Return a row for each agreement, including compiled ones if `compiled`."""
     wanted = [each for each in AGREEMENTS if compiled or "compiled" not in each.name]
-    return [Row(each.name, f"agreement {'compiled' in each.name}", partial(_agreement, runs, length, each)) for each in wanted]
+    return [
+        Row(each.name, f"agreement {'compiled' in each.name}", partial(_agreement, runs, length, each))
+        for each in wanted
+    ]
 
 
 def resume_rows(runs: Runs, length: int, *, compiled: bool) -> list[Row]:
@@ -74,7 +85,8 @@ def resume_rows(runs: Runs, length: int, *, compiled: bool) -> list[Row]:
 
 
 def compared(reference: Steps, other: Steps) -> dict[str, Any]:
-    """Return the number of steps, the difference of their first losses, the largest of all losses, and that of gradient norms.
+    """Return the number of steps, the difference of their first losses, the largest of all losses, and that of gradient
+    norms.
 
     Losses differ in nats, norms relative to the reference. A figure that is not finite or missing differs by infinity.
     """

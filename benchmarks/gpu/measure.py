@@ -22,16 +22,19 @@ PARTS = ("agreement", "resume", "speeds")
 
 
 def gpu_name() -> str | None:
-    """Return the name of the first CUDA GPU; None if there is none. A child asks, so that this process stays without torch."""
+    """Return the name of the first CUDA GPU; None if there is none. A child asks, so that this process stays without
+    torch.
+    """
     code = "import json, torch; print(json.dumps({'gpu': torch.cuda.get_device_name() if torch.cuda.is_available() else None}))"
     return json.loads(finished(python("-c", code)).last_line)["gpu"]
 
 
 def measure(names: Sequence[str], device: str, minutes: float, *, small: bool) -> dict[str, Any]:
-    """Return the figures of all rows that `minutes` are enough for, with the names of the others; those named in `names` for speed.
+    """Return the figures of all rows that `minutes` are enough for, with the names of the others; those named in
+    `names` for speed.
 
-    A `small` measurement only checks that everything works, on any device, and compiles nothing. Raises TrainingError if there is
-    no run on the CPU to compare with.
+    A `small` measurement only checks that everything works, on any device, and compiles nothing. Raises TrainingError
+    if there is no run on the CPU to compare with.
     """
     budget, reference = Budget(60 * minutes), Rows()
     parts = {part: Rows() for part in PARTS}

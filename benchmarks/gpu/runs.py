@@ -20,7 +20,9 @@ SHORT = (
 )
 PADDED = "benchmarks.ours.padded"  # encoderlab with padding left in
 # `encoderlab.cli.main` sets them before PyTorch is loaded, which would be too late in PADDED.
-ALLOCATORS = {"THP_MEM_ALLOC_ENABLE": "1", "PYTORCH_ALLOC_CONF": "expandable_segments:True"} if sys.platform == "linux" else {}
+ALLOCATORS = (
+    {"THP_MEM_ALLOC_ENABLE": "1", "PYTORCH_ALLOC_CONF": "expandable_segments:True"} if sys.platform == "linux" else {}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class Runs:
         return self._encoderlab(f"resume={self.folder / name / 'run'}", seconds=seconds)
 
     def cut_in_two(self, name: str, copy: str, step: int) -> None:
-        """Copy the finished run in `name`/run, without what was written after the checkpoint of `step`: as if killed then."""
+        """Copy the finished run in `name`/run, without what was written after the checkpoint of `step`: as if killed
+        then.
+        """
         run = self.folder / copy / "run"
         shutil.copytree(self.folder / name / "run", run)
         for checkpoint in (run / "checkpoints").glob("step-*"):
@@ -79,4 +83,6 @@ class Runs:
 
     def _encoderlab(self, *settings: str, seconds: float, packed: bool = True) -> Finished:
         command = python("-m", "encoderlab" if packed else PADDED, "pretrain", *settings)
-        return finished(command, {"ENCODERLAB_CACHE": str(self.folder / "cache"), **ALLOCATORS}, seconds_at_most=seconds)
+        return finished(
+            command, {"ENCODERLAB_CACHE": str(self.folder / "cache"), **ALLOCATORS}, seconds_at_most=seconds
+        )

@@ -1,4 +1,6 @@
-"""How fast a GPU pretrains: real tokens per second and share of peak, with packing, compilation and CUDA graphs on and off."""
+"""How fast a GPU pretrains: real tokens per second and share of peak, with packing, compilation and CUDA graphs on and
+off.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from encoderlab.errors import TrainingError
 
 MLM_PROBABILITY = 0.15
 LOGGED_EVERY = 5  # steps
-LINE = re.compile(r"(not compiled \(.*?\)|compiled with CUDA graphs|compiled)(?:$|,)", re.MULTILINE)  # of `runs.engine.compilation`
+LINE = re.compile(
+    r"(not compiled \(.*?\)|compiled with CUDA graphs|compiled)(?:$|,)", re.MULTILINE
+)  # of `runs.engine.compilation`
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class Variant:
 
 
 COMPILED = {"never": "not compiled", "always": "compiled", "cuda_graphs": "compiled with CUDA graphs"}
-# The last are dropped if time runs out, so packed rows that need no compiler, which takes a minute and more, come first. CUDA
-# graphs need fixed shapes: nothing is packed.
+# The last are dropped if time runs out, so packed rows that need no compiler, which takes a minute and more, come
+# first. CUDA graphs need fixed shapes: nothing is packed.
 VARIANTS = (
     Variant(True, "never"),
     Variant(True, "always"),
@@ -61,7 +65,8 @@ SCALES = {
 
 
 class Roofs:
-    """The FLOP/s that the device reaches in bf16 on the matrix products of a step, probed once for each model and size of step.
+    """The FLOP/s that the device reaches in bf16 on the matrix products of a step, probed once for each model and size
+    of step.
 
     A `small` probe is quick and rough.
     """
@@ -114,7 +119,16 @@ def _speed(runs: Runs, scale: Scale, variant: Variant, roofs: Roofs, steps: int,
 
 
 def _settings(runs: Runs, scale: Scale, variant: Variant, steps: int) -> tuple[str, ...]:
-    model = ("dataset.pack=segments", f"model={scale.model}", f"model.max_length={scale.length}", "model.attention_dropout=0")
-    length = (f"training.batch_size={scale.batch_size}", f"training.steps={steps}", f"training.log_every={LOGGED_EVERY}")
+    model = (
+        "dataset.pack=segments",
+        f"model={scale.model}",
+        f"model.max_length={scale.length}",
+        "model.attention_dropout=0",
+    )
+    length = (
+        f"training.batch_size={scale.batch_size}",
+        f"training.steps={steps}",
+        f"training.log_every={LOGGED_EVERY}",
+    )
     device = (f"training.device={runs.device}", "training.precision=bf16", f"training.compile={variant.compile}")
     return (*model, *length, *device, f"tokenizer.vocabulary_size={runs.vocabulary}")

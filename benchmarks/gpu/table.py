@@ -25,7 +25,13 @@ def gpu_table(result: Mapping[str, Any]) -> str:
 
 
 def _agreement(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    head = [f"{STEPS} steps, compared with fp32 on the CPU", "first loss differs by", "any loss by", "gradient norms by", ""]
+    head = [
+        f"{STEPS} steps, compared with fp32 on the CPU",
+        "first loss differs by",
+        "any loss by",
+        "gradient norms by",
+        "",
+    ]
     cells = [
         [
             row["name"],
@@ -42,12 +48,24 @@ def _agreement(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _resumed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     head = ["a run cut in two, deterministic", "losses", "weights", ""]
     words = {True: "bit-identical", False: "different"}
-    cells = [[row["name"], words[row["losses_equal"]], words[row["weights_equal"]], _verdict(row, "exact")] for row in rows]
+    cells = [
+        [row["name"], words[row["losses_equal"]], words[row["weights_equal"]], _verdict(row, "exact")] for row in rows
+    ]
     return grid(head, cells) if rows else []
 
 
 def _speeds(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    head = ["model, length", "packed", "compiled", "batch", "real tokens/s", "padding", "first step after", "roof", "mfu"]
+    head = [
+        "model, length",
+        "packed",
+        "compiled",
+        "batch",
+        "real tokens/s",
+        "padding",
+        "first step after",
+        "roof",
+        "mfu",
+    ]
     cells = [
         [
             f"{row['model']}, {row['length']}",

@@ -59,7 +59,9 @@ def shared(script: str, *arguments: str, watched: tuple[str, ...] = (), **more: 
 
 
 def own_peer(name: str, data: str, size: str, batch: int, steps: int) -> Side:
-    """Return the side of one of our own peers. The built-in task needs nothing; SST-2 and its tokenizer come from the hub."""
+    """Return the side of one of our own peers. The built-in task needs nothing; SST-2 and its tokenizer come from the
+    hub.
+    """
     program = ("-m", f"benchmarks.peers.{name}", "--data", data, "--size", size, "--batch", str(batch))
     needs = (*(["hub"] if data == "sst2" else []), *(["accelerate"] if name == "trainer" else []))
     return Side(name, (*program, *PEER), printed, steps, small=("--limit", "400"), needs=needs)

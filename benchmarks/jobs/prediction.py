@@ -10,7 +10,10 @@ from benchmarks.sides import Side, printed
 _FEW = ("--limit", "200")
 _SMOKE = ("training=smoke", "training.evaluate_every=1000000", "baselines=false", "run_dir={work}/run")
 _COMMON = ("--input", "{work}/texts.txt", "--output", "{folder}", "--threads", "{threads}")
-_POOLER = ("model.pooling=pooler", "model.max_length=128")  # pooling of BERT's own classifier, and the length of the texts
+_POOLER = (
+    "model.pooling=pooler",
+    "model.max_length=128",
+)  # pooling of BERT's own classifier, and the length of the texts
 _BERT = ("model.positions=learned", "model.norm_position=post", *_POOLER)  # what transformers can open
 _TINY = ("train", "task=sst2", *_BERT, *_SMOKE)
 _MINILM = ("finetune", "task=sst2", "dataset.limit=400", "init_from={minilm}", *_POOLER, *_SMOKE)
@@ -31,7 +34,17 @@ def _predict(
         ("-m", "encoderlab", "export", "run={work}/run", "format=huggingface", "path={work}/exported"),
         ("-m", "benchmarks.texts", *texts, "--output", "{work}/texts.txt"),
     )
-    ours = ("-m", "benchmarks.ours.predict", "--run", "{work}/run", *_COMMON, "--precision", precision, "--repeats", str(repeats))
+    ours = (
+        "-m",
+        "benchmarks.ours.predict",
+        "--run",
+        "{work}/run",
+        *_COMMON,
+        "--precision",
+        precision,
+        "--repeats",
+        str(repeats),
+    )
     peer = ("-m", "benchmarks.peers.pipeline", "--model", "{work}/exported", *_COMMON, "--sampled", str(sampled))
     needs = ("hub", "minilm") if model is _MINILM else ("hub",)
     sides = (
@@ -87,7 +100,10 @@ _TEN_THOUSAND = ("--data", "sst2_train", "--count", "10000")
 PREDICTION: Mapping[str, Job] = {
     "predict_sst2": _predict("prediction, BERT-tiny, SST-2's validation split", ("--data", "sst2"), 5, 872),
     "predict_amazon": _predict(
-        "prediction, BERT-tiny, 100,000 texts: Amazon's reviews, repeated", ("--data", "amazon", "--count", "100000"), 1, 10_000
+        "prediction, BERT-tiny, 100,000 texts: Amazon's reviews, repeated",
+        ("--data", "amazon", "--count", "100000"),
+        1,
+        10_000,
     ),
     "predict_minilm": _predict(
         "prediction, all-MiniLM-L6-v2 with a classifier, 10,000 short texts of SST-2, fp32",

@@ -26,7 +26,9 @@ def _start(what: str, ours: tuple[str, ...], at_most: float) -> Job:
         "ratio says how many times as much ours takes."
     )
     target = Target("processor_seconds", "import_torch", at_most=at_most)
-    return Job(what, sides, (target,), figure="processor_seconds", setup=((*_train_smoke, "run_dir={work}/run"),), note=note)
+    return Job(
+        what, sides, (target,), figure="processor_seconds", setup=((*_train_smoke, "run_dir={work}/run"),), note=note
+    )
 
 
 STARTING: Mapping[str, Job] = {
@@ -35,7 +37,9 @@ STARTING: Mapping[str, Job] = {
         ("-m", "encoderlab", "predict", "run={work}/run", "text=()()", "threads={threads}"),
         1.4,
     ),
-    "start_train": _start("training on 64 rows of brackets, to the finished report", (*_train_smoke, "run_dir={folder}/run"), 3),
+    "start_train": _start(
+        "training on 64 rows of brackets, to the finished report", (*_train_smoke, "run_dir={folder}/run"), 3
+    ),
     "start_help": Job(
         "`encoderlab --help`, `list`, `--version`, and a setting completed with TAB",
         tuple(Side(name, ("-m", "encoderlab", *typed), processor_time) for name, typed in _READING.items()),

@@ -72,7 +72,14 @@ TRAINING: Mapping[str, Job] = {
             Side(
                 OURS,
                 (
-                    *("-m", "encoderlab", "train", "experiment=sst2", "training.evaluate_every=100", "training.keep=best"),
+                    *(
+                        "-m",
+                        "encoderlab",
+                        "train",
+                        "experiment=sst2",
+                        "training.evaluate_every=100",
+                        "training.keep=best",
+                    ),
                     *("baselines=false", "training.log_every=10", "training.threads={threads}", "seed={seed}"),
                     "run_dir={folder}/run",
                 ),

@@ -28,7 +28,9 @@ def main() -> None:
         normalize=True,
     )
     embed(config)
-    configs = [replace(config, input=str(texts), output=str(options.output / f"{n}.npy")) for n in range(options.repeats)]
+    configs = [
+        replace(config, input=str(texts), output=str(options.output / f"{n}.npy")) for n in range(options.repeats)
+    ]
     seconds = statistics.median(seconds_once_open(embed, one) for one in configs)
     print(json.dumps(speed(seconds, count)))
 

@@ -36,7 +36,9 @@ def main() -> None:
     torch.set_num_threads(1)
     processes = join(placed())
     config = PretrainingConfig(name="pretraining")
-    dataset = FilesDataset(path=options.path, streaming=True, window=options.window, validation_fraction=0.0, encoding="utf-8")
+    dataset = FilesDataset(
+        path=options.path, streaming=True, window=options.window, validation_fraction=0.0, encoding="utf-8"
+    )
     with processes.main_process_first():
         corpus = DocumentCorpus.load(dataset, config, options.cache)
         tokenizer = WordPieceConfig().build(lambda: islice(corpus.training_texts(), VOCABULARY_TEXTS), options.cache)
@@ -56,7 +58,12 @@ def main() -> None:
     mine = {"processor_seconds": time.process_time() - used, "peak_memory": peak_memory(torch.device("cpu"))}
     every = processes.gather(mine)
     if every is not None:
-        counts = {"documents": documents, "windows": windows, "tokens": tokens, "seconds": round(time.perf_counter() - started, 2)}
+        counts = {
+            "documents": documents,
+            "windows": windows,
+            "tokens": tokens,
+            "seconds": round(time.perf_counter() - started, 2),
+        }
         used = round(sum(one["processor_seconds"] for one in every), 2)
         print(json.dumps(counts | {"processor_seconds": used, "peak_memory": max(one["peak_memory"] for one in every)}))
     sys.stdout.flush()

@@ -30,7 +30,9 @@ class TrainingData:
 def arguments(description: str, more: Mapping[str, dict[str, Any]] | None = None) -> argparse.Namespace:
     """Parse the options that the peers share, and `more`; set seed and threads."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--data", choices=SOURCES, default="docs", help="docs (encoderlab's built-in task) or sst2 (from the hub)")
+    parser.add_argument(
+        "--data", choices=SOURCES, default="docs", help="docs (encoderlab's built-in task) or sst2 (from the hub)"
+    )
     parser.add_argument("--size", choices=SIZES, default="tiny", help="the model's size")
     parser.add_argument("--batch", type=int, default=32, help="rows of a step")
     parser.add_argument("--steps", type=int, default=100, help="stop after this many steps")

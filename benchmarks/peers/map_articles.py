@@ -1,7 +1,8 @@
 """Prepare articles for pretraining as the usual example script does: datasets.map, twice.
 
-First the tokenizer with its mask of special tokens, a thousand articles at a time; then all tokens of a thousand articles are
-concatenated and cut every 128, as examples/pytorch/language-modeling/run_mlm.py of Transformers does by default.
+First the tokenizer with its mask of special tokens, a thousand articles at a time; then all tokens of a thousand
+articles are concatenated and cut every 128, as examples/pytorch/language-modeling/run_mlm.py of Transformers does by
+default.
 """
 
 from __future__ import annotations
@@ -47,11 +48,19 @@ def main() -> None:
 
     kept = {name: str(options.cache / f"{name}.arrow") for name in ("tokenised", "grouped")}
     rows = articles.map(
-        tokenised, batched=True, remove_columns=articles.column_names, cache_file_name=kept["tokenised"], load_from_cache_file=False
+        tokenised,
+        batched=True,
+        remove_columns=articles.column_names,
+        cache_file_name=kept["tokenised"],
+        load_from_cache_file=False,
     )
     rows = rows.map(grouped, batched=True, cache_file_name=kept["grouped"], load_from_cache_file=False)
     seconds = time.perf_counter() - started
-    figures = {"seconds": round(seconds, 3), "examples_per_second": round(len(articles) / seconds, 1), "articles": len(articles)}
+    figures = {
+        "seconds": round(seconds, 3),
+        "examples_per_second": round(len(articles) / seconds, 1),
+        "articles": len(articles),
+    }
     print(json.dumps(figures | {"rows": len(rows)}))
 
 

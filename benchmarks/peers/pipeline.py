@@ -29,7 +29,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    path, count = first_lines(options.input, min(options.limit or options.sampled, options.sampled), options.output / "texts.txt")
+    path, count = first_lines(
+        options.input, min(options.limit or options.sampled, options.sampled), options.output / "texts.txt"
+    )
     few, n_few = first_lines(path, TRIED, options.output / "few.txt")
     classify = transformers.pipeline("text-classification", options.model, device="cpu")
     answers = options.output / "answers.csv"

@@ -1,4 +1,6 @@
-"""A classifier trained by Transformers' Trainer, from scratch or from a pretrained encoder: random batches, each padded."""
+"""A classifier trained by Transformers' Trainer, from scratch or from a pretrained encoder: random batches, each
+padded.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ MORE = {
     "--bf16": {"action": "store_true", "help": "matrix products in bf16"},
 }
 FROM_SCRATCH = {"learning_rate": 1e-3}
-FINETUNING = {"learning_rate": 2.2e-4, "warmup_steps": 0.1, "weight_decay": 0.01}  # our training=finetuning, at a width of 384
+FINETUNING = {
+    "learning_rate": 2.2e-4,
+    "warmup_steps": 0.1,
+    "weight_decay": 0.01,
+}  # our training=finetuning, at a width of 384
 
 
 class Count(TrainerCallback):
@@ -45,7 +51,9 @@ def main() -> None:
     data = training_data(options)
     rows = Dataset.from_dict({"text": data.texts, "labels": data.labels})
     rows = rows.map(
-        lambda some: data.tokenizer(some["text"], truncation=True, max_length=LENGTH), batched=True, remove_columns=["text"]
+        lambda some: data.tokenizer(some["text"], truncation=True, max_length=LENGTH),
+        batched=True,
+        remove_columns=["text"],
     )
     count = Count(options.batch, sum(map(len, rows["input_ids"])) / len(rows))
     with tempfile.TemporaryDirectory() as folder:

@@ -28,11 +28,12 @@ class Goal:
 
 
 class Meter:
-    """Count examples and real (unpadded) tokens per second after the first `warmup` steps, as the peers' own meter does.
+    """Count examples and real (unpadded) tokens per second after the first `warmup` steps, as the peers' own meter
+    does.
 
-    It also records the seconds from the start of the process to the end of the first step, and the fraction of padding. With a
-    `goal` it evaluates the script's `model` on its `valid` batches, which it finds in the calling frame, and stops the script
-    once the goal is reached.
+    It also records the seconds from the start of the process to the end of the first step, and the fraction of padding.
+    With a `goal` it evaluates the script's `model` on its `valid` batches, which it finds in the calling frame, and
+    stops the script once the goal is reached.
     """
 
     goal: Goal | None = None

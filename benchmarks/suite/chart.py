@@ -23,7 +23,10 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "minilm": ("#009E73", "s"),
     "student": ("#CC79A7", "^"),
 }
-TITLES = {LINEAR: "TF-IDF (tagging: each word's most frequent label)", **{name: kind.title for name, kind in KINDS.items()}}
+TITLES = {
+    LINEAR: "TF-IDF (tagging: each word's most frequent label)",
+    **{name: kind.title for name, kind in KINDS.items()},
+}
 INK, FAINT, BAND = "#222222", "#BBBBBB", "#F4F5F7"
 ROW, HEADING = 0.58, 0.46  # inches
 OFFSET = 0.165  # between the marks of one set, as a fraction of its row
@@ -45,7 +48,9 @@ def draw(results: Mapping[str, Result], path: Path) -> None:
     _finish_scores(scores, {_named(results[name]): y for name, y in places.items()}, headings, height)
     _finish_leads(leads)
     handles, labels = _legend_entries(scores, results)
-    canvas.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=10, handletextpad=0.3)
+    canvas.legend(
+        handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=10, handletextpad=0.3
+    )
     canvas.supxlabel("Lines are 95% intervals. Scores are means over the seeds.", fontsize=9.5, color=INK)
     canvas.savefig(path, dpi=150, metadata={"Software": None})
 

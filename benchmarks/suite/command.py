@@ -30,7 +30,9 @@ def suite(words: Sequence[str]) -> None:
 
 
 def _run_all(settings: Settings) -> None:
-    names = _possible("data set", settings.sets, {name: missing_data(SETS[name].needs, settings.suite) for name in settings.sets})
+    names = _possible(
+        "data set", settings.sets, {name: missing_data(SETS[name].needs, settings.suite) for name in settings.sets}
+    )
     kinds = _possible("kind", settings.kinds, {kind: missing(kind) for kind in settings.kinds})
     planned = {name: planned_runs(name, kinds, settings) for name in names}
     check_unchanged([run for runs in planned.values() for run in runs])
@@ -38,11 +40,15 @@ def _run_all(settings: Settings) -> None:
     _write_page(settings)
     if n_failed:
         runs = "A run" if n_failed == 1 else f"{n_failed} runs"
-        raise TrainingError(f"{runs} of the suite failed", remedy="See the lines above; the same command tries them again")
+        raise TrainingError(
+            f"{runs} of the suite failed", remedy="See the lines above; the same command tries them again"
+        )
 
 
 def _possible(what: str, names: Sequence[str], reasons: dict[str, str]) -> list[str]:
-    """Return the names without a reason against them; each reason is printed as one line. Raises DataError if no name is left."""
+    """Return the names without a reason against them; each reason is printed as one line. Raises DataError if no name
+    is left.
+    """
     found = [name for name in names if not reasons[name]]
     for reason in dict.fromkeys(filter(None, reasons.values())):
         skipped = ", ".join(name for name in names if reasons[name] == reason)
@@ -89,4 +95,6 @@ def _fit_baselines(name: str, folder: Path, settings: Settings) -> None:
 def _write_page(settings: Settings) -> None:
     folder = ROOT / settings.page
     n_sets = pages.write(folder)
-    print(f"Tables of {n_sets} data {'set' if n_sets == 1 else 'sets'} written to {folder / pages.NAME}", file=sys.stderr)
+    print(
+        f"Tables of {n_sets} data {'set' if n_sets == 1 else 'sets'} written to {folder / pages.NAME}", file=sys.stderr
+    )

@@ -28,7 +28,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name", required=True, help="name of the data set")
     parser.add_argument("--runs", type=Path, required=True, help="folder of the runs of that data set")
-    parser.add_argument("--output", type=Path, required=True, help="JSON file; kinds that were not run again stay in it")
+    parser.add_argument(
+        "--output", type=Path, required=True, help="JSON file; kinds that were not run again stay in it"
+    )
     options = parser.parse_args()
     found = json_safe(figures_of(options.name, options.runs))
     if options.output.is_file():
@@ -81,7 +83,9 @@ def _of_kind(folder: Path, linear: Figures) -> Figures:
 
 
 def _finished(folder: Path, linear: Figures) -> FinishedRun | None:
-    """Return the run in a folder; None if it is not finished. Raises UserError if it was not scored on the baselines' rows."""
+    """Return the run in a folder; None if it is not finished. Raises UserError if it was not scored on the baselines'
+    rows.
+    """
     if not RunFolder(folder).finished:
         return None
     run = read_run(RunFolder(folder))
@@ -119,14 +123,17 @@ def _over_seeds(rows: Sequence[Figures], runs: Sequence[FinishedRun], folder: Pa
 
 
 def _ahead(runs: Sequence[FinishedRun], folder: Path, linear: Figures) -> Iterator[tuple[str, Figures]]:
-    """Return how far the runs are ahead of the best baseline on the same rows, in the main figure and in the second one."""
+    """Return how far the runs are ahead of the best baseline on the same rows, in the main figure and in the second
+    one.
+    """
     if linear["best"] is None:
         return
     baseline = FinishedRun(RunFolder(folder / "baselines"), _as_report(linear), {}, {})
     *answers, other = read_answers([*runs, baseline])
     main = linear["main_figure"]
     for figure, name in ((main, "ahead"), (SECOND[main], f"{SECOND[main]}_ahead")):
-        # The linear model predicts the same for every seed, so it is compared with each of our runs: only our seeds vary.
+        # The linear model predicts the same for every seed, so it is compared with each of our runs: only our seeds
+        # vary.
         ahead = paired_difference(answers, [other] * len(answers), figure, BOOTSTRAP_SEED)
         yield name, asdict(ahead)
 
@@ -135,7 +142,11 @@ def _as_report(linear: Figures) -> Figures:
     """Return the part of a run's report that reading its predictions requires."""
     best = linear["baselines"][linear["best"]]
     split = {"n": linear["n"], **({"per_class": best["per_class"]} if "per_class" in best else {})}
-    return {"main_figure": linear["main_figure"], "scored_split": linear["scored_split"], "splits": {linear["scored_split"]: split}}
+    return {
+        "main_figure": linear["main_figure"],
+        "scored_split": linear["scored_split"],
+        "splits": {linear["scored_split"]: split},
+    }
 
 
 if __name__ == "__main__":

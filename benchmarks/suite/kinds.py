@@ -14,8 +14,9 @@ from benchmarks.minilm import NOT_INSTALLED, minilm_folder
 class Kind:
     """One way to get a model: an encoderlab command, and the `words` that follow those of the data set.
 
-    {minilm} stands for the folder of all-MiniLM-L6-v2, {teacher} for the run that `teacher` names for the same set. A `slow` kind
-    gets one seed where there are many rows. Students learn where a text, or a word, has one label (`only_classes`).
+    {minilm} stands for the folder of all-MiniLM-L6-v2, {teacher} for the run that `teacher` names for the same set. A
+    `slow` kind gets one seed where there are many rows. Students learn where a text, or a word, has one label
+    (`only_classes`).
     """
 
     title: str

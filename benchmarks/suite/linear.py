@@ -1,4 +1,6 @@
-"""The baselines of a data set, fitted once: their scores, and every prediction of the best one for row-by-row comparison."""
+"""The baselines of a data set, fitted once: their scores, and every prediction of the best one for row-by-row
+comparison.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def main() -> None:
         texts = ((" ".join(row.words) if isinstance(row, WordsExample) else row.text, None) for row in fitted.rows)
         path = options.output / "predictions.csv"
         write_predictions(path, texts, fitted.labels, fitted.found[report["best"]].predicted, None, corpus.labels)
-    (options.output / "report.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (options.output / "report.json").write_text(
+        json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ def write(folder: Path) -> int:
 
     A folder without SUITE.md gets the shipped page. Raises DataError if there are no results.
     """
-    results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in results_folder(folder).glob("*.json")}
+    results = {
+        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in results_folder(folder).glob("*.json")
+    }
     if not results:
         raise DataError(f"{results_folder(folder)} holds no results", remedy="Run python -m benchmarks suite first")
     page = folder / NAME

@@ -24,10 +24,12 @@ NAMES = ("sets", "kinds", "seeds", "timed", *FOLDERS)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The choices. `suite` is the folder of the data, `output` of the runs, `page` of SUITE.md with its chart and results.
+    """The choices. `suite` is the folder of the data, `output` of the runs, `page` of SUITE.md with its chart and
+    results.
 
-    `seeds` are those of every run; if empty, SEEDS, of which slow kinds get only the first if there are many rows. `overrides`
-    are added to every command. `timed` is false if other work runs at the same time, which makes seconds and memory meaningless.
+    `seeds` are those of every run; if empty, SEEDS, of which slow kinds get only the first if there are many rows.
+    `overrides` are added to every command. `timed` is false if other work runs at the same time, which makes seconds
+    and memory meaningless.
     """
 
     sets: tuple[str, ...] = tuple(SETS)
@@ -107,10 +109,14 @@ def parsed(words: Sequence[str]) -> Settings:
         if equals and "." in name:
             overrides.append(word)
         elif not equals or name not in NAMES:
-            raise _unknown("setting", word if not equals else name, (*(f"{known}=..." for known in NAMES), "training.NAME=..."))
+            raise _unknown(
+                "setting", word if not equals else name, (*(f"{known}=..." for known in NAMES), "training.NAME=...")
+            )
         else:
             given[name] = value
-    folders = {name: _folder(given.get(name) or _from_environment(name) or default) for name, default in FOLDERS.items()}
+    folders = {
+        name: _folder(given.get(name) or _from_environment(name) or default) for name, default in FOLDERS.items()
+    }
     sets = _names("set", given.get("sets"), SETS)
     kinds = _names("kind", given.get("kinds"), KINDS)
     timed = _yes_or_no("timed", given.get("timed", "true"))
@@ -139,7 +145,9 @@ def _numbers(typed: str | None) -> tuple[int, ...]:
     numbers = [one for one in (typed or "").split(",") if one]
     for one in numbers:
         if not one.isdecimal():
-            raise SettingError(f"seeds={typed} is not a list of seeds", allowed="whole numbers with commas, such as 0,1,2")
+            raise SettingError(
+                f"seeds={typed} is not a list of seeds", allowed="whole numbers with commas, such as 0,1,2"
+            )
     return tuple(dict.fromkeys(int(one) for one in numbers))
 
 
@@ -151,4 +159,6 @@ def _yes_or_no(name: str, typed: str) -> bool:
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> SettingError:
     near = closest(name, list(known))
-    return SettingError(f"There is no {what} {name}", allowed=", ".join(known), remedy=f"Did you mean {near}?" if near else "")
+    return SettingError(
+        f"There is no {what} {name}", allowed=", ".join(known), remedy=f"Did you mean {near}?" if near else ""
+    )

@@ -1,4 +1,6 @@
-"""Runs of the suite, one process each: finished runs are not repeated, interrupted ones are resumed, crashes are recorded."""
+"""Runs of the suite, one process each: finished runs are not repeated, interrupted ones are resumed, crashes are
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def check_unchanged(runs: Sequence[Run]) -> None:
 
 
 def perform(run: Run) -> Record:
-    """Do the run, unless it is finished, and return its record: command, seconds, memory, machine, and the error if it failed.
+    """Do the run, unless it is finished, and return its record: command, seconds, memory, machine, and the error if it
+    failed.
 
     A run that was interrupted is resumed, and then has no `wall_seconds`.
     """
@@ -36,7 +39,13 @@ def perform(run: Run) -> Record:
     if earlier and (folder / "report.json").is_file():
         return earlier
     timed = run.settings.timed and (earlier or {}).get("timed", True)  # all of it, if it is resumed
-    record: Record = {"command": list(run.words), "error": None, "wall_seconds": None, "peak_memory": None, "timed": timed}
+    record: Record = {
+        "command": list(run.words),
+        "error": None,
+        "wall_seconds": None,
+        "peak_memory": None,
+        "timed": timed,
+    }
     record["made"] = provenance()
     if run.teacher and not (ROOT / run.teacher / "report.json").is_file():
         return _keep(run, record | {"error": portable(f"There is no finished teacher in {run.teacher}", run.settings)})
@@ -68,7 +77,9 @@ def outcome(run: Run, record: Record) -> str:
 
 
 def call(module: str, *arguments: str) -> None:
-    """Run one of our modules in its own process: loading PyTorch here would count as memory of the runs. Raises TrainingError."""
+    """Run one of our modules in its own process: loading PyTorch here would count as memory of the runs. Raises
+    TrainingError.
+    """
     print(finished(python("-m", module, *arguments)).output, end="", file=sys.stderr)
 
 

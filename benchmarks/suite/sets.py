@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 MANY_ROWS = 10_000  # slow kinds of runs get one seed on sets with more training rows
-ENGLISH, MORE_ENGLISH, OTHER_TASKS, LANGUAGES, WINDOWS = "english", "more_english", "other_tasks", "languages", "windows"
+ENGLISH, MORE_ENGLISH, OTHER_TASKS, LANGUAGES, WINDOWS = (
+    "english",
+    "more_english",
+    "other_tasks",
+    "languages",
+    "windows",
+)
 GROUPS: Mapping[str, str] = {  # in the order of the page
     ENGLISH: "English classification sets of the suite",
     MORE_ENGLISH: "SST-2, Amazon and `docs`",
@@ -32,8 +38,8 @@ WORDS: Mapping[str, str] = {  # names of figures that people call differently
 class DataSet:
     """A data set. `words` select it, with {suite} to be filled in; `training_rows` is the size of its training split.
 
-    `needs` names what has to be there: suite (the folder of the data), hub (HF_ENDPOINT), or nothing. `figure` is the one to put
-    first if it is not the task's own.
+    `needs` names what has to be there: suite (the folder of the data), hub (HF_ENDPOINT), or nothing. `figure` is the
+    one to put first if it is not the task's own.
     """
 
     name: str
@@ -60,7 +66,9 @@ def _files(name: str, extension: str) -> tuple[str, ...]:
 
 
 def _texts(name: str, what: str, training_rows: int, group: str = ENGLISH) -> DataSet:
-    return DataSet(name, group, what, ("task=classification", *_rows(name, *TEXT, "dataset.label=label")), training_rows)
+    return DataSet(
+        name, group, what, ("task=classification", *_rows(name, *TEXT, "dataset.label=label")), training_rows
+    )
 
 
 def _rows(name: str, *columns: str) -> tuple[str, ...]:
@@ -68,7 +76,9 @@ def _rows(name: str, *columns: str) -> tuple[str, ...]:
 
 
 def _pairs(name: str, what: str, training_rows: int) -> DataSet:
-    return DataSet(name, ENGLISH, what, ("task=classification", *_rows(name, *PAIR, "dataset.label=label")), training_rows)
+    return DataSet(
+        name, ENGLISH, what, ("task=classification", *_rows(name, *PAIR, "dataset.label=label")), training_rows
+    )
 
 
 def _label_sets(name: str, what: str, training_rows: int, figure: str) -> DataSet:
@@ -77,12 +87,16 @@ def _label_sets(name: str, what: str, training_rows: int, figure: str) -> DataSe
 
 
 def _numbers(name: str, what: str, training_rows: int) -> DataSet:
-    return DataSet(name, OTHER_TASKS, what, ("task=regression", *_rows(name, *PAIR, "dataset.label=label")), training_rows)
+    return DataSet(
+        name, OTHER_TASKS, what, ("task=regression", *_rows(name, *PAIR, "dataset.label=label")), training_rows
+    )
 
 
 def _windows(of: DataSet) -> DataSet:
     """Return the set with the same rows read whole in windows, to compare with truncation."""
-    return replace(of, name=f"{of.name}_windows", group=WINDOWS, what=f"{of.what}, read in windows", words=(*of.words, READ_WHOLE))
+    return replace(
+        of, name=f"{of.name}_windows", group=WINDOWS, what=f"{of.what}, read in windows", words=(*of.words, READ_WHOLE)
+    )
 
 
 def _tagged(name: str, what: str, training_rows: int, group: str) -> DataSet:
@@ -103,7 +117,9 @@ _ALL = (
     _pairs("qqp_sample", "pairs of questions, duplicates or not", 6_094),
     _pairs("mnli_sample", "premise and hypothesis, 3 relations", 6_968),
     DataSet("sst2", MORE_ENGLISH, "phrases of film reviews, scored on validation", ("task=sst2",), 67_349, needs="hub"),
-    DataSet("amazon", MORE_ENGLISH, "product reviews, positive or negative", ("task=amazon_polarity",), 13_036, needs="hub"),
+    DataSet(
+        "amazon", MORE_ENGLISH, "product reviews, positive or negative", ("task=amazon_polarity",), 13_036, needs="hub"
+    ),
     DataSet("docs", MORE_ENGLISH, "paragraphs of documentation, by library", ("task=docs",), 17_078, needs=""),
     _label_sets("goemotions", "comments, 28 emotions, several each", 43_410, "f1_macro"),
     _label_sets("reuters21578", "news stories, 90 topics, several each", 6_400, "f1_micro"),

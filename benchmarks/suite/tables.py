@@ -41,7 +41,11 @@ def summary(results: Mapping[str, Result]) -> str:
     rows = []
     for group, title in GROUPS.items():
         inside = [name for name, one in SETS.items() if one.group == group and name in results]
-        rows += [[f"*{title}*", *[""] * (len(head) - 1)], *(_summary_row(results[name]) for name in inside)] if inside else []
+        rows += (
+            [[f"*{title}*", *[""] * (len(head) - 1)], *(_summary_row(results[name]) for name in inside)]
+            if inside
+            else []
+        )
     legend = (
         "Scores on the test split (SST-2: validation), as means over the seeds. **Bold** ▲: the whole 95% interval of the paired "
         "difference is above the linear model; ▼: below it; –: not run. Students learn only where a text or a word has one label. "
@@ -63,7 +67,9 @@ def _summary_row(result: Result) -> list[str]:
 
 
 def _counts(results: Mapping[str, Result]) -> list[str]:
-    """Return a row for each kind: on how many of the English sets of the suite it is above the linear model, and what it costs."""
+    """Return a row for each kind: on how many of the English sets of the suite it is above the linear model, and what
+    it costs.
+    """
     english = [results[name] for name, one in SETS.items() if one.group == ENGLISH and name in results]
     rows = []
     for kind, of in KINDS.items():
@@ -78,7 +84,15 @@ def _counts(results: Mapping[str, Result]) -> list[str]:
         rows.append([of.title, *counts, ahead, minutes, f"{median(one['megabytes'] for one in found):,.0f}"])
     n_sets = sum(one.group == ENGLISH for one in SETS.values())
     count = f"all {n_sets}" if len(english) == n_sets else f"{len(english)} of {n_sets}"
-    head = ["against TF-IDF", "above", "not distinguishable", "below", "points ahead, mean", "minutes of training, median", "MB"]
+    head = [
+        "against TF-IDF",
+        "above",
+        "not distinguishable",
+        "below",
+        "points ahead, mean",
+        "minutes of training, median",
+        "MB",
+    ]
     return [f"On {count} English classification sets of the suite:", "", *grid(head, rows)] if rows else []
 
 
@@ -107,7 +121,14 @@ def words_of(figure: str) -> str:
 def _baseline_row(title: str, one: Result, second: str, width: int) -> list[str]:
     if "skipped" in one:
         return [title, f"skipped: {one['skipped']}", *[""] * (width - 2)]
-    cells = [title, _with_interval(one["score"], one["interval"]), "", _number(one[second]), "", _minutes(one["seconds"])]
+    cells = [
+        title,
+        _with_interval(one["score"], one["interval"]),
+        "",
+        _number(one[second]),
+        "",
+        _minutes(one["seconds"]),
+    ]
     return [*cells, *[""] * (width - len(cells))]
 
 
@@ -116,7 +137,9 @@ def _kind_rows(kind: str, found: Result | None, second: str, width: int) -> list
     if found is None:
         return []
     title = KINDS[kind].title
-    failed = [[f"{title}, seed {one['seed']}", f"failed: {one['error']}".replace("|", "\\|")] for one in found["failed"]]
+    failed = [
+        [f"{title}, seed {one['seed']}", f"failed: {one['error']}".replace("|", "\\|")] for one in found["failed"]
+    ]
     rows = [[*row, *[""] * (width - len(row))] for row in failed]
     return [_finished_row(title, found, second), *rows] if found["runs"] else rows
 
@@ -151,7 +174,8 @@ def origins(results: Mapping[str, Result]) -> str:
             dates.add(date)
             names[name] = None
     return "\n".join(
-        f"* {' to '.join(sorted({min(dates), max(dates)}))}, {rest}: {', '.join(names)}." for rest, (dates, names) in found.items()
+        f"* {' to '.join(sorted({min(dates), max(dates)}))}, {rest}: {', '.join(names)}."
+        for rest, (dates, names) in found.items()
     )
 
 

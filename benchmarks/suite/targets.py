@@ -18,7 +18,8 @@ NOT_MEASURED = "not measured"
 class Target:
     """The lowest acceptable score of a kind of runs on a set, as a mean over seeds.
 
-    Exactly one is given: `at_least`, a score; `ahead`, a lead over the linear model; `beside`, a set whose score to reach.
+    Exactly one is given: `at_least`, a score; `ahead`, a lead over the linear model; `beside`, a set whose score to
+    reach.
     """
 
     name: str

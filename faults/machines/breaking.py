@@ -1,4 +1,6 @@
-"""The promises of a run on two machines when something breaks: it endures, or a line names the machine and it can be resumed."""
+"""The promises of a run on two machines when something breaks: it endures, or a line names the machine and it can be
+resumed.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,22 @@ WAIT_SECONDS = 15  # of silence before a machine is given up here; 60 by default
 NOTICED_WITHIN = WAIT_SECONDS + 25  # seconds from the fault to the end of the first machine's torchrun
 CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 LONG = (
-    *("train", *ROWS, *MODEL, "model.dropout=0.1", "training.threads=1", "training.precision=fp32", "training.batch_size=12"),
-    *("training.steps=60", "training.checkpoint_every=5", "training.evaluate_every=30", "training.log_every=5", "run_dir=run"),
+    *(
+        "train",
+        *ROWS,
+        *MODEL,
+        "model.dropout=0.1",
+        "training.threads=1",
+        "training.precision=fp32",
+        "training.batch_size=12",
+    ),
+    *(
+        "training.steps=60",
+        "training.checkpoint_every=5",
+        "training.evaluate_every=30",
+        "training.log_every=5",
+        "run_dir=run",
+    ),
 )
 SHORT = ("train", *SETTINGS["train"], "run_dir=run")
 NOT_ERRORS = ("has waited",)
@@ -62,7 +78,9 @@ def endured(conditions: Conditions) -> Iterator[Trial]:
         if CLOCK.exists():
             for name, seconds in (("10 s", 10), ("an hour", 3600)):
                 up[1].variables |= fast_clock(seconds)
-                yield Trial(f"a clock that is {name} fast", ended_otherwise(up, Launch(up, 1, *SHORT).wait(), wanted[SHORT]))
+                yield Trial(
+                    f"a clock that is {name} fast", ended_otherwise(up, Launch(up, 1, *SHORT).wait(), wanted[SHORT])
+                )
 
 
 def fast_clock(seconds: int) -> dict[str, str]:
@@ -74,7 +92,9 @@ def fast_clock(seconds: int) -> dict[str, str]:
 
 
 def restarted(conditions: Conditions) -> Iterator[Trial]:
-    """Try torchrun --max-restarts: the run must resume by itself after a killed process, or once a lost machine is back."""
+    """Try torchrun --max-restarts: the run must resume by itself after a killed process, or once a lost machine is
+    back.
+    """
     again = ("--max-restarts=2",)
     with two(conditions) as up:
         wanted = _undisturbed(up, LONG)
@@ -103,7 +123,9 @@ SLOW = {
 
 
 def lost(conditions: Conditions) -> Iterator[Trial]:
-    """Let a machine or its network fail in mid-run: a line must name it in time, nothing saved is lost, resume=auto works."""
+    """Let a machine or its network fail in mid-run: a line must name it in time, nothing saved is lost, resume=auto
+    works.
+    """
     with two(conditions) as up:
         wanted = _undisturbed(up, LONG)
         for fault in conditions.of(LOST):
@@ -119,9 +141,12 @@ def _survived(up: Two, fault: Fault, wanted: dict[str, Any]) -> str:
     before = _steps(up[0])
     fault.strike(up)
     struck = time.monotonic()
-    # If the first machine is gone, torchrun on the others tries to reach it for minutes after our line: see docs/clusters.md.
+    # If the first machine is gone, torchrun on the others tries to reach it for minutes after our line: see
+    # docs/clusters.md.
     teller = (
-        launch.wait_for(0, NOTICED_WITHIN) if fault.reported_by == 0 else launch.wait_for_line(fault.reported_by, NOTICED_WITHIN)
+        launch.wait_for(0, NOTICED_WITHIN)
+        if fault.reported_by == 0
+        else launch.wait_for_line(fault.reported_by, NOTICED_WITHIN)
     )
     failure = badly_reported(teller, fault.at_fault, time.monotonic() - struck)
     fault.mend(up)
@@ -151,7 +176,9 @@ def _undisturbed(up: Two, settings: Sequence[str]) -> dict[str, Any]:
 
 def ended_otherwise(up: Two, ended: Sequence[Launched], wanted: dict[str, Any]) -> str:
     """Return how the results of a run differ from `wanted`, "" if not at all, and delete the run."""
-    bad = [f"{one.name} ended with {one.code}: {(one.errors or one.lines or [''])[-1]}" for one in ended if one.code != 0]
+    bad = [
+        f"{one.name} ended with {one.code}: {(one.errors or one.lines or [''])[-1]}" for one in ended if one.code != 0
+    ]
     run = up[0].inside(up[0].work / "run")
     failure = "; ".join(bad) or (difference(outcome(run), wanted) if RunFolder(run).finished else "it did not finish")
     clear(up)
@@ -211,7 +238,11 @@ LOST = (
     Fault("a link cut for good", partial(_cut, cut=True), partial(_cut, cut=False)),
     Fault("a machine without power", lambda up: up[1].lose_power(), lambda up: up[1].boot()),
     Fault(
-        "the first machine without power", lambda up: up[0].lose_power(), lambda up: up[0].boot(), at_fault="anna", reported_by=1
+        "the first machine without power",
+        lambda up: up[0].lose_power(),
+        lambda up: up[0].boot(),
+        at_fault="anna",
+        reported_by=1,
     ),
     Fault("a frozen machine", lambda up: up[1].signal(signal.SIGSTOP), lambda up: up[1].signal(signal.SIGCONT)),
     Fault("a process killed", _kill_process, _nothing),

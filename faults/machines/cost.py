@@ -1,4 +1,6 @@
-"""The cost of a step on several machines, compared with the formula: bytes on the network, and seconds added by a narrow link."""
+"""The cost of a step on several machines, compared with the formula: bytes on the network, and seconds added by a
+narrow link.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,24 @@ from faults.machines.network import Link
 from faults.promise import Conditions, Trial, UnavailableError
 
 FEW, MANY = 4, 20  # steps: what both runs do once cancels out in the difference
-WIDE = ("model.n_layers=2", "model.d_model=128", "model.n_heads=2", "model.d_ff=512", "model.dropout=0", "baselines=false")
+WIDE = (
+    "model.n_layers=2",
+    "model.d_model=128",
+    "model.n_heads=2",
+    "model.d_ff=512",
+    "model.dropout=0",
+    "baselines=false",
+)
 SHORT = (
-    *("train", *ROWS, *WIDE, "training.threads=1", "training.precision=fp32", "training.batch_size=16", "training.log_every=1"),
+    *(
+        "train",
+        *ROWS,
+        *WIDE,
+        "training.threads=1",
+        "training.precision=fp32",
+        "training.batch_size=16",
+        "training.log_every=1",
+    ),
     *("training.evaluate_every=1000", "run_dir=run"),
 )
 TOLERANCE = 0.15  # of the formula: for headers, acknowledgements, the small message of each step, heartbeats
@@ -24,7 +41,9 @@ NARROW = 100e6  # bits per second
 
 
 def cost(conditions: Conditions) -> Iterator[Trial]:
-    """Compare bytes per step with 2 (n - 1) / n of the gradients for any accumulation, and seconds with bytes / bandwidth."""
+    """Compare bytes per step with 2 (n - 1) / n of the gradients for any accumulation, and seconds with bytes /
+    bandwidth.
+    """
     for number in (2, 3):
         with machines(number, conditions.scratch / f"cost-{number}") as up:
             found = {accumulate: _bytes_per_step(up, accumulate) for accumulate in (1, 4)}
@@ -32,7 +51,9 @@ def cost(conditions: Conditions) -> Iterator[Trial]:
             wanted = 2 * (number - 1) / number * parameters * 4
             for accumulate, (sent, _) in found.items():
                 case = f"{number} machines, {parameters:,} parameters, accumulate={accumulate}: {sent / wanted:.3f} of the formula"
-                yield Trial(case, "" if abs(sent / wanted - 1) <= TOLERANCE else f"{sent:,.0f} bytes instead of {wanted:,.0f}")
+                yield Trial(
+                    case, "" if abs(sent / wanted - 1) <= TOLERANCE else f"{sent:,.0f} bytes instead of {wanted:,.0f}"
+                )
             if number == 2:
                 yield _waited(up, wanted)
 

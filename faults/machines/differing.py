@@ -45,7 +45,9 @@ def prepared(conditions: Conditions) -> Iterator[Trial]:
 
 
 def _prepared(up: Two, before: set[tuple[str, int]]) -> str:
-    """Return what is wrong with the last machine's cache after a run: it must equal the first one's, and `before` if given."""
+    """Return what is wrong with the last machine's cache after a run: it must equal the first one's, and `before` if
+    given.
+    """
     ended = Launch(up, 1, *PRETRAIN).wait()
     clear(up)
     if any(one.code for one in ended):
@@ -96,7 +98,9 @@ def _other_tokenizer(up: Two) -> list[Launched]:
     for path in (up[1].cache / "tokenizers").rglob("tokenizer.json"):
         content = json.loads(path.read_text(encoding="utf-8"))
         vocabulary = content["model"]["vocab"]
-        content["model"]["vocab"] = {f"{name}x" if name.startswith("kin") else name: place for name, place in vocabulary.items()}
+        content["model"]["vocab"] = {
+            f"{name}x" if name.startswith("kin") else name: place for name, place in vocabulary.items()
+        }
         path.write_text(json.dumps(content), encoding="utf-8")
     return Launch(up, 1, *PRETRAIN).wait(REPORTED_WITHIN)
 

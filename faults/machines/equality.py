@@ -18,7 +18,14 @@ from faults.promise import Conditions, Trial
 from faults.running import OF_THE_CLOCK, difference, outcome
 
 STEPS, RESUMED_AFTER = 8, 4
-MODEL = ("model.n_layers=2", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0", "baselines=false")
+MODEL = (
+    "model.n_layers=2",
+    "model.d_model=16",
+    "model.n_heads=2",
+    "model.d_ff=32",
+    "model.dropout=0",
+    "baselines=false",
+)
 SHORT = (
     *("training.threads=1", "training.precision=fp32", "training.batch_size=12", "training.log_every=1"),
     *(f"training.steps={STEPS}", f"training.checkpoint_every={RESUMED_AFTER}", "training.evaluate_every=4"),
@@ -44,7 +51,10 @@ def equal(conditions: Conditions) -> Iterator[Trial]:
 def texts() -> str:
     """Write a few documents of distinct sentences."""
     sentences = [
-        f"The {a} {b} looks at the {c} {b}." for a in ("old", "red") for b in ("cat", "dog", "king") for c in ("new", "big")
+        f"The {a} {b} looks at the {c} {b}."
+        for a in ("old", "red")
+        for b in ("cat", "dog", "king")
+        for c in ("new", "big")
     ]
     documents = ["\n".join(" ".join(sentences[(n * k) % 12] for k in (1, 5, 7)) for _ in range(3)) for n in range(24)]
     return "\n\n".join(documents) + "\n"

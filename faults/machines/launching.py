@@ -101,7 +101,9 @@ class Launch:
         process = self.processes[place]
         while process.poll() is None and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
-        return Launched(self.machines[place].name, process.poll(), self.lines_so_far(place), time.monotonic() - self.started)
+        return Launched(
+            self.machines[place].name, process.poll(), self.lines_so_far(place), time.monotonic() - self.started
+        )
 
 
 def alone(machine: Machine, *typed: str) -> Launched:

@@ -1,6 +1,8 @@
-"""A machine: its own namespaces for network, host name, mounts and processes, and a home, a cache and a folder for runs.
+"""A machine: its own namespaces for network, host name, mounts and processes, and a home, a cache and a folder for
+runs.
 
-Its first process ends with the trial's process, and all others with the first: whatever happens here, nothing is left behind.
+Its first process ends with the trial's process, and all others with the first: whatever happens here, nothing is left
+behind.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LD_PRELOAD", "ENCODERLAB_CAC
 
 @dataclass(slots=True)
 class Machine:
-    """A machine that is up. `init` is the id of its first process in this namespace; `port` is its place at the `switch`."""
+    """A machine that is up. `init` is the id of its first process in this namespace; `port` is its place at the
+    `switch`.
+    """
 
     name: str
     folder: Path
@@ -126,7 +130,12 @@ class Machine:
 
     def _environment(self) -> Mapping[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in OF_TORCHRUN}
-        own = {"HOME": str(self.home), "ENCODERLAB_CACHE": str(self.cache), "OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(self.home)}
+        own = {
+            "HOME": str(self.home),
+            "ENCODERLAB_CACHE": str(self.cache),
+            "OMP_NUM_THREADS": "1",
+            "MPLCONFIGDIR": str(self.home),
+        }
         return {**kept, **own, "PYTHONPATH": self.python_path, "TOKENIZERS_PARALLELISM": "false", **self.variables}
 
 
@@ -140,7 +149,10 @@ def machines(number: int, scratch: Path) -> Iterator[list[Machine]]:
     hosts.write_text("127.0.0.1 localhost\n" + "\n".join(lines) + "\n", encoding="utf-8")
     with ExitStack() as up:
         switch = up.enter_context(Switch())
-        yield [up.enter_context(_machine(place, scratch / name, switch, hosts)) for place, name in enumerate(NAMES[:number])]
+        yield [
+            up.enter_context(_machine(place, scratch / name, switch, hosts))
+            for place, name in enumerate(NAMES[:number])
+        ]
 
 
 @contextmanager
@@ -162,10 +174,19 @@ def _namespaces(folder: Path, hosts: Path) -> tuple[subprocess.Popen, int]:
     """Create the namespaces of a machine; return the process that holds them here, and the first one inside."""
     ready = folder / "ready"
     ready.unlink(missing_ok=True)
-    prepare = f"hostname {folder.name}; mount --bind {shlex.quote(str(hosts))} /etc/hosts; touch {shlex.quote(str(ready))}"
+    prepare = (
+        f"hostname {folder.name}; mount --bind {shlex.quote(str(hosts))} /etc/hosts; touch {shlex.quote(str(ready))}"
+    )
     namespaces = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc"]
     # The shell is the first process: it reaps those whose parents are gone.
-    line = ["setpriv", "--pdeathsig=KILL", *namespaces, "sh", "-c", f"set -e; {prepare}; while :; do sleep 3600 || :; done"]
+    line = [
+        "setpriv",
+        "--pdeathsig=KILL",
+        *namespaces,
+        "sh",
+        "-c",
+        f"set -e; {prepare}; while :; do sleep 3600 || :; done",
+    ]
     outer = subprocess.Popen(line, start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         return outer, _first_process(outer, ready)

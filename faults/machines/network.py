@@ -1,7 +1,7 @@
 """A network between namespaces that can be slow, lossy or cut: a switch that runs in this process.
 
-Each machine has a TAP device as its network card; every frame that it sends is read here and passed on. So a slow link needs no
-`netem`, which is a kernel module that many kernels lack, and every byte is counted.
+Each machine has a TAP device as its network card; every frame that it sends is read here and passed on. So a slow link
+needs no `netem`, which is a kernel module that many kernels lack, and every byte is counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ IDLE_SECONDS = 0.02
 
 @dataclass(slots=True)
 class Link:
-    """How frames travel to and from a machine: seconds each way, bits per second (None: no limit), fraction lost, cut or not."""
+    """How frames travel to and from a machine: seconds each way, bits per second (None: no limit), fraction lost, cut
+    or not.
+    """
 
     delay: float = 0.0
     rate: float | None = None
@@ -54,7 +56,9 @@ class Port:
 
 
 class Switch:
-    """Passes frames from one machine to another; use it as a context manager. Raises UnavailableError without TAP devices."""
+    """Passes frames from one machine to another; use it as a context manager. Raises UnavailableError without TAP
+    devices.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.ports: list[Port] = []

@@ -71,6 +71,8 @@ MACHINES = (
         "that wakes ends with one line. With clocks an hour apart, nothing is taken over.",
         sharing.shared,
         quick=0,
-        tests=("tests/sweeps/test_other_machines.py::test_a_killed_machine_is_replaced_by_another_that_shares_the_folder",),
+        tests=(
+            "tests/sweeps/test_other_machines.py::test_a_killed_machine_is_replaced_by_another_that_shares_the_folder",
+        ),
     ),
 )

@@ -23,8 +23,23 @@ from faults.running import difference, outcome
 TAKEOVER_SECONDS = 10
 KERNEL = "/proc/sys/kernel/random/boot_id"  # identifies the processes that see each other's locks
 LINE = (
-    *("train", "-m", *ROWS, *MODEL, "model.dropout=0.1", "training.threads=1", "training.precision=fp32", "training.batch_size=12"),
-    *("training.steps=300", "training.checkpoint_every=5", "training.evaluate_every=100", "training.log_every=20", "seed=1,2"),
+    *(
+        "train",
+        "-m",
+        *ROWS,
+        *MODEL,
+        "model.dropout=0.1",
+        "training.threads=1",
+        "training.precision=fp32",
+        "training.batch_size=12",
+    ),
+    *(
+        "training.steps=300",
+        "training.checkpoint_every=5",
+        "training.evaluate_every=100",
+        "training.log_every=20",
+        "seed=1,2",
+    ),
     f"takeover_seconds={TAKEOVER_SECONDS}",
 )
 LOST_CODE = 4
@@ -32,13 +47,17 @@ FAULTS = ("a machine without power", "a frozen machine that wakes later", "clock
 
 
 def shared(conditions: Conditions) -> Iterator[Trial]:
-    """Type one line on two machines and strike the first in its first run; the second must end the sweep as one alone would."""
+    """Type one line on two machines and strike the first in its first run; the second must end the sweep as one alone
+    would.
+    """
     with two(conditions) as up:
         for machine in up:
             _own_kernel(machine)
         folder = conditions.scratch / "alone"
         _started(up[0], folder).wait(ENOUGH)
-        wanted = {tuple(record.overrides): outcome(record.folder) for record in SweepFolder(folder).records() if record.folder}
+        wanted = {
+            tuple(record.overrides): outcome(record.folder) for record in SweepFolder(folder).records() if record.folder
+        }
         for fault in conditions.of(FAULTS):
             if fault != FAULTS[2] or CLOCK.exists():
                 folder = conditions.scratch / fault.replace(" ", "-")

@@ -1,4 +1,5 @@
-"""A Slurm cluster from Debian's packages (slurm-wlm, munge): a controller, and a daemon on each of several machines of namespaces.
+"""A Slurm cluster from Debian's packages (slurm-wlm, munge): a controller, and a daemon on each of several machines of
+namespaces.
 
 The machines share a work folder, as in a cluster. All daemons end with the machines.
 """
@@ -54,14 +55,17 @@ PartitionName=trial Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 class Cluster:
     """A cluster that is up. Jobs are submitted on the first of its `nodes`, which share `folder`.
 
-    `sockets` is a second folder, with a short path: Slurm refuses a job whose socket has a path of more than 108 characters.
+    `sockets` is a second folder, with a short path: Slurm refuses a job whose socket has a path of more than 108
+    characters.
     """
 
     def __init__(self, nodes: list[Machine], folder: Path, sockets: Path) -> None:
         self.nodes, self.folder, self.sockets = nodes, folder, sockets
 
     def run(self, *command: str) -> str:
-        """Run a command on the first node, in the shared folder, and return its output. Raises UnavailableError if it fails."""
+        """Run a command on the first node, in the shared folder, and return its output. Raises UnavailableError if it
+        fails.
+        """
         output = self.folder / "command.txt"
         output.unlink(missing_ok=True)
         code = self.nodes[0].start(command, output).wait()
@@ -126,7 +130,10 @@ def _prepare(up: Cluster) -> None:
 def _start(up: Cluster) -> None:
     """Start the daemons, and wait until all nodes are idle."""
     folder, first = up.folder, up.nodes[0]
-    munge = [f"--{name}={folder}/munge.{name.partition('-')[0]}" for name in ("key-file", "pid-file", "log-file", "seed-file")]
+    munge = [
+        f"--{name}={folder}/munge.{name.partition('-')[0]}"
+        for name in ("key-file", "pid-file", "log-file", "seed-file")
+    ]
     munge.append(f"--socket={up.sockets}/munge.socket")
     first.start(["munged", "--foreground", "--force", "--num-threads=2", *munge], folder / "munged.txt")
     _wait_for(lambda: (up.sockets / "munge.socket").exists(), folder / "munged.txt")
@@ -157,7 +164,15 @@ def main() -> None:
     """Run the typed command on the first node of a new cluster of three nodes: scripts/slurm_cluster bash."""
     with tempfile.TemporaryDirectory(prefix="faults-") as scratch, cluster(3, Path(scratch).resolve()) as up:
         first = up.nodes[0]
-        inside = ["nsenter", f"--target={first.init}", "--net", "--uts", "--mount", "--pid", *(sys.argv[1:] or ["bash"])]
+        inside = [
+            "nsenter",
+            f"--target={first.init}",
+            "--net",
+            "--uts",
+            "--mount",
+            "--pid",
+            *(sys.argv[1:] or ["bash"]),
+        ]
         environment = {**os.environ, **first.variables, "PYTHONPATH": str(ROOT / "src")}
         sys.exit(subprocess.run(inside, env=environment, check=False).returncode)
 

@@ -20,12 +20,25 @@ ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
 ON_CPUS = ("--gpus-per-node=0", "--cpus-per-task=1")
 SHORT = ("train", *SETTINGS["train"])
 LONG = (
-    *("train", *ROWS, *MODEL, "training.threads=1", "training.precision=fp32", "training.batch_size=12", "training.steps=100000"),
+    *(
+        "train",
+        *ROWS,
+        *MODEL,
+        "training.threads=1",
+        "training.precision=fp32",
+        "training.batch_size=12",
+        "training.steps=100000",
+    ),
     *("training.checkpoint_every=20", "training.evaluate_every=100000", "training.log_every=5"),
 )
 ENOUGH = 300.0  # seconds to wait for anything
 LAUNCHER = (
-    *("hydra/launcher=slurm", "hydra.launcher.partition=trial", "hydra.launcher.gpus_per_node=0", "hydra.launcher.cpus_per_task=1"),
+    *(
+        "hydra/launcher=slurm",
+        "hydra.launcher.partition=trial",
+        "hydra.launcher.gpus_per_node=0",
+        "hydra.launcher.cpus_per_task=1",
+    ),
     *("hydra.launcher.mem_gb=0", "hydra.launcher.timeout_min=9"),
 )
 

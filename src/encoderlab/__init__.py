@@ -22,7 +22,9 @@ __all__ = ["Run", "TextClassifier", "TextRegressor", "compose", "distill", "fine
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of `api`, an estimator, or the version. PyTorch loads at first use, because `--help` does not need it."""
+    """Return a name of `api`, an estimator, or the version. PyTorch loads at first use, because `--help` does not need
+    it.
+    """
     if name == "__version__":
         return import_module("importlib.metadata").version("encoderlab")
     if name not in __all__:

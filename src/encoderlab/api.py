@@ -46,7 +46,9 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
     if command not in TRAINING_COMMANDS:
         raise SettingError(f"command={command} does not start a run", allowed=", ".join(TRAINING_COMMANDS))
     if not all(isinstance(one, str) for one in settings):
-        raise SettingError(f"compose was given {one_line(str(settings))}", allowed='settings as strings, such as "task=sst2"')
+        raise SettingError(
+            f"compose was given {one_line(str(settings))}", allowed='settings as strings, such as "task=sst2"'
+        )
     refuse_what_hydra_cannot(command, list(settings))
     register_schemas(command, settings)
     with explained(command), checked_configs(lambda config: None):
@@ -110,7 +112,9 @@ class Run:
     @cached_property
     def assembly(self) -> Assembly:
         """Return the model with its tokenizer, task and settings."""
-        return reopen(OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device))
+        return reopen(
+            OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device)
+        )
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -128,9 +132,9 @@ class Run:
     def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
         """Return a prediction for each text, or pair of texts, in their order.
 
-        `predicted` is a label, with the `probabilities` of all labels; a list of labels, with those probabilities; or a number.
-        For a task on words, it is a list with a label for each word that the model reads. Raises SettingError if `texts` is not
-        a list of texts, DataError for texts the model cannot read.
+        `predicted` is a label, with the `probabilities` of all labels; a list of labels, with those probabilities; or a
+        number. For a task on words, it is a list with a label for each word that the model reads. Raises SettingError
+        if `texts` is not a list of texts, DataError for texts the model cannot read.
         """
         answers = answers_of(self.assembly, self._examples(texts))
         if reads_words(self.assembly):
@@ -138,8 +142,11 @@ class Run:
         target = self.assembly.task.heads.sequence_target
         return [answer.as_dict(self.labels, target) for answer in answers]
 
-    def embed(self, texts: Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False) -> np.ndarray:
-        """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if `normalize`.
+    def embed(
+        self, texts: Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False
+    ) -> np.ndarray:
+        """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if
+        `normalize`.
 
         Raises SettingError and DataError as `predict` does.
         """
@@ -168,4 +175,6 @@ class Run:
 
 def _is_text(value: Any) -> bool:
     """Return whether the value is a text, or a pair of texts."""
-    return isinstance(value, str) or (isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, str) for one in value))
+    return isinstance(value, str) or (
+        isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, str) for one in value)
+    )

@@ -1,4 +1,6 @@
-"""Data that travels between packages that do not import each other: an encoded example, a batch, and the model's prediction."""
+"""Data that travels between packages that do not import each other: an encoded example, a batch, and the model's
+prediction.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-# The kind of target of a whole sequence: the id of one class, a 0 or 1 for each label, or a number. Their tensors are int64
-# [batch], float32 [batch, labels] and float32 [batch].
+# The kind of target of a whole sequence: the id of one class, a 0 or 1 for each label, or a number. Their tensors are
+# int64 [batch], float32 [batch, labels] and float32 [batch].
 TargetKind = Literal["label", "label_set", "number"]
 WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows are combined
 
@@ -20,12 +22,13 @@ WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows are
 class Encoded:
     """One example as ids, with its targets.
 
-    `label` is the target of the whole sequence: the id of its class, a 0 or 1 for each label, or a number (None: no target, or
-    unknown). `token_labels` maps each target position in `input_ids` to its label, or to None if that is unknown; it is None itself
-    if there is no target. `truncated` is True if the example was longer than the model reads.
+    `label` is the target of the whole sequence: the id of its class, a 0 or 1 for each label, or a number (None: no
+    target, or unknown). `token_labels` maps each target position in `input_ids` to its label, or to None if that is
+    unknown; it is None itself if there is no target. `truncated` is True if the example was longer than the model
+    reads.
 
-    A long text may be read in several windows. They have equal length and follow one another in `input_ids`; `window_starts` gives
-    the token of the text at which each begins. It is empty for a single sequence.
+    A long text may be read in several windows. They have equal length and follow one another in `input_ids`;
+    `window_starts` gives the token of the text at which each begins. It is empty for a single sequence.
     """
 
     input_ids: list[int]
@@ -40,9 +43,9 @@ class Encoded:
 class Targets:
     """A teacher's outputs for a batch (Hinton et al. 2015), which a student learns to reproduce.
 
-    They are either logits of the task's classes, for whole sequences or for the target tokens, softened by `temperature`; or
-    vectors, for whole sequences and for the target tokens. None: no such output. `sequence_weight` and `token_weight` weigh the
-    two losses; with logits, the labels get the rest of 1.
+    They are either logits of the task's classes, for whole sequences or for the target tokens, softened by
+    `temperature`; or vectors, for whole sequences and for the target tokens. None: no such output. `sequence_weight`
+    and `token_weight` weigh the two losses; with logits, the labels get the rest of 1.
     """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
@@ -72,14 +75,16 @@ class Targets:
 class Batch:
     """Examples side by side, padded to the longest of them.
 
-    `attention_mask` is True at real tokens; None means that there is no padding. `target_positions` lists the tokens that the
-    token head predicts, as indices into the flattened (batch * length) tokens, in ascending order; `token_labels` holds their
-    labels. `rows` gives the index of each example in its split; it is empty in a batch `without_answers`. `n_tokens` counts
-    real tokens, and `n_targets` the target positions if they are still to be drawn (None: unknown). Both are plain numbers, so
-    reading them never waits for a device. `targets` are a teacher's outputs, in distillation.
+    `attention_mask` is True at real tokens; None means that there is no padding. `target_positions` lists the tokens
+    that the token head predicts, as indices into the flattened (batch * length) tokens, in ascending order;
+    `token_labels` holds their labels. `rows` gives the index of each example in its split; it is empty in a batch
+    `without_answers`. `n_tokens` counts real tokens, and `n_targets` the target positions if they are still to be drawn
+    (None: unknown). Both are plain numbers, so reading them never waits for a device. `targets` are a teacher's
+    outputs, in distillation.
 
-    A row is one sequence unless a long text is read in several windows. `row_of_sequence` then gives the row of the batch that each
-    sequence belongs to, in ascending order (None: every row is one sequence). Predictions have one row for each row of the batch.
+    A row is one sequence unless a long text is read in several windows. `row_of_sequence` then gives the row of the
+    batch that each sequence belongs to, in ascending order (None: every row is one sequence). Predictions have one row
+    for each row of the batch.
     """
 
     input_ids: Int[Tensor, "sequences length"]
@@ -98,7 +103,9 @@ class Batch:
         return self.input_ids.shape[0] if self.row_of_sequence is None else len(self.rows)
 
     def without_answers(self) -> Batch:
-        """Return the same tokens without rows to predict: a process that has no rows in a step computes this to take part in it."""
+        """Return the same tokens without rows to predict: a process that has no rows in a step computes this to take
+        part in it.
+        """
         none = self.rows[:0]
         labels, token_labels = (None if known is None else known[:0] for known in (self.labels, self.token_labels))
         targets = None if self.targets is None else self.targets.select(slice(0), slice(0))
@@ -118,7 +125,9 @@ class Batch:
         """Return the batch on `device`. It is copied to a CUDA GPU from pinned memory, without making the host wait."""
         names = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
         moved = {name: getattr(self, name) for name in (*names, "row_of_sequence")}
-        return replace(self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()})
+        return replace(
+            self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()}
+        )
 
     def widened(self, length: int, pad_id: int) -> Batch:
         """Return the same rows padded to `length` tokens, and with a mask even if nothing is padding."""
@@ -134,7 +143,9 @@ class Batch:
         )
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Return the first and the second half of the rows, padded as before; the second gets an odd row. Waits for the device."""
+        """Return the first and the second half of the rows, padded as before; the second gets an odd row. Waits for the
+        device.
+        """
         middle = len(self) // 2
         return self._between(0, middle), self._between(middle, len(self))
 
@@ -170,9 +181,9 @@ class HeadSizes:
 
     `sequence_target` gives the kind of target of a sequence; a number has one output.
 
-    `vocabulary` is True if tokens are predicted as entries of the vocabulary, as in masked language modelling. `teacher_width`
-    is the width of the teacher's vectors to which sequences and tokens are mapped, in distillation. `window_pooling` says how
-    the logits of a text's windows are combined (None: no text has several).
+    `vocabulary` is True if tokens are predicted as entries of the vocabulary, as in masked language modelling.
+    `teacher_width` is the width of the teacher's vectors to which sequences and tokens are mapped, in distillation.
+    `window_pooling` says how the logits of a text's windows are combined (None: no text has several).
     """
 
     sequence_classes: int | None = None

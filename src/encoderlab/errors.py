@@ -14,8 +14,8 @@ MOST_COMPARED = 1000  # names, such as columns: each comparison takes a few micr
 class UserError(Exception):
     """An error that the user can fix.
 
-    `wrong` says what is wrong and with which value, `allowed` what would be right, `remedy` what to do or set instead. All
-    three are printed as one line.
+    `wrong` says what is wrong and with which value, `allowed` what would be right, `remedy` what to do or set instead.
+    All three are printed as one line.
     """
 
     exit_code = 1
@@ -47,8 +47,8 @@ class TrainingError(UserError):
 def one_line(text: str) -> str:
     """Return the text safe for a terminal: line ends become blanks, and anything else that is not printable is escaped.
 
-    No label or column of a file can then move the cursor, change colours or reverse the direction of writing. Text longer than
-    LONGEST_PART is truncated.
+    No label or column of a file can then move the cursor, change colours or reverse the direction of writing. Text
+    longer than LONGEST_PART is truncated.
     """
     text = " ".join(text[: LONGEST_PART + 1].splitlines())
     cut = f"{text[:LONGEST_PART]}..." if len(text) > LONGEST_PART else text

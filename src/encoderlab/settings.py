@@ -1,7 +1,7 @@
 """Settings: dataclass fields that carry their line of help and their range, both used by `--help` and by the checks.
 
-`setting(default, "help", least=..., above=...)` is read three times: by the checks, by `--help` and by the error messages.
-`__post_init__` of a settings class refuses what the range of a single setting cannot express.
+`setting(default, "help", least=..., above=...)` is read three times: by the checks, by `--help` and by the error
+messages. `__post_init__` of a settings class refuses what the range of a single setting cannot express.
 """
 
 import copy
@@ -39,12 +39,21 @@ def setting(
     brought: bool = False,
     names: Names | None = None,
 ) -> Any:
-    """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above < value < below.
+    """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above <
+    value < below.
 
-    A field that is `brought` is set by an option of another group; it is not read, and users may not set it. `names` says what a
-    text stands for.
+    A field that is `brought` is set by an option of another group; it is not read, and users may not set it. `names`
+    says what a text stands for.
     """
-    metadata = {"help": help, "least": least, "above": above, "most": most, "below": below, "brought": brought, "names": names}
+    metadata = {
+        "help": help,
+        "least": least,
+        "above": above,
+        "most": most,
+        "below": below,
+        "brought": brought,
+        "names": names,
+    }
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.copy(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -58,8 +67,8 @@ def brought_along(schema: type) -> list[str]:
 def check_settings(settings: Any, group: str) -> None:
     """Refuse numbers that are not finite or out of their field's range.
 
-    `settings` is an instance of a dataclass made of `setting` fields; `group` is the prefix of their names ("" at the top). Raises
-    SettingError.
+    `settings` is an instance of a dataclass made of `setting` fields; `group` is the prefix of their names ("" at the
+    top). Raises SettingError.
     """
     for declared in fields(settings):
         value = getattr(settings, declared.name)
@@ -68,7 +77,9 @@ def check_settings(settings: Any, group: str) -> None:
         name = f"{group}.{declared.name}" if group else declared.name
         allowed = allowed_range(declared.metadata)
         if not math.isfinite(value):
-            raise SettingError(f"{name} is {value}", allowed=allowed or "a finite number", remedy=_default_instead(name, declared))
+            raise SettingError(
+                f"{name} is {value}", allowed=allowed or "a finite number", remedy=_default_instead(name, declared)
+            )
         if not _in_range(value, declared.metadata):
             raise SettingError(f"{name} is {value}", allowed=allowed, remedy=_default_instead(name, declared))
 

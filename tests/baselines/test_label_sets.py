@@ -39,7 +39,9 @@ def test_labels_that_all_or_no_rows_have_are_predicted_as_such():
 
 def test_thresholds_come_from_held_out_rows():
     rare = [[0] if row % 8 == 0 else [] for row in range(64)]
-    without, with_held_out = (for_label_sets(split(rare), split(rare), held, 1)["tfidf_logreg"] for held in (None, split(rare)))
+    without, with_held_out = (
+        for_label_sets(split(rare), split(rare), held, 1)["tfidf_logreg"] for held in (None, split(rare))
+    )
     assert with_held_out.figures["f1_micro"] >= without.figures["f1_micro"]
 
 
@@ -60,7 +62,9 @@ def test_indicators_mark_the_labels_of_each_row(sets):
 
 
 def split_of(sets):
-    return Split(pa.table({"text": ["a"] * len(sets), "label": pa.array([sorted(one) for one in sets], pa.list_(pa.int64()))}))
+    return Split(
+        pa.table({"text": ["a"] * len(sets), "label": pa.array([sorted(one) for one in sets], pa.list_(pa.int64()))})
+    )
 
 
 def test_rows_without_labels_have_no_indicators():
@@ -71,5 +75,7 @@ def test_rows_without_labels_have_no_indicators():
 def test_fitting_twice_gives_the_same(seed):
     draw = np.random.default_rng(seed)
     sets = [np.flatnonzero(draw.random(3) < 0.5).tolist() for _ in range(40)]
-    first, second = (for_label_sets(split(sets), split(sets), split(sets), 3)["tfidf_logreg"].predicted for _ in range(2))
+    first, second = (
+        for_label_sets(split(sets), split(sets), split(sets), 3)["tfidf_logreg"].predicted for _ in range(2)
+    )
     assert np.array_equal(first, second)

@@ -1,4 +1,6 @@
-"""What the linear baselines read: words, single symbols and pairs of neighbours, from as many rows as a quick fit allows."""
+"""What the linear baselines read: words, single symbols and pairs of neighbours, from as many rows as a quick fit
+allows.
+"""
 
 import pyarrow as pa
 import pytest

@@ -10,7 +10,9 @@ ROWS = [("a cheap and small room", 10.0), ("a large room with a view", 30.0)] * 
 
 
 def split(rows):
-    return Split(pa.table({"text": [text for text, _ in rows], "label": pa.array([number for _, number in rows], pa.float64())}))
+    return Split(
+        pa.table({"text": [text for text, _ in rows], "label": pa.array([number for _, number in rows], pa.float64())})
+    )
 
 
 def test_the_mean_is_that_of_training():

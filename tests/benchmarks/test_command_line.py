@@ -26,13 +26,17 @@ def typed(monkeypatch, capsys):
 
 
 def test_a_real_process_lists_every_job_with_its_sides():
-    found = subprocess.run(python("-m", "benchmarks", "list"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        python("-m", "benchmarks", "list"), cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     assert all(name in found for name in JOBS)
     assert "encoderlab | trainer_sst2 | notebook_sst2 | plain_loop" in found
 
 
 def test_a_wrong_name_ends_a_real_process_with_one_line():
-    ended = subprocess.run(python("-m", "benchmarks", "run", "x"), cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        python("-m", "benchmarks", "run", "x"), cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
 
 

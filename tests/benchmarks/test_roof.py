@@ -19,7 +19,9 @@ def test_a_product_is_weighted_by_its_flops():
 
 def test_all_three_products_of_a_training_step_are_timed(monkeypatch):
     shapes = []
-    monkeypatch.setattr(roof_module, "_best", lambda multiply, device, seconds: shapes.append(tuple(multiply().shape)) or 1.0)
+    monkeypatch.setattr(
+        roof_module, "_best", lambda multiply, device, seconds: shapes.append(tuple(multiply().shape)) or 1.0
+    )
     assert best_seconds(Product(rows=5, inputs=3, outputs=2, count=4), torch.bfloat16, "cpu") == 3.0
     assert shapes == [(5, 2), (5, 3), (2, 3)]  # the answers, the gradient of the inputs, that of the weights
 

@@ -35,7 +35,11 @@ def test_the_matrices_are_those_of_the_model_itself(name, heads):
 
 
 def test_products_of_one_shape_are_counted_together():
-    assert Shape(2, 8, 8, 32).products(tokens=10) == [Product(10, 8, 8, 8), Product(10, 8, 32, 2), Product(10, 32, 8, 2)]
+    assert Shape(2, 8, 8, 32).products(tokens=10) == [
+        Product(10, 8, 8, 8),
+        Product(10, 8, 32, 2),
+        Product(10, 32, 8, 2),
+    ]
 
 
 def test_the_mlm_head_is_computed_at_target_positions_only():

@@ -34,7 +34,12 @@ FINISHED = Finished("", 1.0, 0)
 def test_our_speed_leaves_out_the_first_ten_steps(tmp_path):
     write_run(tmp_path, step(1, 3.0, 100), step(10, 4.0, 1000), step(20, 5.0, 1800), step(30, 6.0, 2600))
     found = journalled(FINISHED, tmp_path)
-    assert (found["steps"], found["seconds"], found["examples_per_second"], found["tokens_per_second"]) == (20, 2, 320, 800)
+    assert (found["steps"], found["seconds"], found["examples_per_second"], found["tokens_per_second"]) == (
+        20,
+        2,
+        320,
+        800,
+    )
     assert (found["padding"], found["first_step_seconds"], found["precision"]) == (0.5, 8.0, "bfloat16")
 
 

@@ -31,7 +31,9 @@ def untouched():
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="transformers' Trainer needs accelerate")
 def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched, built_in_cache):
-    found = typed("run", "docs_tiny", "--small", "--rounds", "1", "--threads", "1", ENCODERLAB_CACHE=str(built_in_cache))
+    found = typed(
+        "run", "docs_tiny", "--small", "--rounds", "1", "--threads", "1", ENCODERLAB_CACHE=str(built_in_cache)
+    )
     assert "* encoderlab / trainer: " in found and "* encoderlab / plain_loop: " in found
     rows = {cells[1].strip(): cells[2:-1] for line in found.splitlines() if len(cells := line.split("|")) > 3}
     head = [cell.strip() for cell in rows[""]]
@@ -44,7 +46,9 @@ def test_ours_runs_beside_both_peers_on_the_built_in_task(untouched, built_in_ca
 @pytest.mark.slow
 def test_the_script_for_a_gpu_runs_on_a_cpu(untouched):
     found = typed("gpu", "--device", "cpu", "--small", "--minutes", "60")
-    assert "| fp32 | 0.0e+00 (at most 2e-05) | 0.0e+00 (at most 1e-04) | 0.0% | agrees |" in found  # the CPU agrees with itself
+    assert (
+        "| fp32 | 0.0e+00 (at most 2e-05) | 0.0e+00 (at most 1e-04) | 0.0% | agrees |" in found
+    )  # the CPU agrees with itself
     assert "| resumed | bit-identical | bit-identical | exact |" in found
     assert "| tiny, 32 | no | no | 8 |" in found and "| tiny, 32 | yes | no | 8 |" in found
     assert "Dropped" not in found

@@ -15,12 +15,20 @@ MADE = {
 
 
 def figures(speed, **more):
-    return {"examples_per_second": speed, "tokens_per_second": 20 * speed, "peak_memory": 2**30, "padding": 0.25, **more}
+    return {
+        "examples_per_second": speed,
+        "tokens_per_second": 20 * speed,
+        "peak_memory": 2**30,
+        "padding": 0.25,
+        **more,
+    }
 
 
 @pytest.fixture
 def result():
-    ours = [figures(speed, first_step_seconds=seconds, mfu=0.5) for speed, seconds in ((6000, 30), (7000, 4), (8000, 5))]
+    ours = [
+        figures(speed, first_step_seconds=seconds, mfu=0.5) for speed, seconds in ((6000, 30), (7000, 4), (8000, 5))
+    ]
     peer = figures(1000, first_step_seconds=20)
     rounds = [{"encoderlab": one, "trainer_sst2": peer, "plain_loop": figures(2000)} for one in ours]
     commands = {"encoderlab": "python -m encoderlab train", "trainer_sst2": "python -m benchmarks.peers.watched"}
@@ -102,4 +110,7 @@ def test_a_cost_is_shown_as_a_multiple_of_the_peers(ours, verdict):
     rounds = [{"encoderlab": {"processor_seconds": ours}, "import_torch": {"processor_seconds": 2.0}}]
     table = job_table("start_predict", {**MADE, "roofs": {}, "commands": {}, "seeds": [0], "rounds": rounds})
     times = f"{ours / 2:.2f}"
-    assert f"**encoderlab / import_torch: {times}x ({times} to {times})** (processor time; target at most 1.4x, {verdict})" in table
+    assert (
+        f"**encoderlab / import_torch: {times}x ({times} to {times})** (processor time; target at most 1.4x, {verdict})"
+        in table
+    )

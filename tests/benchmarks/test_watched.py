@@ -88,7 +88,12 @@ def test_warmup_and_work_after_the_last_step_are_not_counted(clock, capsys):
     clock.now += 70  # the script evaluates
     meter.result()
     found = printed(capsys)
-    assert (found["steps"], found["seconds"], found["examples_per_second"], found["real_tokens_per_second"]) == (4, 4, 4, 20)
+    assert (found["steps"], found["seconds"], found["examples_per_second"], found["real_tokens_per_second"]) == (
+        4,
+        4,
+        4,
+        20,
+    )
 
 
 model, valid = nn.Identity(), []  # what the meter finds in the frame that calls it

@@ -1,4 +1,6 @@
-"""Candidates for a line: commands, groups and their options, settings and their values, and paths where paths are expected."""
+"""Candidates for a line: commands, groups and their options, settings and their values, and paths where paths are
+expected.
+"""
 
 from dataclasses import fields
 
@@ -36,7 +38,11 @@ OFFERED = {
     "train exp": ["experiment="],
     "train task=ss": ["task=sst2"],
     "train +task=ss": ["+task=sst2"],
-    "train experiment=notebook_b": ["experiment=notebook_bert", "experiment=notebook_brackets", "experiment=notebook_brackets_3"],
+    "train experiment=notebook_b": [
+        "experiment=notebook_bert",
+        "experiment=notebook_brackets",
+        "experiment=notebook_brackets_3",
+    ],
     "train training.schedule=co": ["training.schedule=cosine", "training.schedule=constant"],
     "train training.batch_size=": ["training.batch_size=auto"],
     "train tokenizer.lowercase=": ["tokenizer.lowercase=true", "tokenizer.lowercase=false", "tokenizer.lowercase=null"],
@@ -73,7 +79,9 @@ def test_every_command_group_option_setting_and_value_is_offered(offered):
     assert offered("") == [*COMMANDS]
     assert offered("list ") == [*LISTED]
     assert offered("train model=") == [f"model={name}" for name in options_of(config_folder(), "model")]
-    assert set(offered("train training.")) == {f"training.{one.name}=" for one in fields(SCHEMAS["training", "training"])}
+    assert set(offered("train training.")) == {
+        f"training.{one.name}=" for one in fields(SCHEMAS["training", "training"])
+    }
     assert offered("train training.schedule=") == [f"training.schedule={member.name}" for member in Schedule]
 
 

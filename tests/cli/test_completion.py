@@ -109,4 +109,6 @@ def test_a_real_bash_completes_lines(folder):
     environment = os.environ | {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.stderr == ""
-    assert done.stdout == "complete -o default -o nospace -F _encoderlab encoderlab\n[train ][sst2 ][a\\ run\\ \\(1\\)/]"
+    assert (
+        done.stdout == "complete -o default -o nospace -F _encoderlab encoderlab\n[train ][sst2 ][a\\ run\\ \\(1\\)/]"
+    )

@@ -104,12 +104,16 @@ def test_missing_data_is_named_in_one_line(command, tmp_path, line):
 def test_a_missing_column_is_named_with_those_that_exist(command, tmp_path):
     (tmp_path / "reviews.csv").write_text("review,stars\ngood,5\nbad,1\n")
     with pytest.raises(DataError, match=r"no column 'revew'.*review, stars.*dataset.text=review"):
-        command("train task=classification dataset=files dataset.path=reviews.csv dataset.text=revew dataset.label=stars")
+        command(
+            "train task=classification dataset=files dataset.path=reviews.csv dataset.text=revew dataset.label=stars"
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["reviews.csv"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PyTorch has segments that grow on Linux alone")
-@pytest.mark.parametrize(("theirs", "expected"), [({}, "expandable_segments:True"), ({"PYTORCH_CUDA_ALLOC_CONF": "x:1"}, None)])
+@pytest.mark.parametrize(
+    ("theirs", "expected"), [({}, "expandable_segments:True"), ({"PYTORCH_CUDA_ALLOC_CONF": "x:1"}, None)]
+)
 def test_gpu_memory_uses_expandable_segments_unless_the_user_sets_otherwise(theirs, expected, monkeypatch, capsys):
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     for name in names:
@@ -137,7 +141,9 @@ def test_every_kind_of_mistake_has_its_exit_code_and_one_line_on_standard_error(
     assert capsys.readouterr().err == "encoderlab: It is wrong. Allowed: this. Set that.\n"
 
 
-@pytest.mark.parametrize("error", [Interrupted(signal.SIGINT), FailedElsewhereError(130)], ids=["to it", "to another process"])
+@pytest.mark.parametrize(
+    "error", [Interrupted(signal.SIGINT), FailedElsewhereError(130)], ids=["to it", "to another process"]
+)
 def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys, error):
     def interrupt(arguments, processes):
         raise error
@@ -150,7 +156,9 @@ def test_ctrl_c_ends_with_130_and_no_traceback(monkeypatch, capsys, error):
 
 
 @pytest.mark.parametrize(("rank", "errors"), [("0", "encoderlab: stopped by SIGTERM\n"), ("1", "")])
-def test_if_processes_are_stopped_before_they_have_joined_only_the_main_one_reports_it(monkeypatch, capsys, rank, errors):
+def test_if_processes_are_stopped_before_they_have_joined_only_the_main_one_reports_it(
+    monkeypatch, capsys, rank, errors
+):
     def interrupt(place):
         raise Interrupted(signal.SIGTERM)
 
@@ -187,7 +195,9 @@ def test_a_signal_while_processes_join_waits_until_all_have_joined(monkeypatch, 
 
 
 def encoderlab(*arguments, cwd):
-    return subprocess.run([sys.executable, "-m", "encoderlab", *arguments], capture_output=True, text=True, cwd=cwd, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "encoderlab", *arguments], capture_output=True, text=True, cwd=cwd, check=False
+    )
 
 
 def test_the_last_garbage_collections_of_a_process_have_nothing_to_visit():
@@ -246,7 +256,9 @@ def test_help_lists_no_setting_that_a_command_does_not_read(command, capsys):
 def test_list_describes_every_config(command, capsys):
     command("list")
     shipped = [
-        path for group in ("task", "dataset", "model", "experiment") for path in (cli.config_folder() / group).glob("*.yaml")
+        path
+        for group in ("task", "dataset", "model", "experiment")
+        for path in (cli.config_folder() / group).glob("*.yaml")
     ]
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     described = {name: line for name, *line in lines}

@@ -16,7 +16,9 @@ def compared(monkeypatch):
 
 
 def test_versions_and_settings_are_compared_except_those_that_may_differ_between_machines(compared):
-    same_start.check_same_start(EvalConfig(run="outputs/mine", run_dir="outputs/new", cache_dir="/fast/cache"), Processes(0, 2))
+    same_start.check_same_start(
+        EvalConfig(run="outputs/mine", run_dir="outputs/new", cache_dir="/fast/cache"), Processes(0, 2)
+    )
     assert {"encoderlab", "PyTorch", "split", "threads", "precision"} <= compared.keys()
     assert not {"run", "run_dir", "cache_dir"} & compared.keys()
 

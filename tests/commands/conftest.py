@@ -93,7 +93,13 @@ def pairs_run(tmp_path_factory, cache):
     rows = [f'"title {n}","body {n % 7}",{("up", "down")[n % 2]}' for n in range(80)]
     (folder / "rows.csv").write_text("\n".join(["title,body,way", *rows]) + "\n", encoding="utf-8")
     columns = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way", "tokenizer.vocabulary_size=120")
-    arguments = ("task=classification", "dataset=files", f"dataset.path={folder / 'rows.csv'}", *columns, "training=smoke")
+    arguments = (
+        "task=classification",
+        "dataset=files",
+        f"dataset.path={folder / 'rows.csv'}",
+        *columns,
+        "training=smoke",
+    )
     return trained(folder / "pairs", cache, *arguments, "model=tiny", "dataset.test_fraction=0.2")
 
 

@@ -10,7 +10,10 @@ from encoderlab.errors import DataError, SettingError
 @pytest.fixture
 def reviews(tmp_path):
     """Rows decided by one word, except for every tenth."""
-    rows = [f"the film was {('dull', 'fine')[(n + (n % 10 == 0)) % 2]} {n % 13},{('bad', 'good')[n % 2]}" for n in range(200)]
+    rows = [
+        f"the film was {('dull', 'fine')[(n + (n % 10 == 0)) % 2]} {n % 13},{('bad', 'good')[n % 2]}"
+        for n in range(200)
+    ]
     (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     return ("task=classification", "dataset=files", "dataset.path=reviews.csv", "dataset.test_fraction=0.3")
 
@@ -23,7 +26,14 @@ def report(command, capsys, *arguments):
 
 def test_the_figures_equal_those_a_training_run_reports(command, reviews, tmp_path, capsys):
     found = report(command, capsys, *reviews)
-    tiny = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=1", "training.threads=1")
+    tiny = (
+        "model.n_layers=1",
+        "model.d_model=16",
+        "model.n_heads=2",
+        "training=smoke",
+        "training.steps=1",
+        "training.threads=1",
+    )
     command("train", *reviews, *tiny, "tokenizer.vocabulary_size=100", "run_dir=run")
     trained = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     assert found["scored_split"] == trained["scored_split"] == "test" and found["n"] == trained["splits"]["test"]["n"]
@@ -33,7 +43,9 @@ def test_the_figures_equal_those_a_training_run_reports(command, reviews, tmp_pa
             low, high = found["baselines"][name][f"{figure}_ci95"]
             assert low <= figures[figure] <= high
     linear = found["baselines"]["tfidf_logreg"]
-    assert linear["ahead_of_majority_by"] == pytest.approx(linear["accuracy"] - found["baselines"]["majority"]["accuracy"])
+    assert linear["ahead_of_majority_by"] == pytest.approx(
+        linear["accuracy"] - found["baselines"]["majority"]["accuracy"]
+    )
     assert sum(map(sum, linear["confusion"])) == found["n"]
     assert linear["ahead_of_majority_by_ci95"][0] > 0
 
@@ -51,7 +63,11 @@ def test_each_of_three_classes_has_its_own_words(command, tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     found = report(command, capsys, "task=classification", "dataset=files", "dataset.path=rows.csv")
     telling = found["baselines"]["tfidf_logreg"]["top_features"]
-    assert {name: words[0].split()[-1] for name, words in telling.items()} == {"stop": "red", "go": "green", "swim": "blue"}
+    assert {name: words[0].split()[-1] for name, words in telling.items()} == {
+        "stop": "red",
+        "go": "green",
+        "swim": "blue",
+    }
 
 
 def test_word_labels_are_counted_by_word(command, capsys):
@@ -75,7 +91,10 @@ def test_the_same_figures_are_printed_and_written_to_a_file(command, reviews, tm
 def test_a_method_that_cannot_be_fitted_is_reported_as_skipped(command, reviews, capsys, monkeypatch):
     monkeypatch.setattr("encoderlab.baselines.linear.MOST_ROWS", 10)
     command("baseline", *reviews)
-    assert "TF-IDF + logistic regression was skipped: the linear baseline is fitted on at most 10 rows" in capsys.readouterr().out
+    assert (
+        "TF-IDF + logistic regression was skipped: the linear baseline is fitted on at most 10 rows"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +109,11 @@ def test_a_method_that_cannot_be_fitted_is_reported_as_skipped(command, reviews,
         (["output=reviews.csv"], SettingError, "output=reviews.csv already exists. Allowed: a new file"),
         (["output="], SettingError, "output is empty"),
         (["output=/dev/null/x"], DataError, "output=/dev/null/x cannot be written"),
-        (["tokenizer=symbols"], SettingError, "encoderlab baseline has no tokenizer settings. Remove tokenizer=symbols."),
+        (
+            ["tokenizer=symbols"],
+            SettingError,
+            "encoderlab baseline has no tokenizer settings. Remove tokenizer=symbols.",
+        ),
         (["+tokenizer.lowercase=false"], SettingError, "encoderlab baseline has no tokenizer settings"),
         (["split=dev"], DataError, "split=dev is not in this dataset. Allowed: train, validation, test"),
     ],

@@ -43,7 +43,10 @@ def test_every_command_of_an_intact_installation_works(check):
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (ImportError("libsomething.so: cannot open\nshared object"), "ImportError: libsomething.so: cannot open shared object."),
+        (
+            ImportError("libsomething.so: cannot open\nshared object"),
+            "ImportError: libsomething.so: cannot open shared object.",
+        ),
         (DataError("The disk is full", remedy="Free space"), "The disk is full. Free space."),
     ],
 )

@@ -19,13 +19,18 @@ N = 200
 LABELS = np.random.default_rng(0).integers(0, 2, N)
 
 
-def finished(name, *, seed=0, right=0.8, settings=(), command="train", task="toy", split="test", fingerprint="f", chosen_on=None):
+def finished(
+    name, *, seed=0, right=0.8, settings=(), command="train", task="toy", split="test", fingerprint="f", chosen_on=None
+):
     """Write the folder of a finished run that is right on a fraction of the same N rows."""
     folder = RunFolder(Path("outputs") / name)
     folder.root.mkdir(parents=True)
     hit = np.random.default_rng(1000 + seed + int(right * 100)).random(N) < right
     predicted = np.where(hit, LABELS, 1 - LABELS)
-    rows = [f'"text {n}",{NAMES[label]},{NAMES[answer]}' for n, (label, answer) in enumerate(zip(LABELS, predicted, strict=True))]
+    rows = [
+        f'"text {n}",{NAMES[label]},{NAMES[answer]}'
+        for n, (label, answer) in enumerate(zip(LABELS, predicted, strict=True))
+    ]
     folder.predictions.write_text("\n".join(["text,label,predicted", *rows]) + "\n")
     config = {
         "seed": seed,
@@ -40,7 +45,9 @@ def finished(name, *, seed=0, right=0.8, settings=(), command="train", task="toy
     splits = {split: {"fingerprint": fingerprint, "rows": N}}
     folder.environment.write_text(json.dumps({"command": command, "dataset": {"labels": NAMES, "splits": splits}}))
     steps = [{"kind": "step", "step": step, "loss": 1 / step} for step in (1, 5, 9)]
-    evaluations = [{"kind": "evaluation", "step": step, "split": "validation", "accuracy": step / 10} for step in (5, 9)]
+    evaluations = [
+        {"kind": "evaluation", "step": step, "split": "validation", "accuracy": step / 10} for step in (5, 9)
+    ]
     folder.metrics.write_text("".join(json.dumps(line) + "\n" for line in [*steps, *evaluations]))
     accuracy = float(hit.mean())
     scores = {
@@ -143,7 +150,9 @@ def test_runs_with_different_main_figures_are_compared_by_a_named_one(command, c
     report = json.loads(path.read_text())
     report["splits"]["test"] |= {"f1": 0.4, "positive_label": "good"}
     path.write_text(json.dumps(report | {"main_figure": "f1"}))
-    with pytest.raises(SettingError, match=r"have different main figures: f1 and accuracy. Set figure=f1 or figure=accuracy"):
+    with pytest.raises(
+        SettingError, match=r"have different main figures: f1 and accuracy. Set figure=f1 or figure=accuracy"
+    ):
         command("compare", *four)
     found, printed = compared(command, capsys, *four, "figure=accuracy")
     assert found["figure"] == "accuracy"
@@ -157,7 +166,9 @@ def test_runs_with_different_main_figures_are_compared_by_a_named_one(command, c
 def test_another_figure_can_be_compared_and_a_wrong_one_lists_the_valid_ones(command, capsys, four):
     found, _ = compared(command, capsys, *four, "figure=loss")
     assert found["figure"] == "loss"
-    with pytest.raises(SettingError, match=r"has no figure acuracy. Allowed: loss, accuracy. Did you mean figure=accuracy"):
+    with pytest.raises(
+        SettingError, match=r"has no figure acuracy. Allowed: loss, accuracy. Did you mean figure=accuracy"
+    ):
         command("compare", *four, "figure=acuracy")
 
 
@@ -168,7 +179,11 @@ def test_the_files_hold_every_run_and_the_page_is_well_formed_without_scripts(co
     assert [row["folder"] for row in rows] == four
     assert {row["model.n_layers"] for row in rows} == {"1", "2"}
     assert "| 2 | 2 |" in Path("compared/compare.md").read_text()
-    assert {path.name for path in Path("compared/plots").iterdir()} == {"scores.png", "accuracy_against_n_layers.png", "curves.png"}
+    assert {path.name for path in Path("compared/plots").iterdir()} == {
+        "scores.png",
+        "accuracy_against_n_layers.png",
+        "curves.png",
+    }
     page = Path("compared/compare.html").read_text()
     opened = []
 
@@ -282,7 +297,9 @@ def test_missing_predictions_are_named_and_a_damaged_journal_or_score_leaves_no_
         command("compare", *four, "output=drawn")
     assert not Path("drawn").exists()
     report = RunFolder(Path(four[0])).report
-    report.write_text(json.dumps(json.loads(report.read_text()) | {"splits": {"test": {"n": N, "accuracy": float("nan")}}}))
+    report.write_text(
+        json.dumps(json.loads(report.read_text()) | {"splits": {"test": {"n": N, "accuracy": float("nan")}}})
+    )
     with pytest.raises(SettingError, match="has no figure accuracy"):
         command("compare", *four)
 
@@ -294,7 +311,9 @@ def test_folders_with_unusual_names_work(command, capsys):
 
 
 def test_a_checkpoint_chosen_on_the_scored_split_is_warned_about(command, capsys):
-    runs = [finished(f"run{n}", split="validation", chosen_on="validation", settings={"model.n_layers": n}) for n in (1, 2)]
+    runs = [
+        finished(f"run{n}", split="validation", chosen_on="validation", settings={"model.n_layers": n}) for n in (1, 2)
+    ]
     _, printed = compared(command, capsys, *runs)
     assert "Checkpoints were chosen on validation, the split that is compared" in printed
 

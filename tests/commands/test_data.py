@@ -9,7 +9,13 @@ from encoderlab.errors import DataError, SettingError
 
 ROWS = [f"a film number {n} that goes on,{('dull', 'fine')[n % 2]}" for n in range(60)]
 ODD = {5: "a film number 1 that goes on,dull", 9: '"it was <b>great</b>",fine', 20: '" ",dull'}
-FILE = ("task=classification", "dataset=files", "dataset.path=films.csv", "dataset.text=review", "dataset.label=verdict")
+FILE = (
+    "task=classification",
+    "dataset=files",
+    "dataset.path=films.csv",
+    "dataset.text=review",
+    "dataset.label=verdict",
+)
 SMALL = ("tokenizer.vocabulary_size=120", "dataset.validation_fraction=0.2")
 
 
@@ -65,7 +71,16 @@ def test_rows_classes_and_lengths_are_counted(command, films, capsys):
 
 def test_the_truncated_fraction_equals_the_one_a_run_reports(command, films, tmp_path, capsys):
     found = facts(command, capsys, *FILE, *SMALL, "model.max_length=9", "examples=0")
-    command("train", *FILE, *SMALL, "model.max_length=9", "model.n_layers=1", "training=smoke", "training.steps=1", "run_dir=run")
+    command(
+        "train",
+        *FILE,
+        *SMALL,
+        "model.max_length=9",
+        "model.n_layers=1",
+        "training=smoke",
+        "training.steps=1",
+        "run_dir=run",
+    )
     notes = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["notes"]
     cut = found["splits"]["train"]["tokens"]["truncated"]
     assert any(note.startswith(f"{cut:.1%} of the rows of train were truncated") for note in notes) == (cut > 0)
@@ -85,7 +100,14 @@ def test_the_screen_shows_the_same_facts(command, films, capsys):
 def test_the_odd_part_of_a_long_text_is_what_is_shown(command, tmp_path, capsys):
     rows = [f"word {n},{n % 2}" for n in range(30)] + [f"{'long ' * 40}tag <i>here</i> end,1"]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
-    found = facts(command, capsys, "task=classification", "dataset=files", "dataset.path=rows.csv", "tokenizer.vocabulary_size=100")
+    found = facts(
+        command,
+        capsys,
+        "task=classification",
+        "dataset=files",
+        "dataset.path=rows.csv",
+        "tokenizer.vocabulary_size=100",
+    )
     markup = next(kind for split in found["splits"].values() for kind in split["odd_rows"] if kind["kind"] == "markup")
     assert markup["first"][0]["text"].startswith("...") and "<i>here</i>" in markup["first"][0]["text"]
 

@@ -1,4 +1,6 @@
-"""encoderlab distill: a student learns its teacher's vectors on documents, or its probabilities on a task; and what it refuses."""
+"""encoderlab distill: a student learns its teacher's vectors on documents, or its probabilities on a task; and what it
+refuses.
+"""
 
 import shutil
 
@@ -16,8 +18,22 @@ from tests.run_files import report_of
 
 pytestmark = pytest.mark.slow
 
-SHAPE = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.max_length=24", "training.threads=1")
-TEACHER = ("model.n_layers=2", "model.d_model=32", "model.n_heads=2", "model.d_ff=64", "model.max_length=24", "training.threads=1")
+SHAPE = (
+    "model.n_layers=1",
+    "model.d_model=16",
+    "model.n_heads=2",
+    "model.d_ff=32",
+    "model.max_length=24",
+    "training.threads=1",
+)
+TEACHER = (
+    "model.n_layers=2",
+    "model.d_model=32",
+    "model.n_heads=2",
+    "model.d_ff=64",
+    "model.max_length=24",
+    "training.threads=1",
+)
 QUICK = ("training.batch_size=16", "training.learning_rate=0.003", "training.log_every=5")
 TASK = ("task=brackets", "dataset.limit=300", "training.threads=1", "baselines=false")
 BRACKETS = (*BRACKETS_MODEL, *TASK)
@@ -32,13 +48,21 @@ def articles(tmp_path_factory):
     def paragraph(topic):
         return " ".join(f"{' '.join(draw.choice(words[topic], 6)).capitalize()}." for _ in range(3))
 
-    path.write_text("\n\n".join("\n".join(paragraph(n % 4) for _ in range(3)) for n in range(60)) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n\n".join("\n".join(paragraph(n % 4) for _ in range(3)) for n in range(60)) + "\n", encoding="utf-8"
+    )
     return path
 
 
 @pytest.fixture(scope="session")
 def documents(articles):
-    return ("dataset=files", f"dataset.path={articles}", "dataset.pack=segments", "task.min_sentences=1", "task.min_characters=10")
+    return (
+        "dataset=files",
+        f"dataset.path={articles}",
+        "dataset.pack=segments",
+        "task.min_sentences=1",
+        "task.min_characters=10",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +102,10 @@ def test_a_student_comes_near_its_teachers_vectors(student, teacher):
     assert min(model["texts_per_second"] for model in models.values()) > 0 and models["teacher"]["name"] == str(teacher)
     assert "<th>texts/s</th>" in (student / "report.html").read_text()
     assert "| teacher | " in (student / "model" / "README.md").read_text()
-    assert str(teacher) in (student / "report.html").read_text() and str(teacher) in (student / "model" / "README.md").read_text()
+    assert (
+        str(teacher) in (student / "report.html").read_text()
+        and str(teacher) in (student / "model" / "README.md").read_text()
+    )
 
 
 def test_a_student_reads_with_its_teachers_tokenizer(student, teacher):
@@ -107,16 +134,30 @@ def test_a_student_of_vectors_is_embedded_finetuned_and_verified(command, studen
 
 def test_a_second_stage_starts_from_the_first_with_its_head(command, student, teacher, documents, tmp_path):
     again = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0")
-    command("distill", f"teacher={teacher}", f"init_from={student}", *documents, *SHAPE, *QUICK, *again, "run_dir=second")
-    first, second = (report_of(folder)["splits"]["validation"]["sequence_cosine"] for folder in (student, tmp_path / "second"))
+    command(
+        "distill", f"teacher={teacher}", f"init_from={student}", *documents, *SHAPE, *QUICK, *again, "run_dir=second"
+    )
+    first, second = (
+        report_of(folder)["splits"]["validation"]["sequence_cosine"] for folder in (student, tmp_path / "second")
+    )
     assert second == pytest.approx(first, abs=1e-4)
 
 
 def test_a_pruned_teacher_is_a_better_start_than_its_embeddings_alone(command, teacher, documents, tmp_path):
-    hardly = ("training.steps=1", "training.learning_rate=1e-9", "model.dropout=0", "model.n_heads=1", "model.d_head=16")
+    hardly = (
+        "training.steps=1",
+        "training.learning_rate=1e-9",
+        "model.dropout=0",
+        "model.n_heads=1",
+        "model.d_head=16",
+    )
     for start in ("pruned", "embeddings"):
-        command("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, *hardly, f"start={start}", f"run_dir={start}")
-    pruned, embeddings = (report_of(tmp_path / name)["splits"]["validation"]["token_cosine"] for name in ("pruned", "embeddings"))
+        command(
+            "distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, *hardly, f"start={start}", f"run_dir={start}"
+        )
+    pruned, embeddings = (
+        report_of(tmp_path / name)["splits"]["validation"]["token_cosine"] for name in ("pruned", "embeddings")
+    )
     assert pruned > 0.5 > embeddings
 
 
@@ -153,13 +194,25 @@ def test_a_stopped_student_verifies_and_resumes_bit_for_bit(command, teacher, do
     assert "the files the run was started with: teacher\n" in found
     command("distill", "resume=stopped")
     assert "Student starts from" not in capsys.readouterr().err
-    whole, stopped_and_resumed = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
+    whole, stopped_and_resumed = (
+        load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped")
+    )
     assert all(torch.equal(whole[name], stopped_and_resumed[name]) for name in whole)
 
 
-def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(command, stop_after, brackets_teacher, tmp_path):
+def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(
+    command, stop_after, brackets_teacher, tmp_path
+):
     weights = shutil.copytree(brackets_teacher / "model", tmp_path / "mine") / "model.safetensors"
-    line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "compare=false", "training.batch_size=8")
+    line = (
+        *TASK,
+        *SHAPE,
+        "tokenizer=symbols",
+        "model.segments=0",
+        "training.steps=4",
+        "compare=false",
+        "training.batch_size=8",
+    )
     (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
     stop_after(2)
     with pytest.raises(Interrupted):
@@ -174,12 +227,16 @@ def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(comman
     before = weights.read_bytes()
     save_file({name: weight * 1.01 for name, weight in load_file(weights).items()}, weights, metadata={"format": "pt"})
     write_manifest(weights.parent, HASHED)  # as a teacher has that was trained again
-    with pytest.raises(DataError, match=r"^teacher=mine has other weights than when the run in run was started\. Restore them"):
+    with pytest.raises(
+        DataError, match=r"^teacher=mine has other weights than when the run in run was started\. Restore them"
+    ):
         command("distill", "resume=run")
     with pytest.raises(DataError, match="damaged or inconsistent: teacher"):
         command("verify", "run=run")
     weights.write_bytes(before)
-    with pytest.raises(DataError, match=r"^teacher=mine is damaged: model\.safetensors does not match manifest\.json\."):
+    with pytest.raises(
+        DataError, match=r"^teacher=mine is damaged: model\.safetensors does not match manifest\.json\."
+    ):
         command("distill", "resume=run")
     write_manifest(weights.parent, HASHED)
     command("distill", "resume=run")
@@ -189,7 +246,16 @@ def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(comman
 def test_resume_auto_finds_a_run_whose_open_settings_came_from_the_teacher(
     command, teacher, documents, tmp_path, monkeypatch, capsys
 ):
-    line = ("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, "training.steps=8", "run_dir=run", "resume=auto")
+    line = (
+        "distill",
+        f"teacher={teacher}",
+        *documents,
+        *SHAPE,
+        *QUICK,
+        "training.steps=8",
+        "run_dir=run",
+        "resume=auto",
+    )
     from encoderlab.runs.fitting.journal import Journal
 
     def stopped(self, taken):
@@ -218,9 +284,14 @@ def test_a_task_report_compares_teacher_student_and_control(command, brackets_te
     for other in ("teacher", "without_teacher"):
         low, high = found[other]["student_leads_by_ci95"]
         assert low <= found[other]["student_leads_by"] <= high
-        assert found["student"]["accuracy"] - found[other]["accuracy"] == pytest.approx(found[other]["student_leads_by"])
+        assert found["student"]["accuracy"] - found[other]["accuracy"] == pytest.approx(
+            found[other]["student_leads_by"]
+        )
     assert found["student"]["parameters"] < found["teacher"]["parameters"] and found["teacher"]["texts_per_second"] > 0
-    assert report_of(tmp_path / "student" / "without_teacher")["splits"]["test"]["accuracy"] == found["without_teacher"]["accuracy"]
+    assert (
+        report_of(tmp_path / "student" / "without_teacher")["splits"]["test"]["accuracy"]
+        == found["without_teacher"]["accuracy"]
+    )
     errors = capsys.readouterr().err
     assert "student without its teacher" in errors and "run=student/without_teacher" not in errors
     assert "student without its teacher" in (tmp_path / "student" / "report.html").read_text()
@@ -228,7 +299,9 @@ def test_a_task_report_compares_teacher_student_and_control(command, brackets_te
 
 
 def test_a_teacher_of_weight_one_is_copied_even_if_all_labels_are_wrong(command, cache, tmp_path):
-    """With teacher_weight=1 the labels have no effect: the student predicts like a teacher trained on the opposite labels."""
+    """With teacher_weight=1 the labels have no effect: the student predicts like a teacher trained on the opposite
+    labels.
+    """
     rows = [(f"{'good' if n % 2 else 'bad'} {'abcdefgh'[n % 8]}", n % 2) for n in range(200)]
     for name, flip in (("right", 0), ("wrong", 1)):
         lines = "".join(f"{text},{'yes' if label != flip else 'no'}\n" for text, label in rows)
@@ -243,7 +316,15 @@ def test_a_teacher_of_weight_one_is_copied_even_if_all_labels_are_wrong(command,
         "training.keep=last",
     )
     command("train", *shared, "dataset.path=wrong.csv", "run_dir=teacher")
-    command("distill", *shared, "teacher=teacher", "teacher_weight=1", "compare=false", "dataset.path=right.csv", "run_dir=student")
+    command(
+        "distill",
+        *shared,
+        "teacher=teacher",
+        "teacher_weight=1",
+        "compare=false",
+        "dataset.path=right.csv",
+        "run_dir=student",
+    )
     found = report_of(tmp_path / "student")["distillation"]
     assert found["teacher"]["accuracy"] < 0.1 and found["student"]["accuracy"] < 0.1
     assert "without_teacher" not in found
@@ -251,7 +332,15 @@ def test_a_teacher_of_weight_one_is_copied_even_if_all_labels_are_wrong(command,
 
 def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher, tmp_path, capsys):
     (tmp_path / "more.txt").write_text("( )\n( (\n) (\n( ( ) )\n")
-    line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "compare=false", "training.batch_size=8")
+    line = (
+        *TASK,
+        *SHAPE,
+        "tokenizer=symbols",
+        "model.segments=0",
+        "training.steps=4",
+        "compare=false",
+        "training.batch_size=8",
+    )
     command("distill", f"teacher={brackets_teacher}", *line, "unlabelled=more.txt", "dry_run=true")
     with_texts = capsys.readouterr().out
     command("distill", f"teacher={brackets_teacher}", *line, "dry_run=true")
@@ -285,7 +374,14 @@ def test_a_teacher_is_required(command):
 def test_a_teacher_of_other_labels_is_refused(command, brackets_teacher, tmp_path):
     (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"word {n},{'ab'[n % 2]}\n" for n in range(40)))
     with pytest.raises(DataError, match=r"does not know the label 'a'.*encoderlab finetune"):
-        command("distill", f"teacher={brackets_teacher}", "task=classification", "dataset=files", "dataset.path=rows.csv", *SHAPE)
+        command(
+            "distill",
+            f"teacher={brackets_teacher}",
+            "task=classification",
+            "dataset=files",
+            "dataset.path=rows.csv",
+            *SHAPE,
+        )
 
 
 def test_a_missing_file_of_texts_is_refused(command, brackets_teacher):

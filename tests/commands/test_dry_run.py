@@ -56,7 +56,11 @@ def test_the_estimate_matches_the_actual_run(printed, command, reviews, tmp_path
     for name, scores in report["splits"].items():
         line = next(line for line in screen.splitlines() if line.startswith(f"  {name} ({scores['n']} rows): "))
         named = line.partition("rows): ")[2].split(", ")
-        figures = [key for key in scores if not key.endswith("_ci95") and key not in ("n", "per_class", "confusion", "calibration")]
+        figures = [
+            key
+            for key in scores
+            if not key.endswith("_ci95") and key not in ("n", "per_class", "confusion", "calibration")
+        ]
         assert named[len(figures) :] == ["calibration", "scores by class and their confusion"]
         words = {"roc_auc": "ROC AUC", "matthews": "Matthews correlation"}
         assert named[: len(figures)] == [words.get(key, key.replace("_", " ")) for key in figures]
@@ -87,9 +91,17 @@ def test_a_dry_run_finetunes_a_tagger_and_leaves_its_encoder_unchanged(printed, 
 
 
 def test_a_dry_run_of_pretraining_respects_its_budget(printed, tmp_path):
-    text = "\n\n".join(" ".join(f"The word {n * k % 17} stands in line {k} of the paragraph." for k in range(8)) for n in range(40))
+    text = "\n\n".join(
+        " ".join(f"The word {n * k % 17} stands in line {k} of the paragraph." for k in range(8)) for n in range(40)
+    )
     (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
-    arguments = ("dataset=files", "dataset.path=lines.txt", "tokenizer.vocabulary_size=100", *TINY, "model.max_length=24")
+    arguments = (
+        "dataset=files",
+        "dataset.path=lines.txt",
+        "tokenizer.vocabulary_size=100",
+        *TINY,
+        "model.max_length=24",
+    )
     screen = printed("pretrain", *arguments, "training.steps=null", "training.budget=2m", "dry_run=true")
     assert screen.startswith("pretrain pretraining, seed 0: dry run")
     assert re.search(r"Steps: about [\d,]+ within training.budget=2m of 8 rows", screen)
@@ -135,7 +147,15 @@ def test_a_used_folder_is_refused_before_the_dry_run(command, brackets_run):
 @pytest.mark.slow
 def test_several_processes_share_a_dry_run(reviews, cache, tmp_path):
     code, out, _ = torchrun(
-        2, "-m", "encoderlab", "train", *reviews, "training.steps=6", "dry_run=true", folder=tmp_path, ENCODERLAB_CACHE=str(cache)
+        2,
+        "-m",
+        "encoderlab",
+        "train",
+        *reviews,
+        "training.steps=6",
+        "dry_run=true",
+        folder=tmp_path,
+        ENCODERLAB_CACHE=str(cache),
     )
     assert code == 0
     assert out.count("dry run: only") == 1 and "2 processes" in out and "Steps: 6 of 8 rows" in out

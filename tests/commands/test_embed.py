@@ -12,7 +12,14 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForSequenceCl
 from encoderlab.data.tokenizers.config import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 
-TEXTS = ["the quick brown fox", "", "a dog", "the lazy dog and the quick fox jump over the brown dog", "unheard-of words ☂", "fox"]
+TEXTS = [
+    "the quick brown fox",
+    "",
+    "a dog",
+    "the lazy dog and the quick fox jump over the brown dog",
+    "unheard-of words ☂",
+    "fox",
+]
 PAIRS = [("the quick fox", "a lazy dog"), ("a dog", ""), ("jump over", "the brown dog and the quick brown fox")]
 
 
@@ -24,7 +31,9 @@ def bert(tmp_path_factory):
     tokenizer.save(folder / "model" / "tokenizer.json")
     torch.manual_seed(0)
     sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-    config = BertConfig(vocab_size=tokenizer.vocabulary_size, max_position_embeddings=32, initializer_range=0.3, **sizes)
+    config = BertConfig(
+        vocab_size=tokenizer.vocabulary_size, max_position_embeddings=32, initializer_range=0.3, **sizes
+    )
     model = BertForSequenceClassification(config)
     for parameter in model.parameters():  # biases and norms too, which start at 0 and 1
         torch.nn.init.normal_(parameter, std=0.3)
@@ -34,7 +43,9 @@ def bert(tmp_path_factory):
 
 def theirs(bert, texts, pairs=None):
     """Return Transformers' vectors of all tokens, [texts, longest, d_model], and which tokens are real."""
-    inputs = AutoTokenizer.from_pretrained(bert)(texts, pairs, padding=True, truncation=True, max_length=32, return_tensors="pt")
+    inputs = AutoTokenizer.from_pretrained(bert)(
+        texts, pairs, padding=True, truncation=True, max_length=32, return_tensors="pt"
+    )
     with torch.no_grad():
         hidden = AutoModel.from_pretrained(bert).eval()(**inputs).last_hidden_state
     return hidden.numpy(), inputs["attention_mask"].bool().numpy()
@@ -53,7 +64,9 @@ def index(path):
 
 
 def test_mean_vectors_equal_those_of_transformers_in_the_files_order(command, bert, tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 4)  # so that some rows share a chunk, and some do not
+    monkeypatch.setattr(
+        "encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 4
+    )  # so that some rows share a chunk, and some do not
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     command("embed", f"run={bert}", "input=texts.txt", "output=vectors.npy")
     found = np.load(tmp_path / "vectors.npy", mmap_mode="r")
@@ -157,7 +170,11 @@ def test_empty_input_gives_no_vectors(command, brackets_run, tmp_path, monkeypat
         (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls reduces a text to one vector"),
         (["output=out.npy", "input=missing.txt"], DataError, "missing.txt does not exist"),
         (["output=out.npy", "input=empty.txt"], DataError, "empty.txt has no rows"),
-        (["output=out.npy", "input=latin.txt", "encoding=utf-8"], DataError, "latin.txt, line 2 cannot be decoded as UTF-8"),
+        (
+            ["output=out.npy", "input=latin.txt", "encoding=utf-8"],
+            DataError,
+            "latin.txt, line 2 cannot be decoded as UTF-8",
+        ),
         (["output=out.npy", "split=tset"], DataError, "split=tset is not in this dataset"),
         (["output=nowhere/out.npy", "split=test"], DataError, "output=nowhere/out.npy cannot be written"),
     ],

@@ -59,7 +59,14 @@ def test_eval_refuses_single_texts_if_the_model_was_trained_on_pairs(command, pa
     rows = "\n".join(f"title {n},{('up', 'down')[n % 2]}" for n in range(40))
     (tmp_path / "more.csv").write_text(f"title,way\n{rows}\n")
     with pytest.raises(DataError, match="trained on pairs of texts"):
-        command("eval", f"run={pairs_run}", "dataset=files", "dataset.path=more.csv", "dataset.text=title", "dataset.label=way")
+        command(
+            "eval",
+            f"run={pairs_run}",
+            "dataset=files",
+            "dataset.path=more.csv",
+            "dataset.text=title",
+            "dataset.label=way",
+        )
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""encoderlab explain: the words and their scores on standard output, as a page and as figures, for texts, pairs and labelled words."""
+"""encoderlab explain: the words and their scores on standard output, as a page and as figures, for texts, pairs and
+labelled words.
+"""
 
 import json
 from html.parser import HTMLParser
@@ -27,7 +29,9 @@ class Page(HTMLParser):
             self._open = None
 
 
-def test_each_word_is_printed_with_a_score_by_both_methods_and_written_as_page_and_figures(command, brackets_run, tmp_path, capsys):
+def test_each_word_is_printed_with_a_score_by_both_methods_and_written_as_page_and_figures(
+    command, brackets_run, tmp_path, capsys
+):
     command("explain", f"run={brackets_run}", "text=( [ ] )", "run_dir=why")
     printed = capsys.readouterr()
     assert "gradient x input" in printed.out
@@ -35,7 +39,9 @@ def test_each_word_is_printed_with_a_score_by_both_methods_and_written_as_page_a
     assert "why/explain.html" in printed.err
     (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
     assert [word["word"] for word in figures["words"] if word["word"].strip()] == ["(", "[", "]", ")"]
-    assert figures["explained"] == figures["predicted"] == max(figures["probabilities"], key=figures["probabilities"].get)
+    assert (
+        figures["explained"] == figures["predicted"] == max(figures["probabilities"], key=figures["probabilities"].get)
+    )
     for method, scores in figures["token_scores"].items():
         assert len(scores) == len(figures["tokens"]) == len(figures["special"])
         counted = sum(score for score, special in zip(scores, figures["special"], strict=True) if not special)
@@ -80,7 +86,9 @@ def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
     command("explain", f"run={brackets_run}", "text=<script>alert(1)</script>[red]", "method=gradient", "run_dir=why")
     written = (tmp_path / "why" / "explain.html").read_text()
     assert "<script" not in written
-    assert "".join(word_shown for word_shown, _, _ in Page(tmp_path / "why" / "explain.html").scored).startswith("<script>alert(1)")
+    assert "".join(word_shown for word_shown, _, _ in Page(tmp_path / "why" / "explain.html").scored).startswith(
+        "<script>alert(1)"
+    )
     assert "<script>alert(1)</script>[red]" in capsys.readouterr().out
 
 

@@ -1,4 +1,6 @@
-"""encoderlab export: transformers opens the folder without our code, we open it again, and Hugging Face folders work as run=."""
+"""encoderlab export: transformers opens the folder without our code, we open it again, and Hugging Face folders work as
+run=.
+"""
 
 import csv
 import io
@@ -38,8 +40,8 @@ TEXTS = [
 ]
 PAIRS = [(first, second) for first in TEXTS for second in TEXTS]
 LABELS = ["sad", "nützlich", "glad"]
-# leaves an even room for pairs: of an odd one BERT's own code, and ours, give the last place to the first text where both are cut and
-# the second is no shorter, and the tokenizers of transformers to the second
+# leaves an even room for pairs: of an odd one BERT's own code, and ours, give the last place to the first text where
+# both are cut and the second is no shorter, and the tokenizers of transformers to the second
 LENGTH = 13
 WORDPIECE = WordPieceConfig(vocabulary_size=120)
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
@@ -59,7 +61,14 @@ def finished(tmp_path):
     """Writes a finished run's model/ folder, every weight drawn, and returns the folder."""
 
     def write(task, labels=LABELS, *, tokenizer=WORDPIECE, paired=False, **settings):
-        shape = {"n_layers": 2, "d_model": 16, "n_heads": 2, "max_length": LENGTH, "pooling": Pooling.pooler, **settings}
+        shape = {
+            "n_layers": 2,
+            "d_model": 16,
+            "n_heads": 2,
+            "max_length": LENGTH,
+            "pooling": Pooling.pooler,
+            **settings,
+        }
         model, training = ModelConfig(**shape), TrainingConfig()
         config = RunConfig(str(tmp_path), task, BracketsDataset(limit=9), tokenizer, model, training, run_dir=None)
         built = tokenizer.build(lambda: TEXTS * 3, tmp_path / "cache")
@@ -70,7 +79,9 @@ def finished(tmp_path):
             for parameter in weights.parameters():
                 parameter.normal_(std=0.3)
         origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, paired, {})
-        save_model(Assembly(config, CPU, built, its_task, weights).saved(origin), tmp_path / "run" / "model", "# a cärd\n")
+        save_model(
+            Assembly(config, CPU, built, its_task, weights).saved(origin), tmp_path / "run" / "model", "# a cärd\n"
+        )
         return tmp_path / "run"
 
     return write
@@ -194,7 +205,8 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
 
 def test_settings_without_an_equivalent_are_refused_with_an_alternative(command, brackets_run, tmp_path):
     with pytest.raises(
-        SettingError, match=r"has no equivalent of .*model\.pooling=mean.*Use format=onnx, or train with .*model\.pooling=pooler"
+        SettingError,
+        match=r"has no equivalent of .*model\.pooling=mean.*Use format=onnx, or train with .*model\.pooling=pooler",
     ):
         command("export", f"run={brackets_run}", "path=there")
     assert not (tmp_path / "there").exists()
@@ -236,7 +248,9 @@ def test_a_failed_export_leaves_nothing(command, finished, tmp_path, monkeypatch
 
 
 def encoded_there(folder, texts):
-    sentence_transformers = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    sentence_transformers = pytest.importorskip(
+        "sentence_transformers", reason="sentence-transformers is not installed"
+    )
     model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     return torch.from_numpy(model.encode(texts, show_progress_bar=False))
 
@@ -291,7 +305,9 @@ def test_a_pooler_is_refused_with_the_format_that_has_it(command, finished):
 
 def test_mean_pooling_is_refused_for_transformers_with_the_format_that_has_it(command, finished):
     run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean)
-    with pytest.raises(SettingError, match=r"of model\.pooling=mean\. Use format=sentence_transformers, or train with model\."):
+    with pytest.raises(
+        SettingError, match=r"of model\.pooling=mean\. Use format=sentence_transformers, or train with model\."
+    ):
         command("export", f"run={run}", "path=there")
 
 
@@ -341,7 +357,9 @@ def test_eval_scores_a_hugging_face_folder_on_a_dataset(command, exported, tmp_p
 
 
 @pytest.mark.parametrize("labels", [["LABEL_0", "LABEL_1"], ["Unbalanced", "BALANCED"]])
-def test_labels_that_differ_in_case_or_are_bare_numbers_are_matched_in_order_and_reported(command, exported, tmp_path, labels):
+def test_labels_that_differ_in_case_or_are_bare_numbers_are_matched_in_order_and_reported(
+    command, exported, tmp_path, labels
+):
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained("there")
     config = theirs.config
     config.id2label, config.label2id = dict(enumerate(labels)), {label: number for number, label in enumerate(labels)}
@@ -362,7 +380,9 @@ def test_an_encoder_without_a_head_predicts_nothing_but_shows_its_attention(comm
     transformers.AutoModel.from_pretrained("there").save_pretrained("bare")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "bare" / name).write_bytes((tmp_path / "there" / name).read_bytes())
-    line = "bare is an encoder without a head and predicts nothing. Train it on a task with encoderlab finetune init_from="
+    line = (
+        "bare is an encoder without a head and predicts nothing. Train it on a task with encoderlab finetune init_from="
+    )
     for arguments in (["predict", "text=fox"], ["eval", "dataset=brackets"]):
         with pytest.raises(DataError, match=line):
             command(arguments[0], "run=bare", *arguments[1:])
@@ -375,7 +395,9 @@ def test_a_vocabulary_suffices_as_a_tokenizer_and_a_missing_one_is_refused(comma
     pieces = json.loads((tmp_path / "there" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "there" / name).unlink()
-    with pytest.raises(DataError, match=r"there has no tokenizer\. Allowed: a folder with tokenizer\.json or vocab\.txt"):
+    with pytest.raises(
+        DataError, match=r"there has no tokenizer\. Allowed: a folder with tokenizer\.json or vocab\.txt"
+    ):
         command("predict", "run=there", "text=fox")
     (tmp_path / "there" / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.get)) + "\n", encoding="utf-8")
     assert predicted(command, capsys, "run=there", "text=The quick fox") == before

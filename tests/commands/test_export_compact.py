@@ -1,4 +1,6 @@
-"""export format=compact: our own folder in less space, opened like any other, with a card that states what that changes."""
+"""export format=compact: our own folder in less space, opened like any other, with a card that states what that
+changes.
+"""
 
 import csv
 import io
@@ -28,7 +30,8 @@ def test_a_compact_run_predicts_as_before(command, brackets_run, tmp_path, capsy
     path, summary = capsys.readouterr().out.splitlines()
     assert path == "small"
     assert re.fullmatch(
-        r"weights: [\d.]+ MB reduced to [\d.]+ MB; on 8 sentences a vector changes by .*%.*, a probability by .*", summary
+        r"weights: [\d.]+ MB reduced to [\d.]+ MB; on 8 sentences a vector changes by .*%.*, a probability by .*",
+        summary,
     )
     weights = [folder / "model.safetensors" for folder in (brackets_run / "model", tmp_path / "small")]
     assert weights[1].stat().st_size < 0.6 * weights[0].stat().st_size

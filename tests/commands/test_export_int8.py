@@ -1,4 +1,6 @@
-"""encoderlab export format=int8: an 8-bit graph that is compared with the run before it is written, and opened as any run."""
+"""encoderlab export format=int8: an 8-bit graph that is compared with the run before it is written, and opened as any
+run.
+"""
 
 import csv
 import json
@@ -61,7 +63,8 @@ def test_words_are_compared_too(command, reverse_run, tmp_path, capsys):
 def test_a_graph_that_loses_too_much_accuracy_is_not_written(command, brackets_run, tmp_path, monkeypatch):
     monkeypatch.setattr(int8_check, "LARGEST_LOSS", -1.0)
     with pytest.raises(
-        DataError, match=r"In 8 bits, accuracy on test changes from .* Allowed: a loss of at most .* nothing was written"
+        DataError,
+        match=r"In 8 bits, accuracy on test changes from .* Allowed: a loss of at most .* nothing was written",
     ):
         command("export", f"run={brackets_run}", "format=int8", "path=there")
     assert list(tmp_path.iterdir()) == []
@@ -94,7 +97,9 @@ def test_the_program_needs_only_numpy_onnxruntime_and_tokenizers(command, bracke
         pytest.skip(f"the packages cannot be had: {installed.stderr.strip().splitlines()[-1]}")
     (tmp_path / "texts.txt").write_text("()\n)(\n", encoding="utf-8")
     with (tmp_path / "texts.txt").open(encoding="utf-8") as texts:
-        done = subprocess.run([python, "small/predict.py"], stdin=texts, capture_output=True, text=True, check=False, env={})
+        done = subprocess.run(
+            [python, "small/predict.py"], stdin=texts, capture_output=True, text=True, check=False, env={}
+        )
     assert done.returncode == 0, done.stderr
     command("predict", "run=small", "input=texts.txt", "output=answers.csv")
     ours = list(csv.DictReader((tmp_path / "answers.csv").open(encoding="utf-8")))

@@ -13,7 +13,15 @@ from encoderlab.exchange import onnx_graph
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
-FILES = ["README.md", "config.json", "manifest.json", "model.onnx", "predict.py", "tokenizer.json", "tokenizer_config.json"]
+FILES = [
+    "README.md",
+    "config.json",
+    "manifest.json",
+    "model.onnx",
+    "predict.py",
+    "tokenizer.json",
+    "tokenizer_config.json",
+]
 pytestmark = [pytest.mark.usefixtures("symbolic_sizes"), pytest.mark.slow]
 
 
@@ -21,7 +29,9 @@ def answers_of_the_program(folder, texts):
     """Return what predict.py prints for these texts in a process that cannot import torch or encoderlab."""
     block = "import sys; sys.modules['torch'] = sys.modules['encoderlab'] = sys.modules['transformers'] = None; import runpy; "
     code = f"{block}runpy.run_path(sys.argv.pop(1), run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", code, folder / "predict.py", *texts], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder / "predict.py", *texts], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -41,13 +51,17 @@ def exported(command, tmp_path):
     return export_it
 
 
-def test_texts_are_predicted_as_by_the_run_with_truncation_and_padding(command, exported, brackets_run, tmp_path, capsys):
+def test_texts_are_predicted_as_by_the_run_with_truncation_and_padding(
+    command, exported, brackets_run, tmp_path, capsys
+):
     folder = exported(brackets_run)
     assert sorted(path.name for path in folder.iterdir()) == FILES
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "library_name: onnx" in card
     printed = capsys.readouterr()
-    assert re.search(r"^there\nopset 20, checked with onnxruntime .*: off by \d\.\de-\d\d of the largest output", printed.out)
+    assert re.search(
+        r"^there\nopset 20, checked with onnxruntime .*: off by \d\.\de-\d\d of the largest output", printed.out
+    )
     fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert set(fields["id2label"].values()) == {"balanced", "unbalanced"}
     assert (fields["outputs"], fields["opset"]) == (["logits"], 20)

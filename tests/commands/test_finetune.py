@@ -45,7 +45,9 @@ def test_a_run_is_finetuned_and_every_file_names_its_encoder(command, brackets_r
 
 
 def test_a_run_not_above_its_baseline_suggests_a_stronger_command(command, brackets_run, tmp_path, capsys):
-    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{('dull', 'fine')[n % 2]} {n},{n % 2}\n" for n in range(80)))
+    (tmp_path / "rows.csv").write_text(
+        "text,label\n" + "".join(f"{('dull', 'fine')[n % 2]} {n},{n % 2}\n" for n in range(80))
+    )
     own, still = (
         ("task=classification", "dataset=files", "dataset.path=rows.csv"),
         ("training.steps=1", "training.learning_rate=1e-30"),
@@ -85,14 +87,22 @@ def test_a_finetuned_run_is_opened_like_any_other_and_can_be_finetuned_again(com
 
 
 def test_frozen_layers_are_those_of_the_pretrained_encoder(command, brackets_run, tmp_path):
-    command("finetune", *QUICK, f"init_from={brackets_run}", "training.freeze_layers=1", "training.layer_decay=0.5", "run_dir=run")
+    command(
+        "finetune",
+        *QUICK,
+        f"init_from={brackets_run}",
+        "training.freeze_layers=1",
+        "training.layer_decay=0.5",
+        "run_dir=run",
+    )
     before, after = weights_of(brackets_run), weights_of(tmp_path / "run")
     encoder = [name for name in before if name.startswith(("encoder.embeddings", "encoder.layers"))]
     assert all(torch.equal(before[name], after[name]) for name in encoder)
     assert not torch.equal(before["sequence_head.weight"], after["sequence_head.weight"])
     frozen = sum(before[name].numel() for name in encoder)
     assert (
-        f"{frozen:,} parameters were frozen: training.freeze_layers=1, and the embeddings" in report_of(tmp_path / "run")["notes"]
+        f"{frozen:,} parameters were frozen: training.freeze_layers=1, and the embeddings"
+        in report_of(tmp_path / "run")["notes"]
     )
 
 
@@ -114,7 +124,14 @@ def test_a_classifier_starts_a_tagging_run(command, reverse_run, tmp_path):
 def test_texts_longer_than_the_pretrained_encoder_reads_are_counted(command, pairs_run, tmp_path):
     rows = "\n".join(f"{'word ' * 300}{n},{n % 2}" for n in range(60))
     (tmp_path / "long.csv").write_text(f"text,label\n{rows}\n")
-    own = ("task=classification", "dataset=files", "dataset.path=long.csv", "training=smoke", "baselines=false", "run_dir=run")
+    own = (
+        "task=classification",
+        "dataset=files",
+        "dataset.path=long.csv",
+        "training=smoke",
+        "baselines=false",
+        "run_dir=run",
+    )
     command("finetune", *own, f"init_from={pairs_run}")
     reads = read_model(pairs_run / "model").config.model.max_length
     note = f"100.0% of the rows of train were truncated to model.max_length={reads} tokens"
@@ -142,13 +159,24 @@ def test_the_width_of_the_encoder_decides_the_learning_rate(command, brackets_ru
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "run_dir=run")
     assert re.search(r"training\.learning_rate=0\.001, suited to an encoder of width \d+", capsys.readouterr().err)
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["learning_rate"] == 1e-3
-    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "training.learning_rate=auto", "run_dir=same")
+    command(
+        "finetune",
+        *LEFT_OPEN,
+        f"init_from={brackets_run}",
+        "training.steps=1",
+        "training.learning_rate=auto",
+        "run_dir=same",
+    )
     assert weights_of(tmp_path / "run").keys() == weights_of(tmp_path / "same").keys()
 
 
-def test_the_rows_decide_the_length_of_a_finetuning_which_is_printed_and_recorded(command, brackets_run, tmp_path, capsys):
+def test_the_rows_decide_the_length_of_a_finetuning_which_is_printed_and_recorded(
+    command, brackets_run, tmp_path, capsys
+):
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.patience=9", "run_dir=run")
-    length = "2 epochs, 20 steps of 16 rows; evaluated every 5 steps, and stopped after 9 evaluations without a better score"
+    length = (
+        "2 epochs, 20 steps of 16 rows; evaluated every 5 steps, and stopped after 9 evaluations without a better score"
+    )
     assert length in capsys.readouterr().err.splitlines()
     assert length_of(tmp_path / "run") == [2, 5, 9]
     journal = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -159,8 +187,12 @@ def test_the_rows_decide_the_length_of_a_finetuning_which_is_printed_and_recorde
 @pytest.mark.parametrize(("typed", "patience"), [((), 4), (("training.patience=null", "training.steps=8"), None)])
 def test_finetuning_stops_early_by_default(command, brackets_run, tmp_path, typed, patience):
     rate = ("training.learning_rate=1e-30", "training.warmup=0")  # nothing gets better
-    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *rate, "training.evaluate_every=1", *typed, "run_dir=run")
-    stopped = [note for note in report_of(tmp_path / "run")["notes"] if note.startswith("Stopped early at step 5 of 20")]
+    command(
+        "finetune", *LEFT_OPEN, f"init_from={brackets_run}", *rate, "training.evaluate_every=1", *typed, "run_dir=run"
+    )
+    stopped = [
+        note for note in report_of(tmp_path / "run")["notes"] if note.startswith("Stopped early at step 5 of 20")
+    ]
     assert len(stopped) == (not typed)
     assert length_of(tmp_path / "run")[2] == patience
 
@@ -169,7 +201,12 @@ def test_finetuning_stops_early_by_default(command, brackets_run, tmp_path, type
 def test_too_few_validation_rows_neither_choose_a_checkpoint_nor_stop_a_run(
     command, brackets_run, tmp_path, capsys, least, chosen_by
 ):
-    typed = ("training.keep=best", "training.patience=1", "training.learning_rate=1e-30", f"training.min_validation_rows={least}")
+    typed = (
+        "training.keep=best",
+        "training.patience=1",
+        "training.learning_rate=1e-30",
+        f"training.min_validation_rows={least}",
+    )
     command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *typed, "run_dir=run")
     too_few = "160 validation rows: too few to choose a checkpoint, so the last is kept"
     assert (too_few in capsys.readouterr().err) == (chosen_by == "last step")
@@ -205,7 +242,14 @@ def test_a_resumed_finetuning_keeps_its_decided_length(command, stop_after, brac
 def test_the_maximum_length_follows_the_rows_and_is_recorded(command, pairs_run, tmp_path, start, reads):
     rows = "\n".join(f"{'1 ' * 57}{n // 10} {n % 10} {n % 2},{n % 2}" for n in range(60))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}\n")
-    own = ("task=classification", "dataset=files", "dataset.path=rows.csv", "training=smoke", "baselines=false", "run_dir=run")
+    own = (
+        "task=classification",
+        "dataset=files",
+        "dataset.path=rows.csv",
+        "training=smoke",
+        "baselines=false",
+        "run_dir=run",
+    )
     command(*start.format(pairs=pairs_run).split(), *own)
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["model"]["max_length"] == reads
     assert read_model(tmp_path / "run" / "model").config.model.max_length == reads
@@ -226,14 +270,18 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("change", "message"), REFUSED)
-def test_settings_that_do_not_fit_the_encoder_are_refused_and_leave_nothing(command, brackets_run, tmp_path, change, message):
+def test_settings_that_do_not_fit_the_encoder_are_refused_and_leave_nothing(
+    command, brackets_run, tmp_path, change, message
+):
     with pytest.raises(SettingError, match=message):
         command("finetune", *QUICK, f"init_from={brackets_run}", *change)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_more_positions_than_learned_are_refused_before_the_data_is_read(command, pairs_run):
-    with pytest.raises(SettingError, match=r"^model\.max_length is 1000, but the pretrained encoder has only \d+ positions\."):
+    with pytest.raises(
+        SettingError, match=r"^model\.max_length is 1000, but the pretrained encoder has only \d+ positions\."
+    ):
         command(
             "finetune",
             "task=classification",
@@ -247,7 +295,9 @@ def test_more_positions_than_learned_are_refused_before_the_data_is_read(command
 def test_an_unfinished_run_is_refused(command, tmp_path):
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.yaml").write_text("")
-    with pytest.raises(DataError, match=r"^init_from=unfinished is not a model folder\. Allowed: the folder of a finished run"):
+    with pytest.raises(
+        DataError, match=r"^init_from=unfinished is not a model folder\. Allowed: the folder of a finished run"
+    ):
         command("finetune", *QUICK, "init_from=unfinished")
 
 
@@ -277,7 +327,9 @@ ADAPT = (
 @pytest.fixture
 def adapted(command, pairs_run, tmp_path, monkeypatch):
     """Finetune after two steps of masked tokens: a time would make a test depend on the clock."""
-    monkeypatch.setattr(adaptation, "TrainingConfig", lambda **settings: TrainingConfig(**settings | {"budget": None, "steps": 2}))
+    monkeypatch.setattr(
+        adaptation, "TrainingConfig", lambda **settings: TrainingConfig(**settings | {"budget": None, "steps": 2})
+    )
     rows = "\n".join(f"title {n // 10} {n % 10} body {n % 7},{n % 2}" for n in range(80))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}\n")
 
@@ -302,7 +354,11 @@ def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, 
         sum(split["documents"] for split in documents.values()) == report_of(run)["splits"]["validation"]["n"] * 9
     )  # train's alone
     assert (report_of(run)["init_from"], report_of(run)["adapted_for"]) == (str(pairs_run), "1m")
-    before, after, first = weights_of(pairs_run), weights_of(run / "adapted"), read_weights(run / "checkpoints" / "step-4")
+    before, after, first = (
+        weights_of(pairs_run),
+        weights_of(run / "adapted"),
+        read_weights(run / "checkpoints" / "step-4"),
+    )
     table = "encoder.embeddings.token.weight"
     assert not torch.equal(before[table], after[table])
     assert (first[table] - after[table]).norm() < (first[table] - before[table]).norm()

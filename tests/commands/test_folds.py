@@ -1,4 +1,6 @@
-"""folds=N: a run for each fold in one folder, a prediction for every row, and the figures over all folds, for every task."""
+"""folds=N: a run for each fold in one folder, a prediction for every row, and the figures over all folds, for every
+task.
+"""
 
 import csv
 import random
@@ -27,7 +29,9 @@ def write_rows(path, rows=60):
         for row in range(rows):
             verdict = ("good", "bad")[row // 3 % 2]
             words = [*generator.choices(WORDS[verdict], k=3), f"n{row}"]
-            table.writerow([f"r{row}", f"a{row % 10}", " ".join(words), verdict, 10 + row % 7, "x|y" if row % 3 else "x"])
+            table.writerow(
+                [f"r{row}", f"a{row % 10}", " ".join(words), verdict, 10 + row % 7, "x|y" if row % 3 else "x"]
+            )
 
 
 def rows_of(path):
@@ -39,7 +43,9 @@ def files(label, *more):
     return ("dataset=files", "dataset.path=rows.csv", "dataset.text=review", f"dataset.label={label}", *more)
 
 
-def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_them(command, stop_after, tmp_path, capsys):
+def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_them(
+    command, stop_after, tmp_path, capsys
+):
     write_rows(tmp_path / "rows.csv")
     line = ("train", "task=classification", *files("verdict", "dataset.group=author"), *QUICK, "folds=3", "run_dir=all")
     stop_after(3)
@@ -53,11 +59,13 @@ def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_
     assert sum(fold["n"] for fold in folds) == scores["n"] == 60
     assert scores["accuracy"] == pytest.approx(sum(fold["accuracy"] for fold in folds) / 3)
     assert scores["accuracy_ci95"][0] <= scores["accuracy"] <= scores["accuracy_ci95"][1] <= 1
-    assert set(report["baselines"]) == {"majority", "tfidf_logreg"} and "Over the folds" in report["verdict"]["sentence"]
-    rows = rows_of(tmp_path / "all" / "predictions.csv")
-    assert [row["id"] for row in rows] == [f"r{row}" for row in range(60)] and [int(row["line"]) for row in rows] == list(
-        range(2, 62)
+    assert (
+        set(report["baselines"]) == {"majority", "tfidf_logreg"} and "Over the folds" in report["verdict"]["sentence"]
     )
+    rows = rows_of(tmp_path / "all" / "predictions.csv")
+    assert [row["id"] for row in rows] == [f"r{row}" for row in range(60)] and [
+        int(row["line"]) for row in rows
+    ] == list(range(2, 62))
     assert len({(row["author"], row["fold"]) for row in rows}) == 10
     of_first = rows_of(tmp_path / "all" / "fold-1" / "predictions.csv")
     assert [row["text"] for row in rows if row["fold"] == "1"] == [row["text"] for row in of_first]
@@ -83,7 +91,11 @@ def test_a_dry_run_covers_the_first_fold_and_makes_no_folder(command, tmp_path, 
     write_rows(tmp_path / "rows.csv")
     command("train", "task=classification", *files("verdict"), *QUICK, "folds=3", "dry_run=true")
     printed = capsys.readouterr()
-    assert "folds=3 takes 3 runs like this one" in printed.err and "40 train" not in printed.out and "20 test" in printed.out
+    assert (
+        "folds=3 takes 3 runs like this one" in printed.err
+        and "40 train" not in printed.out
+        and "20 test" in printed.out
+    )
     assert not (tmp_path / "outputs").exists()
 
 
@@ -111,7 +123,9 @@ def test_flipped_labels_of_sets_are_found(command, tmp_path, capsys):
     lines, flipped = ["text,topics"], set()
     for row in range(300):
         topics = [topic for topic in WORDS if generator.random() < 0.5]
-        text = " ".join([*(generator.choice(WORDS[topic]) for topic in topics for _ in range(2)), "film", f"n{row % 7}"])
+        text = " ".join(
+            [*(generator.choice(WORDS[topic]) for topic in topics for _ in range(2)), "film", f"n{row % 7}"]
+        )
         if row % 10 == 0:
             changed = generator.choice(list(WORDS))
             flipped.add((row + 2, f"{'remove' if changed not in topics else 'add'} {changed}"))
@@ -168,7 +182,11 @@ def test_flipped_labels_of_words_are_found(command, tmp_path, capsys):
         ),
         (("distill", "task=docs", "teacher=x", "folds=5"), SettingError, "folds=5 does not work with distillation"),
         (("train", "folds=5", "dataset.fold=1/5"), SettingError, "Remove dataset.fold"),
-        (("train", "task=classification", *files("verdict"), "folds=31"), DataError, "folds=31 is too many.*30 rows.*Set folds=30"),
+        (
+            ("train", "task=classification", *files("verdict"), "folds=31"),
+            DataError,
+            "folds=31 is too many.*30 rows.*Set folds=30",
+        ),
         (
             ("train", "task=classification", *files("verdict", "dataset.group=author"), "folds=11"),
             DataError,

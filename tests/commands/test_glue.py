@@ -73,9 +73,15 @@ def test_the_sweep_ends_with_a_table_that_names_its_average(glue_sweep):
     splits = {task: report["splits"] for task, (_, report) in runs.items()}
     mnli = (splits["mnli"]["validation"]["accuracy"] + splits["mnli"]["validation_mismatched"]["accuracy"]) / 2
     stsb = (splits["stsb"]["validation"]["pearson"] + splits["stsb"]["validation"]["spearman"]) / 2
-    assert setting["averages"][0]["value"] == pytest.approx((splits["cola"]["validation"]["matthews"] + stsb + mnli) / 3)
+    assert setting["averages"][0]["value"] == pytest.approx(
+        (splits["cola"]["validation"]["matthews"] + stsb + mnli) / 3
+    )
     text = (folder / "glue.md").read_text(encoding="utf-8")
-    assert "average of 3 tasks" in text and "Not run: SST-2, MRPC, QQP, QNLI, RTE, WNLI" in text and "macro-average" in text
+    assert (
+        "average of 3 tasks" in text
+        and "Not run: SST-2, MRPC, QQP, QNLI, RTE, WNLI" in text
+        and "macro-average" in text
+    )
     assert len((folder / "glue.csv").read_text(encoding="utf-8").splitlines()) == 1 + 5
 
 
@@ -83,14 +89,21 @@ def test_compare_makes_the_same_table(command, glue_sweep, capsys):
     folder, _ = glue_sweep
     command("compare", folder)
     output = capsys.readouterr().out
-    assert "GLUE on validation: 3 of 9 tasks" in output and "accuracy (matched)" in output and "accuracy (mismatched)" in output
+    assert (
+        "GLUE on validation: 3 of 9 tasks" in output
+        and "accuracy (matched)" in output
+        and "accuracy (mismatched)" in output
+    )
 
 
 def test_the_submission_has_glues_names_spellings_and_an_index_from_0(command, glue_sweep, tmp_path):
     _, runs = glue_sweep
     for task in runs:
         command("predict", f"run={runs[task][0]}", "split=test", "format=glue", "output=submission")
-    answers = {path.name: [line.split("\t") for line in path.read_text().splitlines()] for path in tmp_path.glob("submission/*")}
+    answers = {
+        path.name: [line.split("\t") for line in path.read_text().splitlines()]
+        for path in tmp_path.glob("submission/*")
+    }
     assert set(answers) == {"CoLA.tsv", "STS-B.tsv", "MNLI-m.tsv", "MNLI-mm.tsv"}
     for lines in answers.values():
         assert lines[0] == ["index", "prediction"]
@@ -105,7 +118,11 @@ def test_the_submission_has_glues_names_spellings_and_an_index_from_0(command, g
 
 def test_a_submission_needs_a_split_and_a_glue_task(command, glue_sweep, pairs_run):
     _, runs = glue_sweep
-    with pytest.raises(SettingError, match=r"output=there is a folder, which holds the predictions of a split. Set split=test"):
+    with pytest.raises(
+        SettingError, match=r"output=there is a folder, which holds the predictions of a split. Set split=test"
+    ):
         command("predict", f"run={runs['cola'][0]}", "text=red", "format=glue", "output=there")
-    with pytest.raises(SettingError, match=r"output=there is a folder, but classification is not one of GLUE's tasks. Allowed: "):
+    with pytest.raises(
+        SettingError, match=r"output=there is a folder, but classification is not one of GLUE's tasks. Allowed: "
+    ):
         command("predict", f"run={pairs_run}", "split=test", "format=glue", "output=there")

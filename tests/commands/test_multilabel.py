@@ -24,11 +24,19 @@ def rows_of(n, seed=0):
 
 def write_rows(path, n, seed=0):
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("text", "topics"), *((text, "|".join(labels)) for text, labels in rows_of(n, seed))])
+        csv.writer(file).writerows(
+            [("text", "topics"), *((text, "|".join(labels)) for text, labels in rows_of(n, seed))]
+        )
 
 
 SIZE = ("model=tiny", "model.n_layers=1", "model.d_model=32", "model.n_heads=2", "training.batch_size=16")
-COLUMNS = ("task=multilabel", "dataset=files", "dataset.label=topics", "tokenizer.vocabulary_size=100", "training.threads=1")
+COLUMNS = (
+    "task=multilabel",
+    "dataset=files",
+    "dataset.label=topics",
+    "tokenizer.vocabulary_size=100",
+    "training.threads=1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +56,13 @@ def test_the_report_has_every_figure_with_its_interval(topics_run):
         low, high = test[f"{name}_ci95"]
         assert low <= test[name] <= high
     assert list(test["per_class"]) == ["politics", "sport", "weather"]
-    assert {"precision", "recall", "f1", "f1_ci95", "support", "average_precision", "threshold"} == set(test["per_class"]["sport"])
-    assert set(report["baselines"]) == {"majority", "tfidf_logreg"} and report["baselines"]["tfidf_logreg"]["f1_macro"] > 0.8
+    assert {"precision", "recall", "f1", "f1_ci95", "support", "average_precision", "threshold"} == set(
+        test["per_class"]["sport"]
+    )
+    assert (
+        set(report["baselines"]) == {"majority", "tfidf_logreg"}
+        and report["baselines"]["tfidf_logreg"]["f1_macro"] > 0.8
+    )
 
 
 def test_thresholds_fitted_on_validation_apply_to_other_splits_and_are_saved_with_the_model(topics_run):
@@ -63,7 +76,9 @@ def test_thresholds_fitted_on_validation_apply_to_other_splits_and_are_saved_wit
 def test_the_predictions_have_a_probability_of_each_label_and_the_labels_side_by_side(topics_run):
     with (topics_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    thresholds = {label: one["threshold"] for label, one in report_of(topics_run)["splits"]["test"]["per_class"].items()}
+    thresholds = {
+        label: one["threshold"] for label, one in report_of(topics_run)["splits"]["test"]["per_class"].items()
+    }
     assert any(row["label"] == "" for row in rows) and any("|" in row["label"] for row in rows)
     for row in rows:
         given = [label for label, least in thresholds.items() if float(row[f"probability_{label}"]) >= least]
@@ -72,7 +87,11 @@ def test_the_predictions_have_a_probability_of_each_label_and_the_labels_side_by
 
 def test_predict_returns_a_list_of_labels(command, topics_run, capsys, tmp_path, printed):
     answer = printed("predict", f"run={topics_run}", "text=rain goal table", "format=jsonl")
-    assert answer["predicted"] == ["sport", "weather"] and list(answer["probabilities"]) == ["politics", "sport", "weather"]
+    assert answer["predicted"] == ["sport", "weather"] and list(answer["probabilities"]) == [
+        "politics",
+        "sport",
+        "weather",
+    ]
     command("predict", f"run={topics_run}", "text=rain goal table", "top_k=2")
     assert "sport|weather" in capsys.readouterr().out
     with pytest.raises(SettingError, match="min_probability needs a model with one label per row"):
@@ -115,13 +134,18 @@ def test_one_threshold_for_all_labels_and_one_for_each(command, tmp_path):
     write_rows(tmp_path / "rows.csv", 60)
     where = (*COLUMNS, "dataset.path=rows.csv", *SIZE, "training=smoke", "baselines=false")
     command("train", *where, "task.fit_thresholds=shared", "task.thresholds={sport: 0.9}", "run_dir=run")
-    found = {label: one["threshold"] for label, one in report_of(tmp_path / "run")["splits"]["validation"]["per_class"].items()}
+    found = {
+        label: one["threshold"]
+        for label, one in report_of(tmp_path / "run")["splits"]["validation"]["per_class"].items()
+    }
     assert found["sport"] == 0.9 and found["weather"] == found["politics"] != 0.9
 
 
 def test_a_threshold_for_an_unknown_label_is_refused(command, tmp_path):
     write_rows(tmp_path / "rows.csv", 60)
-    with pytest.raises(SettingError, match="task.thresholds names 'sprot', which is not a label of the data.*Did you mean sport"):
+    with pytest.raises(
+        SettingError, match="task.thresholds names 'sprot', which is not a label of the data.*Did you mean sport"
+    ):
         command("train", *COLUMNS, "dataset.path=rows.csv", "task.thresholds={sprot: 0.3}")
     with pytest.raises(SettingError, match="task.thresholds gives sport 3"):
         command("train", *COLUMNS, "dataset.path=rows.csv", "task.thresholds={sport: 3}")
@@ -138,9 +162,9 @@ def test_an_exported_model_gives_the_same_labels_with_its_thresholds(command, to
     assert chances == pytest.approx(list(ours["probabilities"].values()), abs=1e-4)
     again = printed("predict", "run=there", "text=rain goal table", "precision=fp32", "format=jsonl")
     assert again["predicted"] == ours["predicted"]
-    assert json.loads((topics_run / "model" / "config.json").read_text())["encoderlab"]["task"]["thresholds"] == pytest.approx(
-        model.config.thresholds
-    )
+    assert json.loads((topics_run / "model" / "config.json").read_text())["encoderlab"]["task"][
+        "thresholds"
+    ] == pytest.approx(model.config.thresholds)
 
 
 def test_runs_are_compared_row_by_row(command, topics_run, tmp_path):
@@ -184,7 +208,11 @@ def test_the_program_of_an_onnx_folder_gives_the_same_labels(command, topics_run
 
     command("export", f"run={topics_run}", "format=onnx", "path=there")
     fields = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
-    assert fields["problem_type"] == "multi_label_classification" and set(fields["thresholds"]) == {"politics", "sport", "weather"}
+    assert fields["problem_type"] == "multi_label_classification" and set(fields["thresholds"]) == {
+        "politics",
+        "sport",
+        "weather",
+    }
     texts = ["rain goal table", "vote law sun", "table chair table"]
     (tmp_path / "rows.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     capsys.readouterr()

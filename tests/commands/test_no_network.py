@@ -27,7 +27,10 @@ def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp
             ["train", "task=classification", "dataset=hub", "dataset.path=me/rows"],
             "`encoderlab train` and dataset=files need no network",
         ),
-        (["train", "tokenizer=pretrained", "tokenizer.name=me/tokenizer"], "or set tokenizer=wordpiece, which needs neither"),
+        (
+            ["train", "tokenizer=pretrained", "tokenizer.name=me/tokenizer"],
+            "or set tokenizer=wordpiece, which needs neither",
+        ),
         (["finetune", "init_from=me/model"], "or set HF_HOME to a cache that has it"),
     ],
 )

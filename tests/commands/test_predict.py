@@ -43,7 +43,9 @@ def test_predictions_equal_those_of_the_report(command, brackets_run, capsys):
     found = {answer["text"]: answer for answer in answers}
     for row in reported:
         assert found[row["text"]]["predicted"] == row["predicted"]
-        assert found[row["text"]]["probabilities"]["balanced"] == pytest.approx(float(row["probability_balanced"]), abs=1e-5)
+        assert found[row["text"]]["probabilities"]["balanced"] == pytest.approx(
+            float(row["probability_balanced"]), abs=1e-5
+        )
 
 
 def test_standard_input_is_predicted_line_by_line_with_blank_lines(command, brackets_run, capsys, monkeypatch):
@@ -152,11 +154,19 @@ def test_glue_format_is_refused_for_a_tagging_model(command, reverse_run, capsys
         (["text=a", "top_k=0"], SettingError, "top_k is 0. Allowed: at least 1"),
         (["text=a", "min_probability=1.5"], SettingError, "min_probability is 1.5. Allowed: at least 0, at most 1"),
         (["text=a", "unsure=ask"], SettingError, "unsure has no effect without min_probability"),
-        (["text=a", "unsure=balanced", "min_probability=1"], SettingError, "unsure=balanced is one of the model's labels"),
+        (
+            ["text=a", "unsure=balanced", "min_probability=1"],
+            SettingError,
+            "unsure=balanced is one of the model's labels",
+        ),
         (["text=a", "top_k=1", "format=glue"], SettingError, "format=glue writes one label per row, without top_k"),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
         (["split=tset"], DataError, "split=tset is not in this dataset.*train, validation, test"),
-        (["text=a", "output=out.xlsx"], SettingError, "Predictions cannot be written as .xlsx .out.xlsx.. Allowed: .csv, .jsonl"),
+        (
+            ["text=a", "output=out.xlsx"],
+            SettingError,
+            "Predictions cannot be written as .xlsx .out.xlsx.. Allowed: .csv, .jsonl",
+        ),
         (["text=a", "output=out.csv.gz"], SettingError, "Predictions cannot be written as .gz"),
         (["text=a", "output=nowhere/out.csv"], DataError, "output=nowhere/out.csv cannot be written"),
     ],
@@ -231,7 +241,9 @@ def test_uncertain_predictions_stay_open_and_no_row_is_lost(command, brackets_ru
     command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
     sure = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     least = sorted(max(answer["probabilities"].values()) for answer in sure)[2000]
-    command("predict", f"run={brackets_run}", "split=test", "format=jsonl", f"min_probability={least + 2e-6}", "unsure=ask")
+    command(
+        "predict", f"run={brackets_run}", "split=test", "format=jsonl", f"min_probability={least + 2e-6}", "unsure=ask"
+    )
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     for before, after in zip(sure, found, strict=True):
         chance = max(before["probabilities"].values())

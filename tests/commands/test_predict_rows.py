@@ -1,4 +1,6 @@
-"""encoderlab predict covers every row of a file once, in order, or writes nothing, whatever the rows or the disk contain."""
+"""encoderlab predict covers every row of a file once, in order, or writes nothing, whatever the rows or the disk
+contain.
+"""
 
 import csv
 import io
@@ -72,7 +74,10 @@ def lines_of(rows):
 
 @pytest.mark.slow
 @FEW
-@given(rows=st.lists(st.tuples(ANY | NASTY, ANY | NASTY), min_size=1, max_size=8), kind=st.sampled_from(["jsonl", "parquet"]))
+@given(
+    rows=st.lists(st.tuples(ANY | NASTY, ANY | NASTY), min_size=1, max_size=8),
+    kind=st.sampled_from(["jsonl", "parquet"]),
+)
 def test_each_pair_is_predicted_once_in_order(command, pairs_run, tmp_path_factory, rows, kind):
     folder = tmp_path_factory.mktemp("pairs")
     path = folder / f"rows.{kind}"
@@ -89,7 +94,14 @@ def test_ambiguous_quotes_are_explained_with_a_setting_of_predict(command, brack
     with pytest.raises(DataError, match="Set quoting=double if quotes enclose cells, quoting=literal if"):
         command("predict", f"run={brackets_run}", "input=rows.csv")
     for quoting, rows in (("double", ["(\n)", "()"]), ("literal", ['"(', ')"', "()"])):
-        command("predict", f"run={brackets_run}", "input=rows.csv", f"quoting={quoting}", f"output={quoting}", "format=jsonl")
+        command(
+            "predict",
+            f"run={brackets_run}",
+            "input=rows.csv",
+            f"quoting={quoting}",
+            f"output={quoting}",
+            "format=jsonl",
+        )
         assert [answer["text"] for answer in answers(tmp_path / quoting)] == rows
 
 
@@ -127,7 +139,8 @@ def test_a_full_disk_behind_standard_output_is_one_line(brackets_run, tmp_path):
         ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     assert ended.returncode == 3
     assert (
-        ended.stderr == "encoderlab: Standard output cannot be written: No space left on device. Free space, or set output=FILE.\n"
+        ended.stderr
+        == "encoderlab: Standard output cannot be written: No space left on device. Free space, or set output=FILE.\n"
     )
 
 
@@ -138,7 +151,9 @@ def test_other_columns_are_copied_and_the_last_line_reports_the_output(command, 
         rows = list(csv.DictReader(file))
     assert [(row["id"], row["input_predicted"]) for row in rows] == [("7", "old"), ("8", "older")]
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("encoderlab: wrote 2 rows, 1 of them truncated at ") and last.endswith(f"to {tmp_path / 'out.csv'}")
+    assert last.startswith("encoderlab: wrote 2 rows, 1 of them truncated at ") and last.endswith(
+        f"to {tmp_path / 'out.csv'}"
+    )
 
 
 def test_a_closed_pipe_is_not_an_error(brackets_run, tmp_path):

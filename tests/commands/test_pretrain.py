@@ -128,8 +128,22 @@ def new_words(tmp_path_factory, topics):
 
 @pytest.mark.slow
 def test_pretraining_solves_a_task_that_training_from_scratch_cannot(pretrained, new_words, command, tmp_path):
-    task = ("task=classification", "dataset=files", *new_words, "training.threads=1", "training.epochs=20", "training.keep=last")
-    command("finetune", *task, f"init_from={pretrained}", "training.learning_rate=0.002", "model.pooling=mean", "run_dir=tuned")
+    task = (
+        "task=classification",
+        "dataset=files",
+        *new_words,
+        "training.threads=1",
+        "training.epochs=20",
+        "training.keep=last",
+    )
+    command(
+        "finetune",
+        *task,
+        f"init_from={pretrained}",
+        "training.learning_rate=0.002",
+        "model.pooling=mean",
+        "run_dir=tuned",
+    )
     command(
         "train",
         *task,
@@ -146,8 +160,16 @@ def test_pretraining_solves_a_task_that_training_from_scratch_cannot(pretrained,
 
 @pytest.mark.slow
 def test_pretraining_continues_from_an_earlier_run(pretrained, corpus, command, tmp_path):
-    data = ("dataset=files", f"dataset.path={corpus}", "tokenizer=as_pretrained", "model=as_pretrained", "training.threads=1")
-    command("pretrain", *data, f"init_from={pretrained}", "training.steps=1", "training.learning_rate=1e-9", "run_dir=on")
+    data = (
+        "dataset=files",
+        f"dataset.path={corpus}",
+        "tokenizer=as_pretrained",
+        "model=as_pretrained",
+        "training.threads=1",
+    )
+    command(
+        "pretrain", *data, f"init_from={pretrained}", "training.steps=1", "training.learning_rate=1e-9", "run_dir=on"
+    )
     before, after = (report_of(folder)["splits"]["validation"] for folder in (pretrained, tmp_path / "on"))
     assert after["mlm_loss"] == pytest.approx(before["mlm_loss"], abs=1e-3)
     assert report_of(tmp_path / "on")["init_from"] == str(pretrained)
@@ -173,7 +195,13 @@ def test_every_kind_of_pretraining_runs(settings, corpus, command, tmp_path):
 
 @pytest.mark.slow
 def test_a_budget_ends_the_run_with_a_rate_near_zero(corpus, command, tmp_path):
-    data = ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40", "tokenizer.vocabulary_size=200", "training.log_every=1")
+    data = (
+        "dataset=files",
+        f"dataset.path={corpus}",
+        "dataset.limit=40",
+        "tokenizer.vocabulary_size=200",
+        "training.log_every=1",
+    )
     command("pretrain", *data, *SMALL, "training.budget=2s", "run_dir=run")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     rates = [line["learning_rate"] for line in lines if line["kind"] == "step"]
@@ -218,7 +246,11 @@ REFUSED = {
 @pytest.mark.parametrize("setting", REFUSED)
 def test_invalid_pretraining_is_refused_and_nothing_is_written(setting, corpus, command, tmp_path):
     error, message = REFUSED[setting]
-    data = () if setting in ("dataset=brackets", "task=sst2") else ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40")
+    data = (
+        ()
+        if setting in ("dataset=brackets", "task=sst2")
+        else ("dataset=files", f"dataset.path={corpus}", "dataset.limit=40")
+    )
     with pytest.raises(error) as refused:
         vocabulary = () if "tokenizer" in setting else ("tokenizer.vocabulary_size=200",)
         command("pretrain", *data, *setting.split(), *vocabulary, "run_dir=run")

@@ -20,15 +20,29 @@ def write_rows(path, rows, seed=0, broken=None):
         table.writerow(["review", "price"])
         for row in range(rows):
             words = generator.choices(list(WORTH), k=4)
-            table.writerow([" ".join(words), broken if broken and row == 2 else 20000 + sum(WORTH[word] for word in words)])
+            table.writerow(
+                [" ".join(words), broken if broken and row == 2 else 20000 + sum(WORTH[word] for word in words)]
+            )
 
 
 @pytest.fixture(scope="module")
 def numbers_run(tmp_path_factory, cache, run_in):
     folder = tmp_path_factory.mktemp("numbers")
     write_rows(folder / "rows.csv", 240)
-    columns = ("dataset.text=review", "dataset.label=price", "dataset.test_fraction=0.2", "tokenizer.vocabulary_size=100")
-    size = ("model=tiny", "model.n_layers=1", "model.d_model=32", "model.n_heads=2", "training.epochs=12", "training.batch_size=16")
+    columns = (
+        "dataset.text=review",
+        "dataset.label=price",
+        "dataset.test_fraction=0.2",
+        "tokenizer.vocabulary_size=100",
+    )
+    size = (
+        "model=tiny",
+        "model.n_layers=1",
+        "model.d_model=32",
+        "model.n_heads=2",
+        "training.epochs=12",
+        "training.batch_size=16",
+    )
     where = ("task=regression", "dataset=files", f"dataset.path={folder / 'rows.csv'}", f"run_dir={folder / 'run'}")
     run_in(cache, "train", *where, *columns, *size, "training.learning_rate=3e-3", "training.threads=1")
     return folder / "run"
@@ -64,7 +78,9 @@ def test_predict_returns_a_number_in_every_format(command, numbers_run, capsys, 
     command("predict", f"run={numbers_run}", "text=good great")
     plain = list(csv.DictReader(capsys.readouterr().out.splitlines()))[0]
     assert float(plain["predicted"]) > 20000 and set(plain) == {"text", "predicted"}
-    assert printed("predict", f"run={numbers_run}", "text=good great", "format=jsonl")["predicted"] == float(plain["predicted"])
+    assert printed("predict", f"run={numbers_run}", "text=good great", "format=jsonl")["predicted"] == float(
+        plain["predicted"]
+    )
     write_rows(tmp_path / "new.csv", 3)
     command("predict", f"run={numbers_run}", "input=new.csv", "output=answers.parquet")
     import pyarrow.parquet as pq
@@ -97,12 +113,16 @@ def test_explain_shows_what_increases_the_number(command, numbers_run, capsys, t
 def test_a_cell_that_is_not_a_number_is_named_with_its_line(command, tmp_path):
     write_rows(tmp_path / "rows.csv", 20, broken="3,5")
     columns = ("dataset.path=rows.csv", "dataset.text=review", "dataset.label=price")
-    with pytest.raises(DataError, match=r"rows.csv, line 4 has '3,5' in column 'price', which is not a number.*decimal point"):
+    with pytest.raises(
+        DataError, match=r"rows.csv, line 4 has '3,5' in column 'price', which is not a number.*decimal point"
+    ):
         command("train", "task=regression", "dataset=files", *columns)
 
 
 def test_rows_with_a_constant_number_are_refused(command, tmp_path):
-    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"text {row},1.5\n" for row in range(20)), encoding="utf-8")
+    (tmp_path / "rows.csv").write_text(
+        "text,label\n" + "".join(f"text {row},1.5\n" for row in range(20)), encoding="utf-8"
+    )
     with pytest.raises(DataError, match="All training rows have the number 1.5"):
         command("train", "task=regression", "dataset=files", "dataset.path=rows.csv")
 

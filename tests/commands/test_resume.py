@@ -139,7 +139,9 @@ def test_auto_resumes_the_unfinished_run_of_the_same_settings(command, stopped, 
     stopped(*SHORT, "seed=2", step=2)
     command("train", *SHORT, "seed=1", "resume=auto")
     runs = list((tmp_path / "outputs/train/reverse").iterdir())
-    assert {yaml.safe_load((run / "config.yaml").read_text())["seed"]: (run / "report.json").exists() for run in runs} == {
+    assert {
+        yaml.safe_load((run / "config.yaml").read_text())["seed"]: (run / "report.json").exists() for run in runs
+    } == {
         1: True,
         2: False,
     }
@@ -215,7 +217,9 @@ def test_auto_skips_a_run_started_with_more_overrides_than_now(command, stopped,
     runs = list((tmp_path / "outputs/train/reverse").iterdir())
     assert sorted((run / "report.json").exists() for run in runs) == [False, True, True]
     with pytest.raises(SettingError, match=r"dataset.limit=None \(the run: 60\)"):
-        command("train", f"resume={next(run for run in runs if not (run / 'report.json').exists())}", "dataset.limit=null")
+        command(
+            "train", f"resume={next(run for run in runs if not (run / 'report.json').exists())}", "dataset.limit=null"
+        )
 
 
 @pytest.mark.slow
@@ -278,9 +282,24 @@ def test_the_same_command_line_resumes_whatever_the_rows_decided(command, stop_a
     header = [] if task == "tagging" else ["text,label"]
     path = tmp_path / ("rows.conll" if task == "tagging" else "rows.csv")
     path.write_text("\n".join([*header, *rows]) + "\n", encoding="utf-8")
-    shape = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "tokenizer.vocabulary_size=100", "baselines=false")
+    shape = (
+        "model.n_layers=1",
+        "model.d_model=16",
+        "model.n_heads=2",
+        "tokenizer.vocabulary_size=100",
+        "baselines=false",
+    )
     length = ("training=smoke", "training.steps=8", "training.checkpoint_every=2", "training.threads=1")
-    line = ("train", f"task={task}", "dataset=files", f"dataset.path={path.name}", *shape, *length, "resume=auto", "run_dir=run")
+    line = (
+        "train",
+        f"task={task}",
+        "dataset=files",
+        f"dataset.path={path.name}",
+        *shape,
+        *length,
+        "resume=auto",
+        "run_dir=run",
+    )
     stop_after(4)
     with pytest.raises(Interrupted):
         command(*line)

@@ -20,7 +20,10 @@ def run(tmp_path_factory, cache, run_in):
 
 
 def test_a_pair_is_predicted_and_explained_as_its_settings_say(run, command, printed):
-    assert printed("predict", f"run={run}", "text=word 1", "text_pair=word 2", "format=jsonl")["predicted"] in ("same", "other")
+    assert printed("predict", f"run={run}", "text=word 1", "text_pair=word 2", "format=jsonl")["predicted"] in (
+        "same",
+        "other",
+    )
     command("explain", f"run={run}", "text=word 1", "text_pair=word 2", "run_dir=why")
     assert json.loads((run / "model" / "config.json").read_text())["encoderlab"]["model"]["pairs"] == "separate"
 
@@ -46,5 +49,7 @@ def test_an_8_bit_graph_reads_the_texts_of_a_pair_separately_too(run, command, c
     assert "of the predictions agree" in capsys.readouterr().out.splitlines()[-1]
     found = []
     for folder in (run, "small"):
-        found.append(printed("predict", f"run={folder}", "text=word 1", "text_pair=word 2", "format=jsonl", "precision=fp32"))
+        found.append(
+            printed("predict", f"run={folder}", "text=word 1", "text_pair=word 2", "format=jsonl", "precision=fp32")
+        )
     assert found[0]["probabilities"] == pytest.approx(found[1]["probabilities"], abs=0.05)

@@ -23,7 +23,16 @@ TEXTS = ["(())", ")(", "((("]
 @pytest.fixture
 def served(brackets_run, cache):
     """Start a real server on a free port and return it with its address."""
-    arguments = [sys.executable, "-m", "encoderlab", "serve", f"run={brackets_run}", "port=0", "threads=1", f"cache_dir={cache}"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "encoderlab",
+        "serve",
+        f"run={brackets_run}",
+        "port=0",
+        "threads=1",
+        f"cache_dir={cache}",
+    ]
     started = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     yield started, started.stdout.readline().split(" ")[0]
     if started.poll() is None:
@@ -31,8 +40,12 @@ def served(brackets_run, cache):
     started.communicate()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
-def test_a_server_answers_as_predict_and_ends_cleanly_on_a_signal(served, command, brackets_run, tmp_path, capsys, number, code):
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
+def test_a_server_answers_as_predict_and_ends_cleanly_on_a_signal(
+    served, command, brackets_run, tmp_path, capsys, number, code
+):
     started, address = served
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
     (tmp_path / "rows.txt").write_text("\n".join(TEXTS) + "\n")
@@ -46,7 +59,9 @@ def test_a_server_answers_as_predict_and_ends_cleanly_on_a_signal(served, comman
         assert one["predicted"] == wanted["predicted"]
         assert one["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)
     if number is signal.SIGINT:
-        with pytest.raises(SettingError, match="Cannot listen on .*: Address already in use. Use port=0 for any free port"):
+        with pytest.raises(
+            SettingError, match="Cannot listen on .*: Address already in use. Use port=0 for any free port"
+        ):
             command("serve", f"run={brackets_run}", f"port={address.rstrip('/').rpartition(':')[2]}")
     started.send_signal(number)
     _, errors = started.communicate(timeout=60)
@@ -74,7 +89,9 @@ def test_a_model_without_predictions_is_refused_before_serving(command, brackets
 def test_a_missing_library_is_named_with_its_extra(command, monkeypatch, missing):
     find_spec = serve_command.find_spec
     monkeypatch.setattr(serve_command, "find_spec", lambda name: None if name == missing else find_spec(name))
-    with pytest.raises(SettingError, match=rf'serve needs {missing}, which is not installed\. Run pip install "encoderlab\[serve'):
+    with pytest.raises(
+        SettingError, match=rf'serve needs {missing}, which is not installed\. Run pip install "encoderlab\[serve'
+    ):
         command("serve", "run=missing")
 
 

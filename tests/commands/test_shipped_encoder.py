@@ -32,13 +32,17 @@ def damage(path):
 @pytest.mark.parametrize("line", OPENING.values(), ids=OPENING)
 def test_a_damaged_encoder_is_refused_wherever_it_is_opened(command, shipped, texts, line):
     damage(shipped / "model.safetensors")
-    with pytest.raises(DataError, match=r"model\.safetensors is damaged: its SHA-256 differs.*Reinstall encoderlab \(pip"):
+    with pytest.raises(
+        DataError, match=r"model\.safetensors is damaged: its SHA-256 differs.*Reinstall encoderlab \(pip"
+    ):
         command(*line)
 
 
 def test_an_installation_without_the_encoder_is_reported(command, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(catalogue, "FOLDER", tmp_path / "none")
-    with pytest.raises(DataError, match=r"^The encoder mini-en is missing from this installation of encoderlab.*Reinstall"):
+    with pytest.raises(
+        DataError, match=r"^The encoder mini-en is missing from this installation of encoderlab.*Reinstall"
+    ):
         command("embed", "input=texts.txt", "output=vectors.npy")
 
 
@@ -54,9 +58,14 @@ def test_it_reads_pairs_separately_and_also_starts_runs_on_single_texts(command,
     rows = "".join(f"a {word} film {n},{word}\n" for n in range(20) for word in ("warm", "dull"))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     short = ("training.steps=1", "training.threads=1", "baselines=false")
-    command("finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", *short, "adapt=1s", "run_dir=run")
+    command(
+        "finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", *short, "adapt=1s", "run_dir=run"
+    )
     config = json.loads((tmp_path / "run" / "model" / "config.json").read_text(encoding="utf-8"))
-    assert load_pretrained("mini-en").config.pairs.value == "separate" and config["encoderlab"]["model"]["pairs"] == "joint"
+    assert (
+        load_pretrained("mini-en").config.pairs.value == "separate"
+        and config["encoderlab"]["model"]["pairs"] == "joint"
+    )
     with pytest.raises(SettingError, match="model.pairs=separate is set, but the rows are single texts"):
         command("finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", "model.pairs=separate")
 
@@ -74,7 +83,8 @@ def test_a_path_means_a_folder_of_the_same_name(shipped, tmp_path, monkeypatch):
 
 def test_a_misspelled_name_is_not_looked_up_on_the_hub(command, shipped, no_network):
     with pytest.raises(
-        DataError, match=r"^init_from=mini_en is neither a shipped encoder nor a folder.*Did you mean init_from=mini-en\?$"
+        DataError,
+        match=r"^init_from=mini_en is neither a shipped encoder nor a folder.*Did you mean init_from=mini-en\?$",
     ):
         command("finetune", "task=brackets", "init_from=mini_en")
     with pytest.raises(DataError, match=r"^run=mini_en does not exist\. Did you mean run=mini-en\?$"):
@@ -98,7 +108,8 @@ def test_it_predicts_nothing_and_has_no_rows(command, shipped):
 
 def test_a_length_beyond_its_maximum_is_refused_with_the_maximum(command, shipped):
     with pytest.raises(
-        SettingError, match=r"model\.max_length is 500, but the pretrained encoder has only 32 positions\. Allowed: at most 32"
+        SettingError,
+        match=r"model\.max_length is 500, but the pretrained encoder has only 32 positions\. Allowed: at most 32",
     ):
         command("finetune", "task=brackets", "model.max_length=500")
 
@@ -118,6 +129,8 @@ def test_verify_checks_it(command, shipped, capsys):
     command("verify", "run=mini-en")
     assert capsys.readouterr().out.split(maxsplit=2)[:2] == ["good", "model"]
     damage(shipped / "model.safetensors")
-    with pytest.raises(DataError, match=r"1 of 1 parts of .*mini-en are damaged or inconsistent: model\. Reinstall encoderlab"):
+    with pytest.raises(
+        DataError, match=r"1 of 1 parts of .*mini-en are damaged or inconsistent: model\. Reinstall encoderlab"
+    ):
         command("verify", "run=mini-en")
     assert "model.safetensors: missing, or different from manifest.json" in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""A run that skips steps with a loss that is not finite reports that while it runs, in metrics.jsonl, and in its report."""
+"""A run that skips steps with a loss that is not finite reports that while it runs, in metrics.jsonl, and in its
+report.
+"""
 
 import json
 
@@ -7,7 +9,14 @@ import pytest
 from encoderlab.errors import TrainingError
 from encoderlab.training import loop
 
-LITTLE = ("task=brackets", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
+LITTLE = (
+    "task=brackets",
+    "model.n_layers=1",
+    "model.d_model=16",
+    "model.n_heads=2",
+    "training=smoke",
+    "training.threads=1",
+)
 
 
 @pytest.fixture

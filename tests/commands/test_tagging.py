@@ -35,7 +35,12 @@ def names_runs(tmp_path_factory, cache, run_in):
     data = ("task=tagging", "dataset=files", f"dataset.path={folder / 'names.conll'}", "dataset.test_fraction=0.2")
     size = ("model=tiny", "model.n_layers=1", "model.d_model=32", "model.n_heads=2", "tokenizer.vocabulary_size=100")
     for name, steps in (("long", 60), ("short", 12)):
-        training = (f"training.steps={steps}", "training.batch_size=16", "training.learning_rate=3e-3", "training.threads=1")
+        training = (
+            f"training.steps={steps}",
+            "training.batch_size=16",
+            "training.learning_rate=3e-3",
+            "training.threads=1",
+        )
         run_in(cache, "train", *data, *size, *training, f"run_dir={folder / name}")
     return folder
 

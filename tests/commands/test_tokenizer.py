@@ -52,8 +52,16 @@ def test_the_tokenizer_opens_in_transformers_and_training_and_is_compared(comman
     theirs = AutoTokenizer.from_pretrained(tmp_path / "my tokenizer")
     again = ("tokenizer=pretrained", "tokenizer.name=my tokenizer", "text=the unbelievable fox")
     found = figures(command, capsys, *rows, *again)
-    assert [piece["id"] for piece in found["pieces"]["my tokenizer"]] == theirs("the unbelievable fox")["input_ids"][1:-1]
-    training = ("task=classification", "dataset=files", "dataset.path=labelled.csv", "training=smoke", "training.threads=1")
+    assert [piece["id"] for piece in found["pieces"]["my tokenizer"]] == theirs("the unbelievable fox")["input_ids"][
+        1:-1
+    ]
+    training = (
+        "task=classification",
+        "dataset=files",
+        "dataset.path=labelled.csv",
+        "training=smoke",
+        "training.threads=1",
+    )
     (tmp_path / "labelled.csv").write_text("text,label\n" + "".join(f"the fox {n},{'ab'[n % 2]}\n" for n in range(40)))
     command("train", *training, *again[:2], "model.n_layers=1", "run_dir=run", "baselines=false")
     kept = AutoTokenizer.from_pretrained(tmp_path / "run" / "model")

@@ -44,7 +44,9 @@ def test_the_report_has_the_keys_that_scripts_rely_on(brackets_run):
         assert sum(map(sum, scores["confusion"])) == 300
     assert {"majority", "tfidf_logreg"} <= report["baselines"].keys()
     assert report["baselines"]["majority"]["accuracy"] > 0.3
-    assert {"tokens_per_second", "examples_per_second", "padding_fraction", "train_seconds"} <= report["throughput"].keys()
+    assert {"tokens_per_second", "examples_per_second", "padding_fraction", "train_seconds"} <= report[
+        "throughput"
+    ].keys()
     assert report["checkpoint"] == {"step": 30, "chosen_by": "accuracy", "chosen_on": "validation"}
 
 
@@ -158,11 +160,19 @@ def test_texts_longer_than_the_model_reads_are_counted(command, tmp_path):
     rows = "\n".join(f"{'word ' * 40}{n},{n % 2}" for n in range(60))
     (tmp_path / "long.csv").write_text(f"text,label\n{rows}\n")
     command(
-        *("train", "task=classification", "dataset=files", "dataset.path=long.csv", "training=smoke", "model.max_length=16"),
+        *(
+            "train",
+            "task=classification",
+            "dataset=files",
+            "dataset.path=long.csv",
+            "training=smoke",
+            "model.max_length=16",
+        ),
         *("tokenizer.vocabulary_size=120", "baselines=false", "run_dir=run"),
     )
     assert any(
-        "100.0% of the rows of train were truncated to model.max_length=16" in note for note in report_of(tmp_path / "run")["notes"]
+        "100.0% of the rows of train were truncated to model.max_length=16" in note
+        for note in report_of(tmp_path / "run")["notes"]
     )
 
 
@@ -218,7 +228,14 @@ def test_a_nan_loss_ends_the_run_with_remedies(command, tmp_path):
 
     with pytest.raises(TrainingError, match=r"not finite.*training.learning_rate"):
         command(
-            *("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
+            *(
+                "train",
+                "task=reverse",
+                *REVERSE_MODEL,
+                "training=smoke",
+                "dataset.limit=100",
+                "training.clip_norm=null",
+            ),
             *("training.learning_rate=1e30", "training.warmup=0", "run_dir=run"),
         )
     assert not (tmp_path / "run").exists(), "a run of which nothing came leaves no folder"
@@ -229,7 +246,14 @@ def test_a_run_that_fails_after_a_checkpoint_keeps_its_progress(command, tmp_pat
 
     with pytest.raises(TrainingError):
         command(
-            *("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "training.clip_norm=null"),
+            *(
+                "train",
+                "task=reverse",
+                *REVERSE_MODEL,
+                "training=smoke",
+                "dataset.limit=100",
+                "training.clip_norm=null",
+            ),
             *("training.learning_rate=1e30", "training.warmup=0", "training.checkpoint_every=1", "run_dir=run"),
         )
     assert checkpoints(tmp_path / "run" / "checkpoints")
@@ -271,9 +295,13 @@ def test_a_score_on_rows_that_training_has_comes_with_a_note(tmp_path, cache, ru
     for name, some in splits.items():
         (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *some]) + "\n", encoding="utf-8")
     data = ("dataset=files", *(f"dataset.{name}={tmp_path / name}.csv" for name in splits))
-    size = ("tokenizer.vocabulary_size=100", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training.steps=2")
-    run_in(cache, "train", "task=classification", *data, *size, "baselines=false", f"run_dir={tmp_path / 'run'}")
-    note = (
-        "5 of the 20 rows of test (25%) have a text that is also in train, so the score says less about new texts than it seems to"
+    size = (
+        "tokenizer.vocabulary_size=100",
+        "model.n_layers=1",
+        "model.d_model=16",
+        "model.n_heads=2",
+        "training.steps=2",
     )
+    run_in(cache, "train", "task=classification", *data, *size, "baselines=false", f"run_dir={tmp_path / 'run'}")
+    note = "5 of the 20 rows of test (25%) have a text that is also in train, so the score says less about new texts than it seems to"
     assert any(one.startswith(note) for one in report_of(tmp_path / "run")["notes"])

@@ -30,10 +30,31 @@ def write_rows(path, rows, seed=0):
 def fraud_run(tmp_path_factory, cache, run_in):
     folder = tmp_path_factory.mktemp("fraud")
     write_rows(folder / "rows.csv", 400)
-    data = ("dataset=files", f"dataset.path={folder / 'rows.csv'}", "dataset.test_fraction=0.2", "tokenizer.vocabulary_size=100")
-    size = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training.epochs=6", "training.batch_size=16")
+    data = (
+        "dataset=files",
+        f"dataset.path={folder / 'rows.csv'}",
+        "dataset.test_fraction=0.2",
+        "tokenizer.vocabulary_size=100",
+    )
+    size = (
+        "model=tiny",
+        "model.n_layers=1",
+        "model.d_model=16",
+        "model.n_heads=2",
+        "training.epochs=6",
+        "training.batch_size=16",
+    )
     task = ("task=classification", "task.score=f1", "task.threshold=precision:0.6", f"run_dir={folder / 'run'}")
-    run_in(cache, "train", *task, *data, *size, "training.learning_rate=3e-3", "training.threads=1", "training.precision=fp32")
+    run_in(
+        cache,
+        "train",
+        *task,
+        *data,
+        *size,
+        "training.learning_rate=3e-3",
+        "training.threads=1",
+        "training.precision=fp32",
+    )
     return folder / "run"
 
 
@@ -43,7 +64,9 @@ def test_headline_verdict_baselines_and_checkpoint_follow_the_score(fraud_run):
     assert (report["main_figure"], report["checkpoint"]["chosen_by"]) == ("f1", "f1")
     assert test["positive_label"] == "fraud" and test["f1"] == test["per_class"]["fraud"]["f1"]
     assert test["f1_ci95"][0] <= test["f1"] <= test["f1_ci95"][1]
-    assert report["baselines"]["majority"]["f1"] == 0 and report["baselines"]["majority"]["model_leads_by"] == test["f1"]
+    assert (
+        report["baselines"]["majority"]["f1"] == 0 and report["baselines"]["majority"]["model_leads_by"] == test["f1"]
+    )
     assert report["verdict"]["sentence"].startswith("The model's f1 of fraud is")
     page = (fraud_run / "report.html").read_text(encoding="utf-8")
     assert "f1 of fraud on test" in page and "ROC AUC of fraud" in page
@@ -61,7 +84,10 @@ def test_the_threshold_fitted_on_validation_applies_to_test_and_predictions(frau
     with (fraud_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {(row["predicted"] == "fraud") == (float(row["probability_fraud"]) >= threshold) for row in rows} == {True}
-    assert printed("predict", f"run={fraud_run}", f"text={rows[0]['text']}", "format=jsonl")["predicted"] == rows[0]["predicted"]
+    assert (
+        printed("predict", f"run={fraud_run}", f"text={rows[0]['text']}", "format=jsonl")["predicted"]
+        == rows[0]["predicted"]
+    )
     page = (fraud_run / "report.html").read_text(encoding="utf-8")
     assert "Precision and recall" in page and "threshold of fraud" in page
     assert (fraud_run / "plots" / "precision_recall.png").is_file()
@@ -80,7 +106,9 @@ def test_an_exported_folder_states_and_applies_the_threshold(command, fraud_run,
 
 def test_eval_and_compare_use_the_same_positive_label_on_any_rows(command, fraud_run, tmp_path, capsys):
     with (tmp_path / "new.csv").open("w", encoding="utf-8") as file:
-        file.write("text,label\n" + "prize winner,fraud\n" * 12 + "lunch garden,ham\n" * 4)  # here the other one is rarer
+        file.write(
+            "text,label\n" + "prize winner,fraud\n" * 12 + "lunch garden,ham\n" * 4
+        )  # here the other one is rarer
     command("eval", f"run={fraud_run}", "dataset=files", "dataset.path=new.csv", "run_dir=scored")
     report = report_of(tmp_path / "scored")
     assert report["splits"]["all"]["positive_label"] == "fraud"
@@ -93,12 +121,16 @@ def test_eval_and_compare_use_the_same_positive_label_on_any_rows(command, fraud
 
 def test_baselines_use_the_same_positive_label(tmp_path, printed):
     write_rows(tmp_path / "rows.csv", 120)
-    report = printed("baseline", "task=classification", "task.score=f1", "dataset=files", "dataset.path=rows.csv", "format=json")
+    report = printed(
+        "baseline", "task=classification", "task.score=f1", "dataset=files", "dataset.path=rows.csv", "format=json"
+    )
     assert report["main_figure"] == "f1"
     assert report["baselines"]["majority"]["positive_label"] == "fraud" and report["baselines"]["majority"]["f1"] == 0
 
 
 def test_an_unknown_positive_label_is_refused_before_anything_is_trained(command, tmp_path):
     write_rows(tmp_path / "rows.csv", 40)
-    with pytest.raises(SettingError, match=r"task.positive_label names 'frud', which is not a label of the data.*mean fraud"):
+    with pytest.raises(
+        SettingError, match=r"task.positive_label names 'frud', which is not a label of the data.*mean fraud"
+    ):
         command("train", "task=classification", "task.positive_label=frud", "dataset=files", "dataset.path=rows.csv")

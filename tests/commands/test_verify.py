@@ -36,7 +36,9 @@ def test_a_damaged_part_is_named_and_the_command_fails(command, copy, capsys):
 def test_a_damaged_checkpoint_is_named_with_its_effect_on_resuming(command, copy):
     (copy / "report.json").unlink()
     next((copy / "checkpoints").glob("step-*/state.pt")).unlink()
-    with pytest.raises(DataError, match=r"checkpoints/step-\d+\. A damaged checkpoint is not used: resume= starts from the newest"):
+    with pytest.raises(
+        DataError, match=r"checkpoints/step-\d+\. A damaged checkpoint is not used: resume= starts from the newest"
+    ):
         command("verify", f"run={copy}")
 
 

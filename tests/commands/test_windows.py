@@ -13,8 +13,21 @@ from tests.run_files import report_of
 pytestmark = pytest.mark.slow
 
 WORDS = ["table", "chair", "lamp", "door", "wall"]
-SIZE = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.max_length=10", "model.pooling=mean")
-WHERE = ("task=classification", "dataset=files", "tokenizer.vocabulary_size=100", "training.threads=1", "training.batch_size=16")
+SIZE = (
+    "model=tiny",
+    "model.n_layers=1",
+    "model.d_model=16",
+    "model.n_heads=2",
+    "model.max_length=10",
+    "model.pooling=mean",
+)
+WHERE = (
+    "task=classification",
+    "dataset=files",
+    "tokenizer.vocabulary_size=100",
+    "training.threads=1",
+    "training.batch_size=16",
+)
 
 
 def texts(n, seed=0):
@@ -106,9 +119,9 @@ def test_a_graph_reads_one_window_as_its_card_states(command, long_run, tmp_path
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     command("export", f"run={long_run}", "format=onnx", "path=graph")
-    assert "reads one window: a text of more than 10 tokens is truncated" in (tmp_path / "graph" / "README.md").read_text(
-        encoding="utf-8"
-    )
+    assert "reads one window: a text of more than 10 tokens is truncated" in (
+        tmp_path / "graph" / "README.md"
+    ).read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -124,10 +137,30 @@ def test_predict_reads_all_windows_by_an_8_bit_graph(command, long_run, capsys):
 
 def test_a_student_of_a_teacher_of_windows_reads_windows(command, long_run, tmp_path):
     write_rows(tmp_path / "rows.csv", 80)
-    learning = ("training.steps=2", "start=pruned", "compare=false", "baselines=false", "task.windows=mean", "run_dir=student")
-    where = ("task=classification", "dataset=files", "dataset.path=rows.csv", "training.threads=1", "model.max_length=10")
+    learning = (
+        "training.steps=2",
+        "start=pruned",
+        "compare=false",
+        "baselines=false",
+        "task.windows=mean",
+        "run_dir=student",
+    )
+    where = (
+        "task=classification",
+        "dataset=files",
+        "dataset.path=rows.csv",
+        "training.threads=1",
+        "model.max_length=10",
+    )
     command(
-        "distill", f"teacher={long_run}", *where, "model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", *learning
+        "distill",
+        f"teacher={long_run}",
+        *where,
+        "model=tiny",
+        "model.n_layers=1",
+        "model.d_model=16",
+        "model.n_heads=2",
+        *learning,
     )
     report = report_of(tmp_path / "student")
     assert report["windows"]["rows_in_windows"] > 0 and report["distillation"]["teacher"]["accuracy"] > 0.8

@@ -1,4 +1,6 @@
-"""A run's model settings next to those of a pretrained encoder: kept, changed in a few places, or refused with both values."""
+"""A run's model settings next to those of a pretrained encoder: kept, changed in a few places, or refused with both
+values.
+"""
 
 from dataclasses import fields, replace
 
@@ -8,7 +10,9 @@ from encoderlab.config.as_pretrained import AsPretrained
 from encoderlab.errors import SettingError
 from encoderlab.model.config import AGREEING, Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 
-PRETRAINED = ModelConfig(name="pretrained", n_layers=3, d_model=24, n_heads=2, max_length=40, pooling=Pooling.pooler, dropout=0.2)
+PRETRAINED = ModelConfig(
+    name="pretrained", n_layers=3, d_model=24, n_heads=2, max_length=40, pooling=Pooling.pooler, dropout=0.2
+)
 OTHERWISE = {
     "n_layers": 2,
     "d_model": 32,
@@ -53,7 +57,9 @@ def test_setting_dropout_to_zero_is_a_change_too():
 
 
 def test_without_a_pretrained_encoder_it_is_refused_with_a_remedy():
-    with pytest.raises(SettingError, match=r"^model=as_pretrained needs init_from.*Set init_from=\.\.\..*model=mini\.$"):
+    with pytest.raises(
+        SettingError, match=r"^model=as_pretrained needs init_from.*Set init_from=\.\.\..*model=mini\.$"
+    ):
         AsPretrained().resolve(None)
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from encoderlab.config.command_settings import DistillConfig, EvalConfig, FinetuneConfig, PretrainConfig, RunConfig, SweepConfig
+from encoderlab.config.command_settings import (
+    DistillConfig,
+    EvalConfig,
+    FinetuneConfig,
+    PretrainConfig,
+    RunConfig,
+    SweepConfig,
+)
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.encoders.catalogue import SHIPPED

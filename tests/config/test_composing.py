@@ -1,4 +1,6 @@
-"""Composing checks a command line: Hydra's flags, the number of runs, and what a command line selects in addition to an experiment."""
+"""Composing checks a command line: Hydra's flags, the number of runs, and what a command line selects in addition to an
+experiment.
+"""
 
 import pickle
 
@@ -43,7 +45,9 @@ def test_a_config_file_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_a_sweep_may_have_ten_thousand_runs():
-    check_combinations(["seed=range(0,100)", "model.n_layers=range(1,101)", "task=glob(*)", "not=[read", "training.epochs=3"])
+    check_combinations(
+        ["seed=range(0,100)", "model.n_layers=range(1,101)", "task=glob(*)", "not=[read", "training.epochs=3"]
+    )
 
 
 def test_a_worker_of_a_launcher_composes_as_the_main_process_does():

@@ -47,7 +47,10 @@ def test_a_file_in_place_of_a_setting_is_refused_with_the_setting_to_use(typed, 
     [
         ("predict rows.csv", "rows.csv cannot be read. Allowed: name=value. Set input=rows.csv."),
         ("predict run", "run cannot be read. Allowed: name=value. Set run=run."),
-        (f"predict {'long' * 100}", f"{'long' * 100} cannot be read. Allowed: name=value. See encoderlab predict --help."),
+        (
+            f"predict {'long' * 100}",
+            f"{'long' * 100} cannot be read. Allowed: name=value. See encoderlab predict --help.",
+        ),
         ("predict run=x dataset.encoding=utf-8", "encoderlab predict has no dataset settings. Did you mean encoding?"),
         ("predict run=x dataset.path=rows.csv", "encoderlab predict has no dataset settings. Remove dataset.path."),
     ],

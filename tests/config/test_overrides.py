@@ -47,7 +47,9 @@ def test_a_path_that_hydra_cannot_parse_is_taken_literally():
 def test_any_label_can_have_a_weight(label):
     typed = "{" + json.dumps(label, ensure_ascii=False) + ": 2.5}"
     for written in (typed, typed.replace('"', "")) if label.isalpha() else (typed,):
-        config = compose("task=classification", "dataset=files", "dataset.path=rows.csv", f"task.class_weights={written}")
+        config = compose(
+            "task=classification", "dataset=files", "dataset.path=rows.csv", f"task.class_weights={written}"
+        )
         assert config.task.known_class_weights == {label: 2.5}
 
 
@@ -67,7 +69,9 @@ def test_a_mapping_of_labels_is_read_as_it_is_typed(typed, names):
 
 @pytest.mark.parametrize(("typed", "weight"), [("1e-05", 1e-5), ("2.", 2.0), ("3", 3.0)])
 def test_a_weight_is_a_number_however_it_is_written(typed, weight):
-    config = compose("task=classification", "dataset=files", "dataset.path=rows.csv", f"task.class_weights={{größer: {typed}}}")
+    config = compose(
+        "task=classification", "dataset=files", "dataset.path=rows.csv", f"task.class_weights={{größer: {typed}}}"
+    )
     assert config.task.known_class_weights == {"größer": weight}
 
 
@@ -121,7 +125,11 @@ def test_the_placeholder_for_an_uncertain_prediction_is_text_and_not_a_sweep():
 
 
 def test_own_data_without_a_task_is_a_classification():
-    assert with_task_of_own_data("train", ["dataset=files", "seed=1"]) == ["dataset=files", "seed=1", "task=classification"]
+    assert with_task_of_own_data("train", ["dataset=files", "seed=1"]) == [
+        "dataset=files",
+        "seed=1",
+        "task=classification",
+    ]
     for line in (["dataset=files", "task=tagging"], ["dataset=sst2"], ["dataset=hub", "experiment=mine"], ["seed=1"]):
         assert with_task_of_own_data("train", line) == line
     assert with_task_of_own_data("pretrain", ["dataset=files"]) == ["dataset=files"]

@@ -2,7 +2,13 @@
 
 import pytest
 
-from encoderlab.config.preparation_settings import BaselineConfig, CheckConfig, CompareConfig, DataConfig, TokenizerCommandConfig
+from encoderlab.config.preparation_settings import (
+    BaselineConfig,
+    CheckConfig,
+    CompareConfig,
+    DataConfig,
+    TokenizerCommandConfig,
+)
 from encoderlab.errors import SettingError
 from encoderlab.settings import brought_along
 

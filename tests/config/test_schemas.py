@@ -34,7 +34,9 @@ def test_a_schema_is_registered_once_in_a_process():
     from hydra.core.config_store import ConfigStore
 
     def stored():
-        return ConfigStore.instance().repo["train_schema.yaml"], ConfigStore.instance().repo["model"]["model_schema.yaml"]
+        return ConfigStore.instance().repo["train_schema.yaml"], ConfigStore.instance().repo["model"][
+            "model_schema.yaml"
+        ]
 
     register_schemas("train", [])
     before = stored()

@@ -41,8 +41,14 @@ def test_a_row_of_words_is_a_document_of_one_paragraph():
 
 def test_the_fingerprint_depends_on_the_texts_and_their_order():
     same = documents_of(text=["a", "b"])
-    assert documents_of(text=["a", "b"], label=[0, 1]).fingerprint == same.fingerprint  # labels are no part of a document
-    others = [documents_of(text=["b", "a"]), documents_of(text=["a"]), documents_of(text=["a", "b"], text_pair=["", ""])]
+    assert (
+        documents_of(text=["a", "b"], label=[0, 1]).fingerprint == same.fingerprint
+    )  # labels are no part of a document
+    others = [
+        documents_of(text=["b", "a"]),
+        documents_of(text=["a"]),
+        documents_of(text=["a", "b"], text_pair=["", ""]),
+    ]
     assert len({same.fingerprint, *(other.fingerprint for other in others)}) == 4
 
 

@@ -28,7 +28,9 @@ def test_every_row_is_in_one_fold_with_its_duplicates_and_every_label_outside_ea
         assert f"folds={folds} is too many" in str(refused) or "into one of" in str(refused)
         return
     assert len(found) == len(rows) and set(found.tolist()) <= set(range(1, folds + 1))
-    assert all(len({fold for fold, other in zip(found, texts, strict=True) if other == text}) == 1 for text in set(texts))
+    assert all(
+        len({fold for fold, other in zip(found, texts, strict=True) if other == text}) == 1 for text in set(texts)
+    )
     for label in set(labels):
         assert len({fold for fold, other in zip(found, labels, strict=True) if other == label}) > 1
 
@@ -46,7 +48,9 @@ def test_distinct_texts_are_spread_evenly_over_folds_in_total_and_by_label(sizes
 
 def test_a_group_stays_in_one_fold():
     authors = [f"author {row % 12}" for row in range(96)]
-    found = assign_folds(split_of([f"t{row}" for row in range(96)], [row % 3 for row in range(96)]), 4, 0, NAMES, authors)
+    found = assign_folds(
+        split_of([f"t{row}" for row in range(96)], [row % 3 for row in range(96)]), 4, 0, NAMES, authors
+    )
     assert len(set(zip(authors, found.tolist(), strict=True))) == 12
 
 
@@ -63,7 +67,9 @@ def test_more_folds_than_a_label_has_rows_are_refused_with_the_possible_number()
 
 def test_fewer_groups_than_folds_are_refused():
     split = split_of([f"t{row}" for row in range(40)], [row % 2 for row in range(40)])
-    with pytest.raises(DataError, match=r"folds=5 is too many: training has only 3 groups \(dataset.group\).*Set folds=3"):
+    with pytest.raises(
+        DataError, match=r"folds=5 is too many: training has only 3 groups \(dataset.group\).*Set folds=3"
+    ):
         assign_folds(split, 5, 0, NAMES, [row % 3 for row in range(40)])
 
 
@@ -72,7 +78,9 @@ def test_a_fold_is_the_test_split_and_the_rest_training_in_order_with_places():
     found = assign_folds(split, 3, 0, NAMES)
     parts, folded = divide(split, Fold.parse("2/3"), found)
     assert [example.text for example in parts["test"]] == [f"t{row}" for row in np.flatnonzero(found == 2)]
-    assert sorted(example.text for part in parts.values() for example in part) == sorted(example.text for example in split)
+    assert sorted(example.text for part in parts.values() for example in part) == sorted(
+        example.text for example in split
+    )
     assert parts["test"].where(0) == split.where(int(np.flatnonzero(found == 2)[0])) and folded.rows is split
 
 
@@ -84,7 +92,9 @@ def test_an_impossible_fold_is_refused(text):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    labels=st.lists(st.integers(0, 2), min_size=2, max_size=60), seed=st.integers(0, 3), shares=st.tuples(*[st.floats(0.01, 1)] * 2)
+    labels=st.lists(st.integers(0, 2), min_size=2, max_size=60),
+    seed=st.integers(0, 3),
+    shares=st.tuples(*[st.floats(0.01, 1)] * 2),
 )
 def test_a_smaller_fraction_is_part_of_a_larger_one_and_labels_keep_their_proportions(labels, seed, shares):
     split = split_of([f"t{row}" for row in range(len(labels))], labels)

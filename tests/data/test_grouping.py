@@ -8,8 +8,12 @@ from encoderlab.data.grouping import grouped
 @pytest.mark.parametrize(
     ("most", "expected"),
     [
-        pytest.param(None, [["aaa", "b"], ["", "cccccc"], ["d", "e"]], id="a list ends with the item that reaches the size"),
-        pytest.param(1, [["aaa"], ["b"], [""], ["cccccc"], ["d"], ["e"]], id="or with the last of as many items as allowed"),
+        pytest.param(
+            None, [["aaa", "b"], ["", "cccccc"], ["d", "e"]], id="a list ends with the item that reaches the size"
+        ),
+        pytest.param(
+            1, [["aaa"], ["b"], [""], ["cccccc"], ["d"], ["e"]], id="or with the last of as many items as allowed"
+        ),
     ],
 )
 def test_a_list_ends_when_it_is_large_enough(most, expected):

@@ -87,7 +87,9 @@ def test_a_reader_resumes_from_any_place_without_opening_earlier_shards(folder):
     for start in (1, 4, 7, 12):
         assert taken(ShardReader(shards, 1, 3, places[start]), 25 - start) == read[start:]
     opened = []
-    object.__setattr__(shards, "read", lambda shard, start, read=shards.read: opened.append((shard, start)) or read(shard, start))
+    object.__setattr__(
+        shards, "read", lambda shard, start, read=shards.read: opened.append((shard, start)) or read(shard, start)
+    )
     late = next(place for place in places if place.turn == 1 and place.document > 2)
     taken(ShardReader(shards, 1, 3, late), 1)
     assert len(opened) == 1 and opened[0][1] == late.document
@@ -112,7 +114,9 @@ def test_some_documents_of_tiny_shards_are_held_out():
 
 def test_validation_files_are_held_out_whole(folder, tmp_path):
     (tmp_path / "held_out.jsonl").write_text('{"text": "held out."}\n')
-    dataset = FilesDataset(train=str(folder / "*"), validation=str(tmp_path / "held_out.jsonl"), streaming=True, quoting="double")
+    dataset = FilesDataset(
+        train=str(folder / "*"), validation=str(tmp_path / "held_out.jsonl"), streaming=True, quoting="double"
+    )
     documents = dataset.documents(tmp_path)
     assert list(documents.by_name["validation"].documents()) == [["held out."]]
     assert len(list(documents.by_name["train"].documents())) == 45
@@ -130,7 +134,9 @@ DAMAGES = {
 def test_a_damaged_shard_is_named_or_skipped_from_the_damage_on(folder, damage):
     files = sorted(map(str, folder.glob("*")))
     DAMAGES[damage](folder / "1.jsonl.zst")
-    with pytest.raises(DataError, match=r"^Shard 2 of 5 \(1\.jsonl\.zst\) is damaged: .*1\.jsonl\.zst.* Restore it, or set"):
+    with pytest.raises(
+        DataError, match=r"^Shard 2 of 5 \(1\.jsonl\.zst\) is damaged: .*1\.jsonl\.zst.* Restore it, or set"
+    ):
         list(documents_of(folder, path=files).by_name["train"].documents())
     shards = shards_of(folder, path=files, on_damaged="skip", window=10**6, shards_at_once=1)
     reader = ShardReader(shards, 0, 0, Place())
@@ -165,7 +171,10 @@ def test_fingerprints_depend_on_the_list_of_shards_and_their_content(folder):
     ("settings", "message"),
     [
         ({"limit": 3}, r"dataset\.limit=3 does not apply to .* Remove dataset\.limit and set training\.steps"),
-        ({"path": "rows.xlsx"}, r"rows\.xlsx can only be read as a whole, .* Allowed: txt, jsonl, csv, tsv or parquet\."),
+        (
+            {"path": "rows.xlsx"},
+            r"rows\.xlsx can only be read as a whole, .* Allowed: txt, jsonl, csv, tsv or parquet\.",
+        ),
     ],
 )
 def test_sources_that_cannot_be_streamed_are_refused(tmp_path, monkeypatch, settings, message):

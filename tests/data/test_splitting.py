@@ -41,7 +41,9 @@ def test_every_row_is_on_one_side_and_equal_texts_on_the_same(rows, seed):
 def test_the_fraction_holds_for_each_label_and_rows_keep_their_order():
     labels = [0] * 600 + [1] * 300 + [2] * 100
     parts = hold_out(split_of([f"{n:04}" for n in range(1000)], labels), {"validation": 0.1, "test": 0.2}, 0)
-    counts = {name: [[label for _, label in rows_of(part)].count(id) for id in range(3)] for name, part in parts.items()}
+    counts = {
+        name: [[label for _, label in rows_of(part)].count(id) for id in range(3)] for name, part in parts.items()
+    }
     assert counts == {"train": [420, 210, 70], "validation": [60, 30, 10], "test": [120, 60, 20]}
     assert all(rows_of(part) == sorted(rows_of(part)) for part in parts.values())
 
@@ -99,7 +101,10 @@ def test_pairs_are_equal_only_if_both_texts_are():
     parts = hold_out(split_of(texts, [None] * 40, pairs), {"validation": 0.3}, 0)
     sides = {(one.text, one.text_pair): name for name, part in parts.items() for one in part}
     assert len(sides) == 3
-    assert all(len({name for name, part in parts.items() if pair in [(o.text, o.text_pair) for o in part]}) == 1 for pair in sides)
+    assert all(
+        len({name for name, part in parts.items() if pair in [(o.text, o.text_pair) for o in part]}) == 1
+        for pair in sides
+    )
 
 
 def test_only_the_seed_decides():
@@ -139,7 +144,10 @@ def test_labels_with_a_text_each_are_named_as_the_reason():
     ("texts", "warned"),
     [
         ([f"t{n}" for n in range(40)], []),
-        (["a", "b", "c", "d"] * 10, ["validation has 10 of 40 rows (25%, not 10%), because rows with the same text stay together"]),
+        (
+            ["a", "b", "c", "d"] * 10,
+            ["validation has 10 of 40 rows (25%, not 10%), because rows with the same text stay together"],
+        ),
     ],
 )
 def test_a_part_far_from_its_fraction_is_named(texts, warned):

@@ -25,7 +25,9 @@ COLUMNS = st.one_of(
     st.lists(st.none() | st.integers(-9, 9), max_size=5).map(lambda numbers: pa.array(numbers, pa.int64())),
     st.integers(0, 5).map(lambda rows: pa.nulls(rows)),
 )
-FILES = st.lists(st.lists(COLUMNS.map(lambda column: pa.record_batch([column], ["a"])), max_size=6), min_size=1, max_size=4)
+FILES = st.lists(
+    st.lists(COLUMNS.map(lambda column: pa.record_batch([column], ["a"])), max_size=6), min_size=1, max_size=4
+)
 
 
 @settings(deadline=None)
@@ -68,7 +70,9 @@ def resident():
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(spool, "IN_MEMORY", 0)
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="cannot hold the rows: Not a directory. Free some space there, or set cache_dir"):
+    with pytest.raises(
+        DataError, match="cannot hold the rows: Not a directory. Free some space there, or set cache_dir"
+    ):
         Spool(tmp_path / "file" / "cache").add(pa.record_batch([pa.array(["x"])], ["text"]))
 
 
@@ -116,7 +120,10 @@ def test_a_dictionary_is_written_once_for_all_batches_that_share_it(tmp_path, mo
     monkeypatch.setattr(spool, "IN_MEMORY", -1)
     names = pa.array([f"name {number}" for number in range(10_000)])
     one, written = Spool(tmp_path), []
-    batches = [pa.record_batch([pa.DictionaryArray.from_arrays(pa.array([row, row + 1]), names)], ["name"]) for row in range(50)]
+    batches = [
+        pa.record_batch([pa.DictionaryArray.from_arrays(pa.array([row, row + 1]), names)], ["name"])
+        for row in range(50)
+    ]
     for batch in batches:
         one.add(batch)
         written.append(one._file.tell())
@@ -145,4 +152,7 @@ def test_a_folder_of_labels_is_read_when_it_is_mapped(tmp_path, monkeypatch):
         (tmp_path / "data" / label).mkdir(parents=True)
         write(tmp_path / "data" / label / "1.txt", text)
     splits = load(tmp_path / "data")
-    assert [(example.text, splits.labels[example.label]) for example in splits.by_name["train"]] == [("x", "bad"), ("y", "good")]
+    assert [(example.text, splits.labels[example.label]) for example in splits.by_name["train"]] == [
+        ("x", "bad"),
+        ("y", "good"),
+    ]

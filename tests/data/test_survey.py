@@ -64,8 +64,15 @@ def test_sentences_without_labels_are_counted_as_such():
 
 def test_the_fingerprint_changes_with_any_row_any_label_and_their_order():
     rows = [("a", 0), ("b", 1), ("c", 0)]
-    changed = [[("a", 0), ("c", 0), ("b", 1)], [("a", 1), ("b", 1), ("c", 0)], [("a ", 0), ("b", 1), ("c", 0)], rows[:2]]
-    fingerprints = [survey(Splits({"x": split_of(one)}, ["no", "yes"])).splits["x"].fingerprint for one in [rows, *changed]]
+    changed = [
+        [("a", 0), ("c", 0), ("b", 1)],
+        [("a", 1), ("b", 1), ("c", 0)],
+        [("a ", 0), ("b", 1), ("c", 0)],
+        rows[:2],
+    ]
+    fingerprints = [
+        survey(Splits({"x": split_of(one)}, ["no", "yes"])).splits["x"].fingerprint for one in [rows, *changed]
+    ]
     assert len(set(fingerprints)) == 5
     again = survey(Splits({"x": split_of(rows).take([0, 1, 2])}, ["no", "yes"])).splits["x"].fingerprint
     assert again == fingerprints[0] and len(again) == 16
@@ -88,7 +95,11 @@ def test_fingerprints_of_different_rows_differ(data, one, other):
     texts = [one + other, both, f"{prefixed}{len(other)}:{other}"]
     pairs = [(one, other), (one + other, ""), ("", one + other), (both, ""), (prefixed, other)]
     sentences = [[one, other], [one + other], [prefixed, other], [both], [one, other, ""]]
-    lists = [data.draw(st.lists(st.sampled_from(kind), min_size=1, max_size=3)) for kind in (texts, pairs, sentences) for _ in "12"]
+    lists = [
+        data.draw(st.lists(st.sampled_from(kind), min_size=1, max_size=3))
+        for kind in (texts, pairs, sentences)
+        for _ in "12"
+    ]
     lists += [[row] for kind in (texts, pairs, sentences) for row in kind]
     different = {repr(rows) for rows in lists}
     assert len({fingerprint_of(rows) for rows in lists}) == len(different)

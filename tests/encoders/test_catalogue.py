@@ -26,13 +26,21 @@ def test_an_encoder_added_to_the_folder_is_listed_after_the_default(shipped):
 def test_other_names_belong_to_no_encoder(shipped):
     assert shipped_folder("bert") is None
     assert shipped_folder("./mini-en") is None
-    assert [suggestion(name, "run") for name in ("mini_en", "owner/mini_en", "bert")] == ["Did you mean run=mini-en?", "", ""]
+    assert [suggestion(name, "run") for name in ("mini_en", "owner/mini_en", "bert")] == [
+        "Did you mean run=mini-en?",
+        "",
+        "",
+    ]
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", MANIFEST])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", MANIFEST]
+)
 def test_a_damaged_file_is_named(shipped, name):
     (shipped / name).write_bytes((shipped / name).read_bytes()[:-2] + b"x")
-    with pytest.raises(DataError, match=rf"mini-en/{name} is damaged: its SHA-256 differs from the shipped file's\. Reinstall"):
+    with pytest.raises(
+        DataError, match=rf"mini-en/{name} is damaged: its SHA-256 differs from the shipped file's\. Reinstall"
+    ):
         shipped_folder("mini-en")
     assert shipped_location("mini-en") == shipped
 

@@ -23,7 +23,9 @@ def test_labels_with_prefixes_are_entity_labels(names, scheme):
     assert entity_labels(names).scheme == scheme
 
 
-@pytest.mark.parametrize("names", [[], ["NOUN", "O"], ["B-x", "I-x", "X"], ["B", "C"], ["O", "S"], ["S-Bahn", "O"], ["0", "1"]])
+@pytest.mark.parametrize(
+    "names", [[], ["NOUN", "O"], ["B-x", "I-x", "X"], ["B", "C"], ["O", "S"], ["S-Bahn", "O"], ["0", "1"]]
+)
 def test_other_labels_are_not(names):
     assert entity_labels(names) is None
 

@@ -17,7 +17,9 @@ SCHEMES = [
 @given(st.data(), st.sampled_from(SCHEMES))
 def test_repaired_sequences_are_valid_and_contain_the_same_entities(data, labels):
     label = st.integers(0, len(labels.names) - 1)
-    sentences = [np.array(ids, np.int64) for ids in data.draw(st.lists(st.lists(label, max_size=6), min_size=1, max_size=4))]
+    sentences = [
+        np.array(ids, np.int64) for ids in data.draw(st.lists(st.lists(label, max_size=6), min_size=1, max_size=4))
+    ]
     flat, lengths = np.concatenate(sentences), np.array([len(ids) for ids in sentences])
     again = np.array([labels.names.index(name) for name in repaired(labels, flat, lengths)], np.int64)
     assert first_invalid(labels, again, lengths) is None

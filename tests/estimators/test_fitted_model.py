@@ -52,6 +52,8 @@ def test_a_pair_is_refused_as_a_value_error(model):
 def test_it_is_saved_like_any_model_and_replaces_nothing(model, tmp_path):
     model.save(tmp_path / "deep" / "model")
     read = read_model(tmp_path / "deep" / "model")
-    assert read.labels == LABELS and all(torch.equal(read.weights[name], weight) for name, weight in model.saved.weights.items())
+    assert read.labels == LABELS and all(
+        torch.equal(read.weights[name], weight) for name, weight in model.saved.weights.items()
+    )
     with pytest.raises(SettingError, match=r"path=.*model already exists. Allowed: a new folder"):
         model.save(tmp_path / "deep" / "model")

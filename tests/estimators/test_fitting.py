@@ -1,4 +1,6 @@
-"""Training for an estimator: silent, without a trace on disk or in a run folder that is kept; and values as typed settings."""
+"""Training for an estimator: silent, without a trace on disk or in a run folder that is kept; and values as typed
+settings.
+"""
 
 import tempfile
 from pathlib import Path

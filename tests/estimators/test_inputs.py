@@ -32,7 +32,10 @@ def test_pairs_are_tuples_lists_or_two_columns(pairs):
     ("X", "refusal"),
     [
         (csr_matrix((2, 2)), "X is a sparse matrix, which cannot contain texts"),
-        ("one text", "X is not a list of texts: 'one text'. Allowed: an iterable with a text in each row, or a pair of texts"),
+        (
+            "one text",
+            "X is not a list of texts: 'one text'. Allowed: an iterable with a text in each row, or a pair of texts",
+        ),
         (7, "X is not a list of texts: 7"),
         (np.array("text"), "X is not a list of texts: array"),
         ([1.5, 2.5], "Row 0 of X is 1.5. Allowed: a text in each row, or a pair of texts"),

@@ -106,7 +106,9 @@ def test_scikit_learns_checks_pass(estimator, check):
     try:
         check(estimator)
     except Exception as error:
-        if check.func.__name__ in NUMERIC:  # without its traceback, of which pytest would parse every file: 0.2 s for each check
+        if (
+            check.func.__name__ in NUMERIC
+        ):  # without its traceback, of which pytest would parse every file: 0.2 s for each check
             raise error.with_traceback(None) from None
         raise
 
@@ -192,7 +194,9 @@ def test_scikit_learns_tools_work_with_it():
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
     pipeline = make_pipeline(lower, TextClassifier(**TINY))
     assert cross_val_score(pipeline, TEXTS, CLASSES, cv=2).shape == (2,)
-    search = GridSearchCV(TextClassifier(**TINY), {"learning_rate": [1e-3, 1e-2], "dropout": [0.0]}, cv=2, error_score="raise")
+    search = GridSearchCV(
+        TextClassifier(**TINY), {"learning_rate": [1e-3, 1e-2], "dropout": [0.0]}, cv=2, error_score="raise"
+    )
     assert search.fit(TEXTS, CLASSES).best_params_["learning_rate"] in (1e-3, 1e-2)
     calibrated = CalibratedClassifierCV(TextClassifier(**TINY), cv=2).fit(TEXTS, CLASSES)
     np.testing.assert_allclose(calibrated.predict_proba(TEXTS).sum(axis=1), 1, rtol=1e-6)
@@ -202,7 +206,9 @@ def test_scikit_learns_tools_work_with_it():
 @pytest.mark.slow
 def test_it_learns(shipped):
     texts = [f"{text} {number}" for number in range(30) for text in ("a warm and witty film", "a dull and empty mess")]
-    classifier = TextClassifier(steps=60, batch_size=8, learning_rate=0.01, settings=TINY["settings"] | {"model": "as_pretrained"})
+    classifier = TextClassifier(
+        steps=60, batch_size=8, learning_rate=0.01, settings=TINY["settings"] | {"model": "as_pretrained"}
+    )
     with pytest.raises(SettingError):  # sizes are the encoder's own
         classifier.fit(texts, ["good", "bad"] * 30)
     classifier.set_params(settings={"training.precision": "fp32", "training.threads": 1})

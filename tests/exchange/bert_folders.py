@@ -24,13 +24,27 @@ HEADS = {
 }
 
 
-def theirs_of(architecture, *, n_layers=2, n_heads=2, width=4, d_ff=24, max_length=12, relu=False, tied=True, seed=0, **more):
+def theirs_of(
+    architecture, *, n_layers=2, n_heads=2, width=4, d_ff=24, max_length=12, relu=False, tied=True, seed=0, **more
+):
     """Return a Transformers model with random weights, including biases and norms, which usually start at 0 and 1."""
     torch.manual_seed(seed)
     activation = "relu" if relu and "Masked" not in architecture and "Pre" not in architecture else "gelu"
-    same = {"vocab_size": VOCABULARY, "max_position_embeddings": max_length, "tie_word_embeddings": tied, "num_labels": 3, **more}
+    same = {
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": max_length,
+        "tie_word_embeddings": tied,
+        "num_labels": 3,
+        **more,
+    }
     if architecture.startswith("Distil"):
-        sizes = {"n_layers": n_layers, "n_heads": n_heads, "dim": n_heads * width, "hidden_dim": d_ff, "activation": activation}
+        sizes = {
+            "n_layers": n_layers,
+            "n_heads": n_heads,
+            "dim": n_heads * width,
+            "hidden_dim": d_ff,
+            "activation": activation,
+        }
         config = transformers.DistilBertConfig(**sizes, **same)
     else:
         names = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "hidden_act")
@@ -50,7 +64,9 @@ def saved(model, folder, **options):
 
 def drawn(heads, seed=0, **settings):
     """Return a model of ours with random weights."""
-    config = ModelConfig(**{"d_model": 8, "d_ff": 12, "max_length": 12, "dropout": 0.0, "pooling": Pooling.pooler, **settings})
+    config = ModelConfig(
+        **{"d_model": 8, "d_ff": 12, "max_length": 12, "dropout": 0.0, "pooling": Pooling.pooler, **settings}
+    )
     torch.manual_seed(seed)
     model = EncoderWithHeads(config, VOCABULARY, 0, heads).eval()
     with torch.no_grad():
@@ -62,7 +78,9 @@ def drawn(heads, seed=0, **settings):
 def exported(config, heads, weights, folder, labels=("sad", "nützlich", "glad")):
     """Write a Transformers folder as `encoderlab export` does, but without the tokenizer."""
     classes = heads.sequence_classes or heads.token_classes or 0
-    fields, theirs = to_huggingface(config, heads, weights, labels=list(labels)[:classes], vocabulary_size=VOCABULARY, pad_id=0)
+    fields, theirs = to_huggingface(
+        config, heads, weights, labels=list(labels)[:classes], vocabulary_size=VOCABULARY, pad_id=0
+    )
     (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     safetensors.torch.save_file(theirs, folder / "model.safetensors", metadata={"format": "pt"})
     return fields, theirs

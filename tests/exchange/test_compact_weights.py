@@ -13,7 +13,10 @@ from encoderlab.exchange.huggingface_files import read_weights
 
 def weights(seed=0, scale=1.0):
     generator = torch.Generator().manual_seed(seed)
-    return {TABLE: torch.randn(50, 8, generator=generator) * scale, "encoder.norm.weight": torch.randn(8, generator=generator)}
+    return {
+        TABLE: torch.randn(50, 8, generator=generator) * scale,
+        "encoder.norm.weight": torch.randn(8, generator=generator),
+    }
 
 
 @given(seed=st.integers(0, 99), scale=st.floats(1e-6, 1e4))

@@ -1,4 +1,6 @@
-"""BERT and DistilBERT of Transformers: the same logits in both directions, exact round trips, and refusals with a reason."""
+"""BERT and DistilBERT of Transformers: the same logits in both directions, exact round trips, and refusals with a
+reason.
+"""
 
 import json
 import tempfile
@@ -16,23 +18,40 @@ from encoderlab.batch import HeadSizes
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
 from encoderlab.model.config import Activation, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
-from tests.exchange.bert_folders import HEADS, VOCABULARY, assert_read_as_before, drawn, exported, rewrite, saved, stored, theirs_of
+from tests.exchange.bert_folders import (
+    HEADS,
+    VOCABULARY,
+    assert_read_as_before,
+    drawn,
+    exported,
+    rewrite,
+    saved,
+    stored,
+    theirs_of,
+)
 
 ARCHITECTURES = [
-    *(f"Bert{head}" for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM", "ForPreTraining")),
+    *(
+        f"Bert{head}"
+        for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM", "ForPreTraining")
+    ),
     "BertForNextSentencePrediction",
     *(f"DistilBert{head}" for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")),
 ]
 
 
 TESTED = [  # one of each family in the fast lane
-    name if name in ("BertForPreTraining", "DistilBertForSequenceClassification") else pytest.param(name, marks=pytest.mark.slow)
+    name
+    if name in ("BertForPreTraining", "DistilBertForSequenceClassification")
+    else pytest.param(name, marks=pytest.mark.slow)
     for name in ARCHITECTURES
 ]
 
 
 TESTED_HEADS = [
-    name if name in ("AutoModelForSequenceClassification", "BertForPreTraining") else pytest.param(name, marks=pytest.mark.slow)
+    name
+    if name in ("AutoModelForSequenceClassification", "BertForPreTraining")
+    else pytest.param(name, marks=pytest.mark.slow)
     for name in HEADS
 ]
 
@@ -136,7 +155,9 @@ def test_our_model_gives_the_same_numbers_there(make_batch, opened_by, shape, le
     assert account["missing_keys"] <= nothing
     assert not account["unexpected_keys"] and not account["mismatched_keys"]
     assert theirs.config.model_type == ("distilbert" if family["pooling"] is Pooling.relu_pooler else "bert")
-    assert_same_answers(model, theirs.eval(), make_batch(lengths if padded else lengths[:1], mask=padded, seed=shape["seed"]))
+    assert_same_answers(
+        model, theirs.eval(), make_batch(lengths if padded else lengths[:1], mask=padded, seed=shape["seed"])
+    )
 
 
 @pytest.mark.parametrize("architecture", TESTED)
@@ -162,7 +183,8 @@ def test_theirs_to_ours_and_back_is_bit_for_bit_identical(architecture, sizes):
         weights = {name.replace("classifier", "cls.seq_relationship"): weight for name, weight in weights.items()}
     assert weights.keys() == before.keys()
     assert all(torch.equal(weights[name], before[name]) for name in before)
-    # what ours has no two of, what transformers leaves out where it is the default, and what the decoder's presence already says
+    # what ours has no two of, what transformers leaves out where it is the default, and what the decoder's presence
+    # already says
     chosen = {"seq_classif_dropout", "problem_type", "id2label", "label2id", "tie_word_embeddings"}
     assert {key: fields[key] for key in fields_before if key in fields and key not in chosen} == {
         key: fields_before[key] for key in fields_before if key in fields and key not in chosen
@@ -181,10 +203,19 @@ def test_ours_to_theirs_and_back_is_bit_for_bit_identical(opened_by, shape, data
         back = read_huggingface(Path(folder))
     assert back.heads == heads
     assert back.labels == (
-        [] if "id2label" not in fields else ["follows", "random"] if heads.vocabulary else list(fields["id2label"].values())
+        []
+        if "id2label" not in fields
+        else ["follows", "random"]
+        if heads.vocabulary
+        else list(fields["id2label"].values())
     )
     fields_again, again = to_huggingface(
-        back.config, back.heads, back.weights, labels=back.labels, vocabulary_size=back.vocabulary_size, pad_id=back.pad_id
+        back.config,
+        back.heads,
+        back.weights,
+        labels=back.labels,
+        vocabulary_size=back.vocabulary_size,
+        pad_id=back.pad_id,
     )
     assert again.keys() == there.keys() and all(torch.equal(again[name], there[name]) for name in there)
     assert fields_again["architectures"] == fields["architectures"]
@@ -223,7 +254,9 @@ def test_a_decoder_that_differs_from_the_embeddings_is_kept_whatever_config_json
     rewrite(bert, weights)
     found = read_huggingface(bert)
     assert not found.config.tie_decoder
-    assert_same_answers(ours_of(found), transformers.BertForPreTraining.from_pretrained(bert).eval(), make_batch([5, 3]))
+    assert_same_answers(
+        ours_of(found), transformers.BertForPreTraining.from_pretrained(bert).eval(), make_batch([5, 3])
+    )
 
 
 def test_an_encoder_saved_without_a_prefix_keeps_its_pooler(tmp_path):

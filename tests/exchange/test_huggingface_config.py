@@ -12,8 +12,15 @@ from tests.exchange.bert_folders import HEADS, VOCABULARY, drawn, exported, rewr
 
 def test_settings_are_read_from_config_json(tmp_path):
     sizes = {"n_layers": 3, "n_heads": 3, "width": 4, "d_ff": 20, "max_length": 9, "relu": True}
-    more = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3, "layer_norm_eps": 1e-4, "initializer_range": 0.05}
-    theirs = theirs_of("BertForSequenceClassification", **sizes, **more, pad_token_id=4, id2label={0: "né", 1: "b", 2: "c"})
+    more = {
+        "hidden_dropout_prob": 0.2,
+        "attention_probs_dropout_prob": 0.3,
+        "layer_norm_eps": 1e-4,
+        "initializer_range": 0.05,
+    }
+    theirs = theirs_of(
+        "BertForSequenceClassification", **sizes, **more, pad_token_id=4, id2label={0: "né", 1: "b", 2: "c"}
+    )
     found = read_huggingface(saved(theirs, tmp_path))
     assert found.config == ModelConfig(
         name="bert",
@@ -35,14 +42,18 @@ def test_settings_are_read_from_config_json(tmp_path):
 
 
 def test_settings_of_distilbert_are_read_from_config_json(tmp_path):
-    theirs = theirs_of("DistilBertForTokenClassification", dropout=0.3, attention_dropout=0.2, sinusoidal_pos_embds=True)
+    theirs = theirs_of(
+        "DistilBertForTokenClassification", dropout=0.3, attention_dropout=0.2, sinusoidal_pos_embds=True
+    )
     found = read_huggingface(saved(theirs, tmp_path))
     assert (found.config.dropout, found.config.attention_dropout, found.config.segments) == (0.3, 0.2, 0)
     assert found.config.pooling is Pooling.relu_pooler and found.config.positions is Positions.learned
     assert found.labels == ["LABEL_0", "LABEL_1", "LABEL_2"] and found.heads == HeadSizes(token_classes=3)
 
 
-@pytest.mark.parametrize(("kept", "heads"), [("pooler", HeadSizes(sequence_classes=3)), ("", HeadSizes(token_classes=3))])
+@pytest.mark.parametrize(
+    ("kept", "heads"), [("pooler", HeadSizes(sequence_classes=3)), ("", HeadSizes(token_classes=3))]
+)
 def test_a_classifier_with_a_pooler_but_no_name_is_for_sequences(tmp_path, kept, heads):
     folder = saved(theirs_of("BertForSequenceClassification"), tmp_path)
     weights = {name: weight for name, weight in stored(folder).items() if kept or "pooler" not in name}
@@ -71,14 +82,20 @@ def test_real_labels_are_in_the_export(tmp_path):
     [
         ({"model_type": "roberta"}, r"model_type=roberta\. Allowed: bert, distilbert\."),
         ({"model_type": ["bert"]}, r"model_type=\['bert'\]\. Allowed: bert, distilbert\."),
-        ({"architectures": ["BertForQuestionAnswering"]}, r"architectures=\['BertForQuestionAnswering'\]\. Allowed: BertModel, "),
+        (
+            {"architectures": ["BertForQuestionAnswering"]},
+            r"architectures=\['BertForQuestionAnswering'\]\. Allowed: BertModel, ",
+        ),
         ({"architectures": "BertModel"}, r"architectures=BertModel\. Allowed: BertModel, "),
         ({"hidden_act": "gelu_new"}, r"hidden_act=gelu_new\. Allowed: gelu or relu\."),
         ({"hidden_act": "relu"}, r"predicts masked tokens with relu\. Allowed: gelu"),
         ({"position_embedding_type": "relative_key"}, r"position_embedding_type=relative_key\. Allowed: absolute\."),
         ({"is_decoder": True}, r"is_decoder=True\. Allowed: False\."),
         ({"add_cross_attention": True}, r"add_cross_attention=True\. Allowed: False\."),
-        ({"problem_type": "ranking"}, r"problem_type=ranking\. Allowed: single_label_classification or multi_label_class"),
+        (
+            {"problem_type": "ranking"},
+            r"problem_type=ranking\. Allowed: single_label_classification or multi_label_class",
+        ),
         ({"tie_word_embeddings": "yes"}, r"tie_word_embeddings=yes\. Allowed: True or False\."),
         ({"num_hidden_layers": "2"}, r"num_hidden_layers=2\. Allowed: a whole number\."),
         ({"num_hidden_layers": True}, r"num_hidden_layers=True\. Allowed: a whole number\."),
@@ -91,7 +108,10 @@ def test_real_labels_are_in_the_export(tmp_path):
         ({"vocab_size": 0}, r"vocab_size=0 and pad_token_id=0\. Allowed: an id of the vocabulary"),
         ({"pad_token_id": 13}, r"vocab_size=13 and pad_token_id=13\."),
         ({"vocab_size": 14}, r"word_embeddings\.weight has the shape \[13, 8\], but config\.json requires \[14, 8\]"),
-        ({"num_hidden_layers": 3}, r"lacks the weight bert\.encoder\.layer\.2\.attention\.output\.LayerNorm\.bias \(and 15 more\)"),
+        (
+            {"num_hidden_layers": 3},
+            r"lacks the weight bert\.encoder\.layer\.2\.attention\.output\.LayerNorm\.bias \(and 15 more\)",
+        ),
         ({"num_hidden_layers": 1}, r"has the unknown weight bert\.encoder\.layer\.1\..* \(and 15 more\)"),
         ({"tie_word_embeddings": False}, r"lacks the weight cls\.predictions\.decoder\.weight\."),
     ],
@@ -166,7 +186,12 @@ def test_settings_without_an_equivalent_are_named_with_what_to_choose_instead(ch
 
 def test_all_reasons_are_given_in_one_line():
     heads = HeadSizes(sequence_classes=2, vocabulary=True)
-    shape = {"positions": Positions.rotary, "norm": Norm.rms, "norm_position": NormPosition.pre, "activation": Activation.relu}
+    shape = {
+        "positions": Positions.rotary,
+        "norm": Norm.rms,
+        "norm_position": NormPosition.pre,
+        "activation": Activation.relu,
+    }
     config, model = drawn(heads, **shape, pooling=Pooling.mean)
     with pytest.raises(SettingError) as refused:
         to_huggingface(config, heads, model.state_dict(), labels=["a", "b"], vocabulary_size=VOCABULARY, pad_id=0)
@@ -181,5 +206,7 @@ def test_all_reasons_are_given_in_one_line():
 def test_a_tagger_is_exported_whatever_its_pooling(pooling):
     heads = HeadSizes(token_classes=3)
     config, model = drawn(heads, pooling=pooling)
-    fields, _ = to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
+    fields, _ = to_huggingface(
+        config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0
+    )
     assert fields["architectures"] == ["BertForTokenClassification"]

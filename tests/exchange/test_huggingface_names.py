@@ -43,7 +43,9 @@ def test_each_weight_has_its_familys_name(family, theirs):
 
 
 def test_a_sentence_pair_head_has_its_own_name():
-    assert their_names("bert", ["sequence_head.weight"], pair_head=True) == {"sequence_head.weight": "cls.seq_relationship.weight"}
+    assert their_names("bert", ["sequence_head.weight"], pair_head=True) == {
+        "sequence_head.weight": "cls.seq_relationship.weight"
+    }
 
 
 @pytest.mark.parametrize(

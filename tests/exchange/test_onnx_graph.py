@@ -22,12 +22,24 @@ MODERN = {
     "pooling": Pooling.mean,
     "segments": 0,
 }
-ODD = {"positions": Positions.sinusoidal, "norm": Norm.scalar, "activation": Activation.relu, "pooling": Pooling.max, "d_head": 6}
+ODD = {
+    "positions": Positions.sinusoidal,
+    "norm": Norm.scalar,
+    "activation": Activation.relu,
+    "pooling": Pooling.max,
+    "d_head": 6,
+}
 SHAPES = {
     "modern": (MODERN | {"token_classes": None}, ["logits"]),
     "notebook": (ODD | {"token_classes": None}, ["logits"]),
     "pretrained": (
-        {"n_layers": 2, "positions": Positions.learned, "pooling": Pooling.pooler, "vocabulary": True, "token_classes": None},
+        {
+            "n_layers": 2,
+            "positions": Positions.learned,
+            "pooling": Pooling.pooler,
+            "vocabulary": True,
+            "token_classes": None,
+        },
         ["last_hidden_state", "token_logits", "sequence_logits"],
     ),
     "pairs": ({"n_layers": 2, "pooling": Pooling.mean, "pairs": Pairs.separate, "token_classes": None}, ["logits"]),
@@ -43,7 +55,8 @@ def with_random_head(model):
 
 
 @pytest.fixture(
-    scope="module", params=["no head", *(pytest.param(name, marks=pytest.mark.slow) for name in SHAPES if name != "no head")]
+    scope="module",
+    params=["no head", *(pytest.param(name, marks=pytest.mark.slow) for name in SHAPES if name != "no head")],
 )
 def written(request, make_model, tmp_path_factory, symbolic_sizes):
     """Write a model of each architecture; return it with its graph and the names of its outputs."""

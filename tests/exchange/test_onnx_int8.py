@@ -18,14 +18,21 @@ WIDTH = 64
 def graph(tmp_path):
     """Return a graph of a table and a matrix product, with an outdated shape."""
     helper, draw = onnx.helper, np.random.default_rng(0)
-    weights = {"table": draw.normal(size=(50, WIDTH)), "weight": draw.normal(size=(WIDTH, WIDTH)) * np.logspace(-2, 1, WIDTH)}
+    weights = {
+        "table": draw.normal(size=(50, WIDTH)),
+        "weight": draw.normal(size=(WIDTH, WIDTH)) * np.logspace(-2, 1, WIDTH),
+    }
     stored = [onnx.numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
-    nodes = [helper.make_node("Gather", ["table", "ids"], ["read"]), helper.make_node("MatMul", ["read", "weight"], ["out"])]
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["read"]),
+        helper.make_node("MatMul", ["read", "weight"], ["out"]),
+    ]
     ids = helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["rows"])
     out = helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, ["rows", WIDTH])
     stale = [helper.make_tensor_value_info("read", onnx.TensorProto.FLOAT, [3, 5])]
     made = helper.make_model(
-        helper.make_graph(nodes, "g", [ids], [out], stored, value_info=stale), opset_imports=[helper.make_opsetid("", 20)]
+        helper.make_graph(nodes, "g", [ids], [out], stored, value_info=stale),
+        opset_imports=[helper.make_opsetid("", 20)],
     )
     made.ir_version = 10
     onnx.save(made, tmp_path / "model.onnx")

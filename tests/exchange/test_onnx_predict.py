@@ -20,9 +20,13 @@ TEXTS = {"answers_for": "texts", "problem_type": "single_label_classification", 
 def letters():
     """A tokenizer whose tokens are the letters a, b and c; it does not know x."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc"]
-    made = tokenizers.Tokenizer(models.WordLevel({token: place for place, token in enumerate(tokens)}, unk_token="[UNK]"))
+    made = tokenizers.Tokenizer(
+        models.WordLevel({token: place for place, token in enumerate(tokens)}, unk_token="[UNK]")
+    )
     made.normalizer = normalizers.Replace("x", "")
-    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split("", "isolated")])
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split("", "isolated")]
+    )
     made.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     made.enable_padding(pad_id=0, pad_token="[PAD]")
@@ -76,12 +80,16 @@ def test_every_word_keeps_its_place_and_is_read_at_its_first_token(words):
     for place, token in first.items():
         logits[token, place % 2] = 1
     found = answer(TEXTS | {"answers_for": "words"}, read, logits)["predicted"]
-    assert found == [("no", "yes")[place % 2] if place in first else None for place in range(max(first, default=-1) + 1)]
+    assert found == [
+        ("no", "yes")[place % 2] if place in first else None for place in range(max(first, default=-1) + 1)
+    ]
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Return an exported folder whose graph predicts "yes" for texts with an even number of tokens, and the shapes it is given."""
+    """Return an exported folder whose graph predicts "yes" for texts with an even number of tokens, and the shapes it
+    is given.
+    """
     letters().save(str(tmp_path / "tokenizer.json"))
     shapes = []
 
@@ -95,7 +103,12 @@ def folder(tmp_path, monkeypatch):
             return [np.stack([~even, even], axis=1).astype(np.float32)]
 
     monkeypatch.setattr(onnx_predict.onnxruntime, "InferenceSession", Session)
-    config = TEXTS | {"paired": False, "special_tokens": True, "inputs": ["input_ids", "attention_mask"], "answer": "logits"}
+    config = TEXTS | {
+        "paired": False,
+        "special_tokens": True,
+        "inputs": ["input_ids", "attention_mask"],
+        "answer": "logits",
+    }
 
     def write(**changes):
         (tmp_path / "config.json").write_text(json.dumps(config | changes), encoding="utf-8")

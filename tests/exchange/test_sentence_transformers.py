@@ -53,4 +53,6 @@ def test_a_trained_head_keeps_its_pooling_or_is_refused(pooling):
 def test_a_tagging_model_is_refused_and_a_pretraining_head_is_not_exported():
     with pytest.raises(SettingError, match="this model labels words. Use format=huggingface"):
         pooling_of(ModelConfig(), HeadSizes(token_classes=2))
-    assert not answers_texts(HeadSizes(sequence_classes=2, vocabulary=True)) and answers_texts(HeadSizes(sequence_classes=2))
+    assert not answers_texts(HeadSizes(sequence_classes=2, vocabulary=True)) and answers_texts(
+        HeadSizes(sequence_classes=2)
+    )

@@ -36,11 +36,17 @@ def answer(command, *arguments):
     return REACHED
 
 
-KEYS = st.sampled_from(["seed", "model", "dataset", "training.epochs", "model.n_layers", "task.name", "text", "run", "split"])
+KEYS = st.sampled_from(
+    ["seed", "model", "dataset", "training.epochs", "model.n_layers", "task.name", "text", "run", "split"]
+)
 VALUES = st.text(max_size=12) | st.text(st.sampled_from("[]{}(),:='\"\\ $\n\t~@/.-+?!01aint"), max_size=14)
 SIGNS = st.sampled_from(["", "", "+", "++", "~", "-", "--", "@", "/", ".", "="])
 TYPED = st.builds(
-    lambda sign, key, equals, value: f"{sign}{key}{equals}{value}", SIGNS, KEYS | VALUES, st.sampled_from(["=", "=", ""]), VALUES
+    lambda sign, key, equals, value: f"{sign}{key}{equals}{value}",
+    SIGNS,
+    KEYS | VALUES,
+    st.sampled_from(["=", "=", ""]),
+    VALUES,
 )
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -72,7 +78,13 @@ def test_anything_typed_works_or_is_refused_in_one_line(command, typed, capsys):
 
 def real_keys():
     """Return every setting of every command that works without choosing another config first."""
-    chosen = {"task": "classification", "dataset": "docs", "tokenizer": "wordpiece", "model": "model", "training": "training"}
+    chosen = {
+        "task": "classification",
+        "dataset": "docs",
+        "tokenizer": "wordpiece",
+        "model": "model",
+        "training": "training",
+    }
     for command in ("train", "predict"):
         for name in (declared.name for declared in fields(COMMAND_CONFIGS[command])):
             if name in chosen:
@@ -113,7 +125,9 @@ def test_a_misspelled_setting_suggests_the_right_one(spelled, sign):
     message = answer(command, f"{sign}{wrong}=1")
     assert f"There is no setting {wrong}." in message
     assert f"Did you mean {key}?" in message or any(
-        f"Did you mean {near.partition(' ')[2]}?" in message for near in REAL if within_two(near.partition(" ")[2], wrong)
+        f"Did you mean {near.partition(' ')[2]}?" in message
+        for near in REAL
+        if within_two(near.partition(" ")[2], wrong)
     )
 
 

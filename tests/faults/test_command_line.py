@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def typed(*arguments):
-    return subprocess.run([sys.executable, "-m", "faults", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "faults", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.slow

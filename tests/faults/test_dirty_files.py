@@ -1,4 +1,6 @@
-"""Dirty files: each is read row by row as it stands, or refused in one line with its name and line; never another count."""
+"""Dirty files: each is read row by row as it stands, or refused in one line with its name and line; never another
+count.
+"""
 
 import codecs
 import csv
@@ -23,7 +25,9 @@ AB = [("x", "a"), ("y", "b")]
 
 @dataclass(frozen=True)
 class Dirty:
-    """A file as bytes (None: a folder of that name), the settings it is read with, and the verdict: rows, or words of the refusal."""
+    """A file as bytes (None: a folder of that name), the settings it is read with, and the verdict: rows, or words of
+    the refusal.
+    """
 
     file: str
     content: bytes | None
@@ -65,9 +69,13 @@ CASES = dict(
         of_csv("two byte-order marks", BOM * 2 + b"text,label\nx,a\n", "no column 'text'. Allowed: \\ufefftext, label"),
         of_csv("UTF-16, little end first", codecs.BOM_UTF16_LE + "text,label\nx,a\ny,b\n".encode("utf-16-le"), AB),
         of_csv("UTF-16, big end first", codecs.BOM_UTF16_BE + "text,label\nx,a\ny,b\n".encode("utf-16-be"), AB),
-        of_csv("UTF-16 without a mark", "text,label\nx,a\n".encode("utf-16-le"), "rows.csv, line 1 contains a NUL byte"),
         of_csv(
-            "UTF-16 cut in a character", "text,label\nx,a\n".encode("utf-16") + b"a", "rows.csv, line 3 cannot be decoded as UTF-16"
+            "UTF-16 without a mark", "text,label\nx,a\n".encode("utf-16-le"), "rows.csv, line 1 contains a NUL byte"
+        ),
+        of_csv(
+            "UTF-16 cut in a character",
+            "text,label\nx,a\n".encode("utf-16") + b"a",
+            "rows.csv, line 3 cannot be decoded as UTF-16",
         ),
         of_csv("UTF-32", "text,label\nx,a\n".encode("utf-32"), "rows.csv, line 1 contains a NUL byte"),
         of_csv("Latin-1", b"text,label\nx,a\ncaf\xe9,b\n", [("x", "a"), ("caf\xe9", "b")]),
@@ -77,7 +85,9 @@ CASES = dict(
             [*[("x", "a")] * 9000, ("\u20ac", "b")],
         ),
         of_csv(
-            "neither UTF-8 nor Windows-1252", b"text,label\nx,a\n\x81,b\n", "rows.csv, line 3 is neither UTF-8 nor Windows-1252"
+            "neither UTF-8 nor Windows-1252",
+            b"text,label\nx,a\n\x81,b\n",
+            "rows.csv, line 3 is neither UTF-8 nor Windows-1252",
         ),
         of_csv(
             "UTF-8 with a broken line",
@@ -97,7 +107,9 @@ CASES = dict(
             encoding="utf-8",
         ),
         of_csv("NUL", b"text,label\nx,a\ny\0,b\n", "rows.csv, line 3 contains a NUL byte"),
-        of_csv("end-of-file mark of DOS", b"text,label\nx,a\ny,b\n\x1a", "rows.csv, line 4 has 1 cell, the header has 2"),
+        of_csv(
+            "end-of-file mark of DOS", b"text,label\nx,a\ny,b\n\x1a", "rows.csv, line 4 has 1 cell, the header has 2"
+        ),
         # how rows end
         of_csv("carriage returns", "text,label\rx,a\ry,b\r", AB),
         of_csv("carriage returns and line feeds", "text,label\r\nx,a\r\ny,b\r\n", AB),
@@ -108,7 +120,11 @@ CASES = dict(
             "label,text\na,x\r\nb,y\n",
             f"rows.csv, line 2 ends with a carriage return and a line feed, {ENDS}",
         ),
-        of_csv("a carriage return too many", "text,label\nx,a\r\r\ny,b\n", f"rows.csv, line 2 ends with a carriage return, {ENDS}"),
+        of_csv(
+            "a carriage return too many",
+            "text,label\nx,a\r\r\ny,b\n",
+            f"rows.csv, line 2 ends with a carriage return, {ENDS}",
+        ),
         of_csv(
             "a carriage return inside a text",
             "label,text\na,x\ry,z\nb,y\n",
@@ -143,18 +159,30 @@ CASES = dict(
             texts("Dear, all,\n\nit works\nbye", "no"),
             **UNLABELLED,
         ),
-        of_csv("an unclosed quote", 'text,label\nx,a\n"y,b\nz,a\n', "rows.csv, line 3 opens a quoted cell that never closes"),
+        of_csv(
+            "an unclosed quote",
+            'text,label\nx,a\n"y,b\nz,a\n',
+            "rows.csv, line 3 opens a quoted cell that never closes",
+        ),
         of_csv("quotes inside cells", 'text,label\n5" disk,a\nsay ""y"",b\n', [('5" disk', "a"), ('say ""y""', "b")]),
         of_csv(
-            "a cell that goes on behind its quotes", 'text,label\n"x"y,a\nz,b\n', "rows.csv, line 2 has a single quotation mark"
+            "a cell that goes on behind its quotes",
+            'text,label\n"x"y,a\nz,b\n',
+            "rows.csv, line 2 has a single quotation mark",
         ),
         # columns
         of_csv("a cell too few", "text,label\nx,a\ny\n", "rows.csv, line 3 has 1 cell, the header has 2"),
         of_csv("a cell too many", "text,label\nx,a\ny,z,b\n", "rows.csv, line 3 has 3 cells, the header has 2"),
-        of_csv("a cell too many in every row", "text,label\n1,x,a\n2,y,b\n", "rows.csv, line 2 has 3 cells, the header has 2"),
+        of_csv(
+            "a cell too many in every row",
+            "text,label\n1,x,a\n2,y,b\n",
+            "rows.csv, line 2 has 3 cells, the header has 2",
+        ),
         of_csv("a separator at the end of every row", "text,label,\nx,a,\ny,b,\n", AB),
         of_csv(
-            "a separator at the end of rows alone", "text,label\nx,a,\ny,b,\n", "rows.csv, line 2 has 3 cells, the header has 2"
+            "a separator at the end of rows alone",
+            "text,label\nx,a,\ny,b,\n",
+            "rows.csv, line 2 has 3 cells, the header has 2",
         ),
         of_csv("two columns of one name", "id,id,text,label\n1,2,x,a\n", "rows.csv has more than one column 'id'"),
         of_csv("a blank in a name", "text, label\nx,a\n", "The first line of rows.csv has no column 'label'"),
@@ -167,7 +195,9 @@ CASES = dict(
             [("x\nb,y", "a"), ("z,\nw", "b")],
         ),
         of_csv(
-            "a hundred thousand columns", ",".join(["text", "label", *map(str, range(100_000))]) + "\nx,a\n", "line 2 has 2 cells"
+            "a hundred thousand columns",
+            ",".join(["text", "label", *map(str, range(100_000))]) + "\nx,a\n",
+            "line 2 has 2 cells",
         ),
         of_csv("a header alone", "text,label\n", "rows.csv has no rows"),
         of_csv("nothing", "", "rows.csv is empty"),
@@ -184,7 +214,9 @@ CASES = dict(
             [("w", "NA"), ("x", "None"), ("y", "null"), ("z", "nan")],
         ),
         of_csv(
-            "empty and blank texts", "text,label\n,a\n  ,b\n\u3000,a\nw,b\n", [("", "a"), ("  ", "b"), ("\u3000", "a"), ("w", "b")]
+            "empty and blank texts",
+            "text,label\n,a\n  ,b\n\u3000,a\nw,b\n",
+            [("", "a"), ("  ", "b"), ("\u3000", "a"), ("w", "b")],
         ),
         of_csv("a mebibyte in a line", f"text,label\n{'x' * MEBIBYTE},a\ny,b\n", [("x" * MEBIBYTE, "a"), ("y", "b")]),
         of_csv("numbers with zeros in front as texts", "text,label\n007,a\n1.50,b\n", [("007", "a"), ("1.50", "b")]),
@@ -192,12 +224,21 @@ CASES = dict(
         of_csv("a missing label", "text,label\nx,a\ny,\nz,b\n", "rows.csv, line 3 has no label in column 'label'"),
         of_csv("a blank label", "text,label\nx,a\ny, \nz,b\n", "rows.csv, line 3 has no label in column 'label'"),
         of_csv(
-            "one number in two forms", "text,label\nx,1.0\ny,0\nz,1\n", "line 2 has the label '1.0', and rows.csv, line 4 has '1'"
+            "one number in two forms",
+            "text,label\nx,1.0\ny,0\nz,1\n",
+            "line 2 has the label '1.0', and rows.csv, line 4 has '1'",
         ),
         of_csv(
-            "labels but for white space", "text,label\nx,a\ny,b\nz,a \n", "line 2 has the label 'a', and rows.csv, line 4 has 'a '"
+            "labels but for white space",
+            "text,label\nx,a\ny,b\nz,a \n",
+            "line 2 has the label 'a', and rows.csv, line 4 has 'a '",
         ),
-        of_csv("a label out of range", "text,label\nx,0\ny,2\n", "rows.csv, line 3 has the label '2'", label_names=["n", "p"]),
+        of_csv(
+            "a label out of range",
+            "text,label\nx,0\ny,2\n",
+            "rows.csv, line 3 has the label '2'",
+            label_names=["n", "p"],
+        ),
         of_csv(
             "floats for the numbers of names",
             "text,label\nx,0\ny,1.0\n",
@@ -205,7 +246,11 @@ CASES = dict(
             label_names=["n", "p"],
         ),
         of_csv("one class", "text,label\nx,a\ny,a\n", "The training rows have only the label 'a'"),
-        of_csv("labels with spoiling characters", "text,label\nx,\x1b[31ma\ny,\x1b[31ma \n", "line 2 has the label '\\x1b[31ma'"),
+        of_csv(
+            "labels with spoiling characters",
+            "text,label\nx,\x1b[31ma\ny,\x1b[31ma \n",
+            "line 2 has the label '\\x1b[31ma'",
+        ),
         # JSON lines
         of_jsonl(
             "a name twice in an object",
@@ -215,7 +260,9 @@ CASES = dict(
         of_jsonl("NaN for a label", '{"text": "x", "label": NaN}\n', "rows.jsonl, line 1 has NaN in column 'label'"),
         of_jsonl("null for a text", '{"text": null, "label": "a"}\n', "rows.jsonl, line 1 has null in column 'text'"),
         of_jsonl("null for a label", '{"text": "x", "label": null}\n', "rows.jsonl, line 1 has no label"),
-        of_jsonl("half a character", '{"text": "\\ud83d", "label": "a"}\n', "rows.jsonl, line 1 holds half a character"),
+        of_jsonl(
+            "half a character", '{"text": "\\ud83d", "label": "a"}\n', "rows.jsonl, line 1 holds half a character"
+        ),
         of_jsonl(
             "a character in two halves",
             '{"text": "\\ud83d\\ude00", "label": "a"}\n{"text": "y", "label": "b"}\n',
@@ -227,8 +274,16 @@ CASES = dict(
             '[{"text": "x", "label": "a"},\n{"text": "y", "label": "b"}]\n',
             "rows.jsonl, line 1 is not JSON",
         ),
-        of_jsonl("nested a million times", '{"text": "x", "label": "a"}\n' + "[" * 10**6 + "\n", "rows.jsonl, line 2 is not JSON"),
-        of_jsonl("a number of 10,000 digits", '{"text": "x", "label": %s}\n' % ("9" * 10_000), "rows.jsonl, line 1 is not JSON"),
+        of_jsonl(
+            "nested a million times",
+            '{"text": "x", "label": "a"}\n' + "[" * 10**6 + "\n",
+            "rows.jsonl, line 2 is not JSON",
+        ),
+        of_jsonl(
+            "a number of 10,000 digits",
+            '{"text": "x", "label": %s}\n' % ("9" * 10_000),
+            "rows.jsonl, line 1 is not JSON",
+        ),
         of_jsonl(
             "two objects in a line",
             '{"text": "x", "label": "a"} {"text": "y", "label": "b"}\n',
@@ -255,7 +310,9 @@ OTHERS = {
     "gzip": Dirty("rows.csv.gz", gzip.compress(b"text,label\nx,a\ny,b\n"), AB),
     "gzip in two parts": Dirty("rows.csv.gz", gzip.compress(b"text,label\nx,a\n") + gzip.compress(b"y,b\n"), AB),
     "gzip cut off": Dirty(
-        "rows.csv.gz", gzip.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-12], "rows.csv.gz is not a complete gzip file"
+        "rows.csv.gz",
+        gzip.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-12],
+        "rows.csv.gz is not a complete gzip file",
     ),
     "gzip with a wrong sum": Dirty(
         "rows.csv.gz", gzip.compress(b"text,label\nx,a\n")[:-8] + b"wrongsum", "rows.csv.gz is not a complete gzip file"
@@ -266,17 +323,23 @@ OTHERS = {
     ),
     "zst": Dirty("rows.csv.zst", zstd.compress(b"text,label\nx,a\ny,b\n"), AB),
     "zst cut off": Dirty(
-        "rows.csv.zst", zstd.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-2], "rows.csv.zst is not a complete Zstandard file"
+        "rows.csv.zst",
+        zstd.compress(b"text,label\n" + b"x,a\ny,b\n" * 99)[:-2],
+        "rows.csv.zst is not a complete Zstandard file",
     ),
     "no zst": Dirty("rows.csv.zst", b"text,label\nx,a\n", "rows.csv.zst is not a complete Zstandard file"),
     "zst by another name": Dirty(
         "rows.csv", zstd.compress(b"text,label\nx,a\n"), "rows.csv is compressed. Rename it to rows.csv.zst"
     ),
-    "Latin-1 in gzip": Dirty("rows.csv.gz", gzip.compress(b"text,label\ncaf\xe9,a\nx,b\n"), [("caf\xe9", "a"), ("x", "b")]),
+    "Latin-1 in gzip": Dirty(
+        "rows.csv.gz", gzip.compress(b"text,label\ncaf\xe9,a\nx,b\n"), [("caf\xe9", "a"), ("x", "b")]
+    ),
     "a quote that opens a tab-separated cell": Dirty(
         "rows.tsv", b'text\tlabel\n"x\ta\ny\tb\n', "rows.tsv, line 2 has a cell that begins with"
     ),
-    "quotes inside tab-separated cells": Dirty("rows.tsv", b'text\tlabel\nx "q"\ta\ny\tb\n', [('x "q"', "a"), ("y", "b")]),
+    "quotes inside tab-separated cells": Dirty(
+        "rows.tsv", b'text\tlabel\nx "q"\ta\ny\tb\n', [('x "q"', "a"), ("y", "b")]
+    ),
     "parquet": Dirty("rows.parquet", PARQUET, AB * 500),
     "parquet cut off": Dirty("rows.parquet", PARQUET[:-20], "rows.parquet is not a readable parquet file"),
     "parquet with a page overwritten": Dirty(
@@ -295,7 +358,9 @@ OTHERS = {
     "parquet whose texts are no UTF-8": Dirty(
         "rows.parquet", parquet({"text": NOT_UTF8, "label": ["a", "b"]}), "rows.parquet, row 2 has invalid text"
     ),
-    "parquet of bytes": Dirty("rows.parquet", parquet({"text": [b"x"], "label": ["a"]}), "Column 'text' holds binary, not text"),
+    "parquet of bytes": Dirty(
+        "rows.parquet", parquet({"text": [b"x"], "label": ["a"]}), "Column 'text' holds binary, not text"
+    ),
     "parquet of dictionaries": Dirty(
         "rows.parquet",
         parquet({"text": pa.array(["x", "y"]).dictionary_encode(), "label": pa.array(["a", "b"]).dictionary_encode()}),
@@ -308,7 +373,9 @@ OTHERS = {
         "rows.parquet", parquet({"text": [[["x"]]], "label": [["a"]]}), "'text' holds list<element: list<"
     ),
     "parquet of lists with a hole": Dirty(
-        "rows.parquet", parquet({"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]}), "row 2 has a missing word"
+        "rows.parquet",
+        parquet({"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]}),
+        "row 2 has a missing word",
     ),
     "parquet of lists of another length": Dirty(
         "rows.parquet",
@@ -333,7 +400,9 @@ OTHERS = {
         "rows.conll", "EU B\n\u00a0\nx O\n".encode(), "rows.conll, line 2 has 1 columns"
     ),
     "CoNLL with odd white space": Dirty(
-        "rows.conll", "EU\u00a0x B\r\n\u2028 O\r\n \t\r\nx O".encode(), [(("EU\u00a0x", "\u2028"), ("B", "O")), (("x",), ("O",))]
+        "rows.conll",
+        "EU\u00a0x B\r\n\u2028 O\r\n \t\r\nx O".encode(),
+        [(("EU\u00a0x", "\u2028"), ("B", "O")), (("x",), ("O",))],
     ),
     "CoNLL with a word that begins a comment": Dirty("rows.conll", b"# O\nEU B\n", [(("#", "EU"), ("O", "B"))]),
 }
@@ -455,7 +524,15 @@ def test_the_command_line_trains_on_every_row_or_ends_with_code_3_and_one_line(
     monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
     task = "tagging" if case.file.endswith(".conll") else "classification"
     files = (f"dataset.train={case.file}", f"dataset.validation={case.file}", f"dataset.test={case.file}")
-    arguments = (f"task={task}", "dataset=files", *files, *SMALL, "tokenizer.min_frequency=1", "baselines=false", "run_dir=run")
+    arguments = (
+        f"task={task}",
+        "dataset=files",
+        *files,
+        *SMALL,
+        "tokenizer.min_frequency=1",
+        "baselines=false",
+        "run_dir=run",
+    )
     monkeypatch.setattr("sys.argv", ["encoderlab", "train", *arguments])
     try:
         cli.main()

@@ -1,4 +1,6 @@
-"""Hostile files: models, tokenizers, tables and configs that were made to harm are at worst refused, in one line and little memory."""
+"""Hostile files: models, tokenizers, tables and configs that were made to harm are at worst refused, in one line and
+little memory.
+"""
 
 import gzip
 import io
@@ -255,10 +257,14 @@ TOKENIZERS = {
         {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "("}, "content": "(" * 10}] * 6},
     ),
     "a pattern that is none": lambda content: changed(
-        content, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "((("}, "behavior": "Isolated", "invert": False}
+        content,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": "((("}, "behavior": "Isolated", "invert": False},
     ),
     "a pattern that takes for ever": lambda content: changed(
-        content, "pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+        content,
+        "pre_tokenizer",
+        {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False},
     ),
     "no unknown token": lambda content: changed(content, "model.unk_token", "nope"),
     "no special tokens": lambda content: json.dumps(
@@ -288,7 +294,15 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    "text", [LAUGHS, "a: &a [*a]\n", "a: &a {b: *a}\n", "[" * 50_000, "x\n" * 6_000_000, "!!python/object/apply:os.system [ls]"]
+    "text",
+    [
+        LAUGHS,
+        "a: &a [*a]\n",
+        "a: &a {b: *a}\n",
+        "[" * 50_000,
+        "x\n" * 6_000_000,
+        "!!python/object/apply:os.system [ls]",
+    ],
 )
 def test_yaml_that_explodes_or_names_code_is_refused(text):
     with little_memory(), pytest.raises((ValueError, yaml.YAMLError, RecursionError)):
@@ -417,7 +431,9 @@ def test_the_limit_grows_with_the_file_and_real_texts_stay_below_it(tmp_path):
 def test_a_parquet_bomb_is_refused_early(kept, tmp_path):
     text = pa.array(["x" * 2**16]).dictionary_encode()
     rows = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), text.dictionary)
-    pq.write_table(pa.table({"text": rows, "label": rows}), tmp_path / "rows.parquet", compression="zstd", store_schema=kept)
+    pq.write_table(
+        pa.table({"text": rows, "label": rows}), tmp_path / "rows.parquet", compression="zstd", store_schema=kept
+    )
     assert "unpacks to more than" in error_of(tmp_path / "rows.parquet")
 
 
@@ -456,7 +472,13 @@ def test_a_report_on_the_screen_contains_no_escape_sequences(tmp_path, monkeypat
     rows = "".join(f"text {n} of many,{labels[n % 4]}\n" for n in range(60))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    smoke = ("training=smoke", "training.steps=1", "training.threads=1", "baselines=false", "tokenizer.vocabulary_size=200")
+    smoke = (
+        "training=smoke",
+        "training.steps=1",
+        "training.threads=1",
+        "baselines=false",
+        "tokenizer.vocabulary_size=200",
+    )
     run("train", "task=classification", "dataset=files", "dataset.path=rows.csv", *SHAPE, *smoke, "run_dir=run")
     errors = capsys.readouterr().err
     assert "\\x1b[31mred" in errors and not set(errors) & set("\x1b\x07\u202e")
@@ -546,7 +568,15 @@ def test_inconsistent_weights_of_a_checkpoint_are_refused_even_if_their_hash_is_
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b'{"sha256": []}', b'{"a":' * 100_000, b"\xff", b'{"step": 1, "sha256": {"../../x": ""}}', b"9" * 10_000],
+    [
+        b"",
+        b"[]",
+        b'{"sha256": []}',
+        b'{"a":' * 100_000,
+        b"\xff",
+        b'{"step": 1, "sha256": {"../../x": ""}}',
+        b"9" * 10_000,
+    ],
 )
 def test_a_checkpoint_with_an_invalid_manifest_counts_as_damaged(content, tmp_path):
     checkpoint = save_checkpoint(tmp_path / "checkpoints", 1, {"x": torch.zeros(1)}, {"step": 1})

@@ -1,4 +1,6 @@
-"""A hub that fails, breaks off, sends something else or nothing: few requests, one line, nothing half-written, and the next try works."""
+"""A hub that fails, breaks off, sends something else or nothing: few requests, one line, nothing half-written, and the
+next try works.
+"""
 
 import json
 import os
@@ -50,7 +52,9 @@ for line in sys.stdin:
 
 
 class Faulty(BaseHTTPRequestHandler):
-    """A hub that forwards requests to a working one and corrupts responses as `fault` says: those for files, after the first `spared`."""
+    """A hub that forwards requests to a working one and corrupts responses as `fault` says: those for files, after the
+    first `spared`.
+    """
 
     protocol_version = "HTTP/1.1"
     good, fault, spared = "", "", 0
@@ -60,7 +64,9 @@ class Faulty(BaseHTTPRequestHandler):
     def do_GET(self):
         with self.lock:
             Faulty.requests += 1
-            is_file = "/resolve/" in self.path and self.path.endswith((".parquet", ".safetensors")) and self.command == "GET"
+            is_file = (
+                "/resolve/" in self.path and self.path.endswith((".parquet", ".safetensors")) and self.command == "GET"
+            )
             spoiled = is_file and Faulty.spared <= 0
             Faulty.spared -= is_file
         if self.fault == "fails everywhere" and self.path != "/":
@@ -79,7 +85,9 @@ class Faulty(BaseHTTPRequestHandler):
     def passed_on(self):
         length = int(self.headers.get("Content-Length") or 0)
         forwarded = {
-            name: value for name, value in self.headers.items() if name in ("Range", "range", "Content-Type", "content-type")
+            name: value
+            for name, value in self.headers.items()
+            if name in ("Range", "range", "Content-Type", "content-type")
         }
         content = self.rfile.read(length) if length else None
         request = urllib.request.Request(self.good + self.path, content, forwarded, method=self.command)
@@ -88,7 +96,9 @@ class Faulty(BaseHTTPRequestHandler):
         except urllib.error.HTTPError as error:
             reply = error
         with reply:
-            kept = {name: value for name, value in reply.headers.items() if name not in ("Date", "Server", "Connection")}
+            kept = {
+                name: value for name, value in reply.headers.items() if name not in ("Date", "Server", "Connection")
+            }
             return reply.status, kept, reply.read()
 
     def answer(self, status, headers, body, cut=""):
@@ -131,12 +141,22 @@ def good(start_hub, hub_script, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub")
     shutil.copy(hub_script, folder / "serve.py")
     for name, table, config in (
-        ("me/rows", pa.table({"text": [f"text {n}" for n in range(4000)], "label": [n % 2 for n in range(4000)]}), "data"),
-        ("wikimedia/wikipedia", pa.table({"text": [f"{n}: " + "words of an article " * 90 for n in range(1000)]}), "20231101.en"),
+        (
+            "me/rows",
+            pa.table({"text": [f"text {n}" for n in range(4000)], "label": [n % 2 for n in range(4000)]}),
+            "data",
+        ),
+        (
+            "wikimedia/wikipedia",
+            pa.table({"text": [f"{n}: " + "words of an article " * 90 for n in range(1000)]}),
+            "20231101.en",
+        ),
     ):
         repository = folder / "datasets" / name
         (repository / config).mkdir(parents=True)
-        pq.write_table(table, repository / config / "train-00000-of-00001.parquet", row_group_size=100, compression="none")
+        pq.write_table(
+            table, repository / config / "train-00000-of-00001.parquet", row_group_size=100, compression="none"
+        )
         described = f"---\nconfigs:\n- config_name: {config}\n  data_files:\n  - split: train\n    path: {config}/train-*\n---\n"
         (repository / "README.md").write_text(described)
     model = folder / "models" / "me" / "model"
@@ -151,7 +171,12 @@ class Client:
 
     def __init__(self, endpoint, home):
         environment = {name: value for name, value in os.environ.items() if "OFFLINE" not in name}
-        environment |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_ETAG_TIMEOUT": "5", "HF_HUB_DOWNLOAD_TIMEOUT": "5"}
+        environment |= {
+            "HF_ENDPOINT": endpoint,
+            "HF_HOME": str(home),
+            "HF_HUB_ETAG_TIMEOUT": "5",
+            "HF_HUB_DOWNLOAD_TIMEOUT": "5",
+        }
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen([sys.executable, "-c", CLIENT], env=environment, cwd=home, text=True, **pipes)
 

@@ -55,7 +55,9 @@ def test_a_link_has_the_bandwidth_it_is_given_and_counts_its_bytes(two, tmp_path
 
 def _listening(machine):
     """Return a word if a socket of the machine listens on port 9."""
-    return ["listening" for line in machine.run("cat", "/proc/1/net/tcp").splitlines() if ":0009 00000000:0000 0A" in line]
+    return [
+        "listening" for line in machine.run("cat", "/proc/1/net/tcp").splitlines() if ":0009 00000000:0000 0A" in line
+    ]
 
 
 @pytest.mark.slow

@@ -29,7 +29,9 @@ def test_with_failures_the_upper_bound_has_95_percent_confidence(trials, data):
     failures = data.draw(st.integers(0, trials - 1))
     share = page.upper_bound(failures, trials)
     assert failures / trials < share < 1
-    chance = sum(math.comb(trials, count) * share**count * (1 - share) ** (trials - count) for count in range(failures + 1))
+    chance = sum(
+        math.comb(trials, count) * share**count * (1 - share) ** (trials - count) for count in range(failures + 1)
+    )
     assert chance == pytest.approx(0.05, rel=1e-4)
 
 

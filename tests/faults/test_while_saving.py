@@ -60,15 +60,32 @@ def test_the_library_counts_what_the_kernel_sees(tmp_path):
         f"arm(Path({str(folder)!r}), Fault(Action.count), Path({str(journal)!r})); faults.saving.save({str(folder)!r}, 20)"
     )
     traced = "open,openat,creat,write,pwrite64,writev,fsync,fdatasync,rename,renameat,renameat2,mkdir,mkdirat,unlink,unlinkat,rmdir"
-    command = ["strace", "-f", "-y", "-s", "0", "-e", f"trace={traced},ftruncate,link,linkat,symlink,symlinkat", "-o", str(seen)]
+    command = [
+        "strace",
+        "-f",
+        "-y",
+        "-s",
+        "0",
+        "-e",
+        f"trace={traced},ftruncate,link,linkat,symlink,symlinkat",
+        "-o",
+        str(seen),
+    ]
     found = subprocess.run(
-        [*command, "-E", f"LD_PRELOAD={library()}", sys.executable, "-c", code], capture_output=True, text=True, check=False
+        [*command, "-E", f"LD_PRELOAD={library()}", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "PTRACE" in found.stderr or "ptrace" in found.stderr:
         pytest.skip("processes may not be traced here")
     assert found.returncode == 0, found.stderr
     lines = [line for line in seen.read_text().splitlines() if str(folder) in line and "EEXIST" not in line]
-    changing = [line for line in lines if not re.search(r"open(at)?\(", line) or re.search("O_CREAT|O_WRONLY|O_RDWR|O_TRUNC", line)]
+    changing = [
+        line
+        for line in lines
+        if not re.search(r"open(at)?\(", line) or re.search("O_CREAT|O_WRONLY|O_RDWR|O_TRUNC", line)
+    ]
     names = [re.search(r"(\w+)\(", line)[1] for line in changing]
     our_names = {"openat": "create", "unlinkat": "delete", "rmdir": "delete", "unlink": "delete"}
     assert [our_names.get(name, name) for name in names] == [call.name for call in calls_in(journal)]

@@ -1,11 +1,12 @@
 """Tiny trainings whose final weights are compared bit for bit.
 
-As a program it prints, as JSON, what the weights depend on and the hash of each training's. `--record` writes them to weights.json:
+As a program it prints, as JSON, what the weights depend on and the hash of each training's. `--record` writes them to
+weights.json:
 
     python tests/golden/runs.py --threads 1 --record
 
-A hash there changes with each change of our own that moves a last digit, such as another order of sums; then record it anew, and say
-in the commit why it moved.
+A hash there changes with each change of our own that moves a last digit, such as another order of sums; then record it
+anew, and say in the commit why it moved.
 """
 
 from __future__ import annotations
@@ -26,14 +27,27 @@ from typing import Any
 WEIGHTS = Path(__file__).parent / "weights.json"
 LITTLE = ("model.n_layers=2", "model.d_model=64", "model.n_heads=2", "model.max_length=24", "training.steps=12")
 DATA = {
-    "train": ("task=brackets", "model=tiny", "dataset.limit=200", "training.batch_size=16", "training.evaluations=null"),
-    "pretrain": ("dataset=files", "dataset.path=documents.txt", "tokenizer.vocabulary_size=100", "training.batch_size=16"),
+    "train": (
+        "task=brackets",
+        "model=tiny",
+        "dataset.limit=200",
+        "training.batch_size=16",
+        "training.evaluations=null",
+    ),
+    "pretrain": (
+        "dataset=files",
+        "dataset.path=documents.txt",
+        "tokenizer.vocabulary_size=100",
+        "training.batch_size=16",
+    ),
 }
 CASES = [(command, precision) for command in DATA for precision in ("fp32", "bf16")]
 
 
 def depends_on(threads: int) -> str:
-    """Return what decides the last digits on a CPU: PyTorch's build with its libraries, the instruction set, and the threads."""
+    """Return what decides the last digits on a CPU: PyTorch's build with its libraries, the instruction set, and the
+    threads.
+    """
     import torch
 
     from encoderlab.system.device import _bf16_units
@@ -49,7 +63,9 @@ def _vendor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), platform.processor()
+    )
 
 
 def hashes(threads: int, further: Iterable[str] = ()) -> dict[str, str]:
@@ -60,7 +76,9 @@ def hashes(threads: int, further: Iterable[str] = ()) -> dict[str, str]:
         os.chdir(folder)
         try:
             _write_documents(Path("documents.txt"))
-            return {f"{command} {precision}": _trained(command, precision, threads, further) for command, precision in CASES}
+            return {
+                f"{command} {precision}": _trained(command, precision, threads, further) for command, precision in CASES
+            }
         finally:
             os.chdir(before)
 
@@ -70,7 +88,9 @@ def _write_documents(path: Path) -> None:
 
     The words are too long to be taken for abbreviations: with or without NLTK's punkt_tab, the sentences are the same.
     """
-    sentences = (" ".join(f"{'abcdefg'[n % 7]}{'aeiou'[(n + place) % 5]}llerstone" for place in range(6)) for n in range(120))
+    sentences = (
+        " ".join(f"{'abcdefg'[n % 7]}{'aeiou'[(n + place) % 5]}llerstone" for place in range(6)) for n in range(120)
+    )
     lines = [f"{sentence.capitalize()}." for sentence in sentences]
     path.write_text("\n\n".join(" ".join(lines[start : start + 3]) for start in range(0, 120, 3)), encoding="utf-8")
 
@@ -81,7 +101,12 @@ def _trained(command: str, precision: str, threads: int, further: Iterable[str])
     from encoderlab.cli import main as cli
 
     run = f"{command}_{precision}"
-    settings = ("baselines=false", "training.device=cpu", f"training.precision={precision}", f"training.threads={threads}")
+    settings = (
+        "baselines=false",
+        "training.device=cpu",
+        f"training.precision={precision}",
+        f"training.threads={threads}",
+    )
     output = StringIO()
     with redirect_stdout(output), redirect_stderr(output):
         cli.run([command, *DATA[command], *LITTLE, *settings, *further, f"run_dir={run}"])

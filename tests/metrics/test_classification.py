@@ -90,7 +90,9 @@ def test_every_figure_equals_scikit_learns_over_the_whole_split(seed, n, n_class
     assert scores.rows.tolist() == list(range(n))
     np.testing.assert_allclose(scores.probabilities, chances, atol=1e-7)
     assert scores.figures["accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(labels, answers))
-    assert scores.figures["loss"] == pytest.approx(sklearn.metrics.log_loss(labels, chances, labels=range(n_classes)), rel=1e-5)
+    assert scores.figures["loss"] == pytest.approx(
+        sklearn.metrics.log_loss(labels, chances, labels=range(n_classes)), rel=1e-5
+    )
     for average in ("macro", "weighted"):
         expected = sklearn.metrics.f1_score(labels, answers, average=average, zero_division=0)
         assert scores.figures[f"f1_{average}"] == pytest.approx(expected)
@@ -103,7 +105,9 @@ def test_f1_is_computed_over_the_split_and_not_averaged_over_batches():
     labels = np.array([1] * 48 + [0] * 432)
     answers = np.array([1] * 29 + [0] * 19 + [1] * 21 + [0] * 411)
     order = np.random.default_rng(217).permutation(480)
-    by_batch = [sklearn.metrics.f1_score(labels[rows], answers[rows], zero_division=0) for rows in order.reshape(-1, 16)]
+    by_batch = [
+        sklearn.metrics.f1_score(labels[rows], answers[rows], zero_division=0) for rows in order.reshape(-1, 16)
+    ]
     assert np.mean(by_batch) == pytest.approx(0.500, abs=5e-4)
     scores = scores_of(labels, certain(answers, 2), ["no", "yes"], order=order, size=16)
     assert scores.figures["f1"] == pytest.approx(0.592, abs=5e-4)
@@ -149,7 +153,9 @@ def test_stored_logits_do_not_change_when_the_model_reuses_its_buffer():
 
 def test_nan_logits_are_refused_with_a_remedy():
     logits = [[0.0, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]]
-    with pytest.raises(TrainingError, match=r"not finite numbers in 2 of 3 scored positions.*lower training\.learning_rate"):
+    with pytest.raises(
+        TrainingError, match=r"not finite numbers in 2 of 3 scored positions.*lower training\.learning_rate"
+    ):
         scores_of([0, 1, 1], logits, ["no", "yes"])
 
 

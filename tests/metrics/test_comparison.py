@@ -26,7 +26,9 @@ from encoderlab.metrics.regression import number_figures
 
 def answers(labels, predicted, n_classes=2):
     labels, predicted = np.array(labels), np.array(predicted)
-    return Answers(labels, predicted, np.arange(len(labels)), len(labels), n_classes, False, 1 if n_classes == 2 else None)
+    return Answers(
+        labels, predicted, np.arange(len(labels)), len(labels), n_classes, False, 1 if n_classes == 2 else None
+    )
 
 
 def guessed(share_right, seed, n=400, n_classes=2):
@@ -92,7 +94,9 @@ def test_a_difference_is_between_mean_scores_and_changes_sign_with_the_sides(fig
             return (run.predicted == run.labels).mean()
         return f1_score(run.labels, run.predicted, average=average)
 
-    assert found.value == pytest.approx(np.mean([score(run) for run in first]) - np.mean([score(run) for run in second]))
+    assert found.value == pytest.approx(
+        np.mean([score(run) for run in first]) - np.mean([score(run) for run in second])
+    )
     assert turned.value == pytest.approx(-found.value)
     assert turned.interval == pytest.approx([-found.interval[1], -found.interval[0]], abs=2e-3)  # drawn anew
     assert found.p_value == pytest.approx(turned.p_value, abs=2e-3)

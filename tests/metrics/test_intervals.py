@@ -18,7 +18,13 @@ def answers_of(n, share_right, n_classes=3, seed=0):
 
 def by_scipy(score, *columns):
     found = scipy.stats.bootstrap(
-        columns, score, paired=True, vectorized=False, method="percentile", n_resamples=3000, rng=np.random.default_rng(5)
+        columns,
+        score,
+        paired=True,
+        vectorized=False,
+        method="percentile",
+        n_resamples=3000,
+        rng=np.random.default_rng(5),
     )
     return [found.confidence_interval.low, found.confidence_interval.high]
 
@@ -32,7 +38,9 @@ def test_intervals_of_a_confusion_matrix_match_scipys_bootstrap_over_rows():
 
 
 def f1_macro(labels, predicted):
-    f1 = [2 * np.sum((labels == c) & (predicted == c)) / (np.sum(labels == c) + np.sum(predicted == c)) for c in range(3)]
+    f1 = [
+        2 * np.sum((labels == c) & (predicted == c)) / (np.sum(labels == c) + np.sum(predicted == c)) for c in range(3)
+    ]
     return np.mean(f1)
 
 
@@ -48,7 +56,9 @@ def test_the_f1_of_a_resample_equals_scikit_learns():
 def test_the_interval_of_matthews_correlation_matches_a_bootstrap_over_rows():
     labels, predicted = answers_of(300, 0.7, n_classes=2)
     found = bootstrap(kinds_of_confusion(sklearn.metrics.confusion_matrix(labels, predicted)), seed=1)
-    assert found["matthews"] == pytest.approx(by_scipy(lambda a, b: np.corrcoef(a, b)[0, 1], labels, predicted), abs=0.02)
+    assert found["matthews"] == pytest.approx(
+        by_scipy(lambda a, b: np.corrcoef(a, b)[0, 1], labels, predicted), abs=0.02
+    )
 
 
 def test_a_million_rows_take_no_more_work_than_a_hundred():

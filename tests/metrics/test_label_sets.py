@@ -15,7 +15,9 @@ NAMES = ["a", "b", "c"]
 def batch_of(rows, labels):
     ids = torch.ones(len(rows), 2, dtype=torch.long)
     empty = torch.empty(0, dtype=torch.long)
-    return Batch(ids, ids, None, torch.tensor(rows), empty, torch.tensor(labels, dtype=torch.float32), None, 2 * len(rows))
+    return Batch(
+        ids, ids, None, torch.tensor(rows), empty, torch.tensor(labels, dtype=torch.float32), None, 2 * len(rows)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,9 @@ def drawn():
 
 def scores_of(labels, logits, thresholds=None, shared=False, main="f1_micro"):
     names = NAMES if labels.shape[1] == len(NAMES) else [f"label {place}" for place in range(labels.shape[1])]
-    metrics = LabelSetMetrics(names, dict.fromkeys(names, 0.5) if thresholds is None else thresholds, main, shared=shared)
+    metrics = LabelSetMetrics(
+        names, dict.fromkeys(names, 0.5) if thresholds is None else thresholds, main, shared=shared
+    )
     order = np.random.default_rng(1).permutation(len(labels))
     for some in np.array_split(order, 4):
         batch = batch_of(some.tolist(), labels[some])

@@ -28,7 +28,9 @@ def batch_of(rows, labels, pairs=None):
     positions = [i * length + place + 1 for i, row in enumerate(labels) for place in range(len(row))]
     answers = torch.tensor([label for row in labels for label in row], dtype=torch.long)
     pairs = None if pairs is None else torch.tensor(pairs, dtype=torch.int32)
-    return Batch(ids, ids, None, torch.tensor(rows), torch.tensor(positions, dtype=torch.long), pairs, answers, ids.numel())
+    return Batch(
+        ids, ids, None, torch.tensor(rows), torch.tensor(positions, dtype=torch.long), pairs, answers, ids.numel()
+    )
 
 
 def scores_of(labels, logits, pairs=None, pair_logits=None, *, order=None, size=3):
@@ -53,7 +55,9 @@ def drawn(seed, sizes):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(any), st.integers(0, 99), st.integers(1, 5), st.data())
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(any), st.integers(0, 99), st.integers(1, 5), st.data()
+)
 def test_figures_are_computed_over_all_targets_at_once_however_batched(sizes, seed, size, data):
     labels, logits, pairs, pair_logits = drawn(seed, sizes)
     order = data.draw(st.permutations(range(len(sizes))))
@@ -68,7 +72,9 @@ def test_figures_are_computed_over_all_targets_at_once_however_batched(sizes, se
     assert scores.figures["loss"] == pytest.approx(mlm + nsp, abs=1e-5)
     assert scores.figures["target_tokens"] == sum(sizes)
     assert (scores.n, scores.n_targets.tolist()) == (len(sizes), sizes)
-    assert scores.hits.tolist() == [int((x.argmax(-1) == torch.tensor(y)).sum()) for x, y in zip(logits, labels, strict=True)]
+    assert scores.hits.tolist() == [
+        int((x.argmax(-1) == torch.tensor(y)).sum()) for x, y in zip(logits, labels, strict=True)
+    ]
     assert scores.token_labels.tolist() == sum(labels, [])
     assert scores.pairs_right.tolist() == (pair_logits.argmax(-1).numpy() == pairs).tolist()
 
@@ -96,7 +102,9 @@ def test_pair_labels_are_ignored_without_a_pair_objective():
 
 def sure(labels, right):
     """Return logits that predict all tokens of a row if `right` says so, and none otherwise."""
-    rows = [torch.tensor(row) if ok else (torch.tensor(row) + 1) % VOCABULARY for row, ok in zip(labels, right, strict=True)]
+    rows = [
+        torch.tensor(row) if ok else (torch.tensor(row) + 1) % VOCABULARY for row, ok in zip(labels, right, strict=True)
+    ]
     return [torch.eye(VOCABULARY)[row] * 5 for row in rows]
 
 

@@ -19,7 +19,9 @@ def scores_of(labels, predicted, main="pearson"):
     for rows in np.array_split(np.random.default_rng(3).permutation(len(labels)), 3):
         scaled = [torch.tensor((side[rows] - MEAN) / DEVIATION, dtype=torch.float32) for side in (labels, predicted)]
         ids = torch.ones(len(rows), 2, dtype=torch.long)
-        batch = Batch(ids, ids, None, torch.tensor(rows), torch.empty(0, dtype=torch.long), scaled[0], None, 2 * len(rows))
+        batch = Batch(
+            ids, ids, None, torch.tensor(rows), torch.empty(0, dtype=torch.long), scaled[0], None, 2 * len(rows)
+        )
         metrics.add(Prediction(sequence_logits=scaled[1][:, None]), batch)
     return metrics.scores()
 
@@ -59,7 +61,9 @@ def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn, main):
     worse = labels + 3 * (predicted - labels)
     lead, (low, high) = scores_of(labels, predicted, main).lead_over(worse, seed=0)
     assert 0 < low < lead < high
-    assert lead == pytest.approx(abs(number_figures(labels, predicted)[main] - number_figures(labels, worse)[main]), rel=1e-3)
+    assert lead == pytest.approx(
+        abs(number_figures(labels, predicted)[main] - number_figures(labels, worse)[main]), rel=1e-3
+    )
 
 
 def test_a_correlation_with_a_constant_is_0():

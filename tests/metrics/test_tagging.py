@@ -23,7 +23,9 @@ def batch_of(rows, labels):
     ids = torch.zeros(len(rows), length, dtype=torch.long)
     positions = [i * length + place + 1 for i, sequence in enumerate(labels) for place in range(len(sequence))]
     answers = torch.tensor([label for sequence in labels for label in sequence], dtype=torch.int32)
-    return Batch(ids, ids, None, torch.tensor(rows), torch.tensor(positions, dtype=torch.long), None, answers, ids.numel())
+    return Batch(
+        ids, ids, None, torch.tensor(rows), torch.tensor(positions, dtype=torch.long), None, answers, ids.numel()
+    )
 
 
 def metrics_of(names, main="token_accuracy"):
@@ -54,7 +56,9 @@ def test_every_figure_equals_scikit_learns_over_all_target_positions(data):
     assert [sequence.tolist() for sequence in scores.predicted] == predicted
     assert scores.n == len(pairs)
     assert scores.figures["token_accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(flat, flat_predicted))
-    assert scores.figures["accuracy"] == pytest.approx(np.mean([a == b for a, b in zip(labels, predicted, strict=True) if a]))
+    assert scores.figures["accuracy"] == pytest.approx(
+        np.mean([a == b for a, b in zip(labels, predicted, strict=True) if a])
+    )
     expected = sklearn.metrics.f1_score(flat, flat_predicted, average="macro", zero_division=0)
     assert scores.figures["f1_macro"] == pytest.approx(expected)
     assert np.sum(scores.confusion) == len(flat)
@@ -103,7 +107,9 @@ def test_internal_errors_are_assertions():
 def test_whole_sentences_are_resampled():
     # 100 sentences of 20 words, each right or wrong throughout: 100 facts, not 2,000.
     right = np.random.default_rng(3).random(100) < 0.8
-    scores = answered_words([np.zeros(20, int)] * 100, [np.full(20, 0 if ok else 1) for ok in right], ["a", "b"], "token_accuracy")
+    scores = answered_words(
+        [np.zeros(20, int)] * 100, [np.full(20, 0 if ok else 1) for ok in right], ["a", "b"], "token_accuracy"
+    )
     low, high = scores.with_intervals(seed=0).intervals["token_accuracy"]
     share = right.mean()
     reach = 1.96 * np.sqrt(share * (1 - share) / 100)

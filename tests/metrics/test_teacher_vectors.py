@@ -34,7 +34,10 @@ def test_the_figures_are_the_mean_cosines_of_texts_and_of_tokens():
 
 
 def test_batches_in_another_order_give_the_same_rows():
-    whole, parts = added(TeacherVectorsMetrics(), [0, 1, 2, 3, 4]), added(added(TeacherVectorsMetrics(), [3, 4]), [2, 0, 1])
+    whole, parts = (
+        added(TeacherVectorsMetrics(), [0, 1, 2, 3, 4]),
+        added(added(TeacherVectorsMetrics(), [3, 4]), [2, 0, 1]),
+    )
     assert parts.scores().rows.tolist() == [0, 1, 2, 3, 4]
     np.testing.assert_allclose(whole.scores().token, parts.scores().token, rtol=1e-5)
     other = TeacherVectorsMetrics()

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
-from encoderlab.metrics.thresholds import LEAST_POSITIVES, ThresholdRule, best_threshold, fit_thresholds, threshold_for_precision
+from encoderlab.metrics.thresholds import (
+    LEAST_POSITIVES,
+    ThresholdRule,
+    best_threshold,
+    fit_thresholds,
+    threshold_for_precision,
+)
 
 
 def test_no_other_threshold_has_a_better_f1():

@@ -17,10 +17,17 @@ def small_config(**settings) -> ModelConfig:
 
 
 def small_model(
-    *, seed: int = 0, sequence_classes: int | None = 3, token_classes: int | None = 5, vocabulary: bool = False, **settings
+    *,
+    seed: int = 0,
+    sequence_classes: int | None = 3,
+    token_classes: int | None = 5,
+    vocabulary: bool = False,
+    **settings,
 ) -> EncoderWithHeads:
     torch.manual_seed(seed)
-    return EncoderWithHeads(small_config(**settings), VOCABULARY, PAD, HeadSizes(sequence_classes, token_classes, vocabulary))
+    return EncoderWithHeads(
+        small_config(**settings), VOCABULARY, PAD, HeadSizes(sequence_classes, token_classes, vocabulary)
+    )
 
 
 def batch_of(lengths: list[int], *, width: int | None = None, seed: int = 0, mask: bool = True) -> Batch:

@@ -18,7 +18,9 @@ NO_DROPOUT = Dropout(0.0)
 
 def random_heads(*, batch=2, heads=3, length=5, d_head=4, dtype=torch.float32, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(batch, heads, length, d_head, generator=generator).to(dtype).requires_grad_() for _ in range(3))
+    return tuple(
+        torch.randn(batch, heads, length, d_head, generator=generator).to(dtype).requires_grad_() for _ in range(3)
+    )
 
 
 def test_attention_weights_equal_equation_1_computed_by_hand():
@@ -28,7 +30,9 @@ def test_attention_weights_equal_equation_1_computed_by_hand():
     assert_close(weights.flatten(), torch.tensor([0.75, 0.25, 0.0]))
 
 
-@given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=4), d_head=st.sampled_from([1, 3, 8]), masked=st.booleans())
+@given(
+    lengths=st.lists(st.integers(1, 7), min_size=1, max_size=4), d_head=st.sampled_from([1, 3, 8]), masked=st.booleans()
+)
 @settings(deadline=None, max_examples=30)
 def test_explicit_attention_equals_the_fast_path(lengths, d_head, masked):
     q, k, v = random_heads(batch=len(lengths), length=max(lengths), d_head=d_head)

@@ -17,7 +17,9 @@ from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition,
 from encoderlab.model.heads import EncoderWithHeads
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-SHIPPED = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml") if path.stem != "as_pretrained")  # that has no sizes
+SHIPPED = sorted(
+    path.stem for path in (CONFIGS / "model").glob("*.yaml") if path.stem != "as_pretrained"
+)  # that has no sizes
 
 OTHER_VALUES = {
     "n_layers": 3,
@@ -54,7 +56,12 @@ def test_every_setting_changes_the_output_of_a_model_in_training(name, make_mode
 
 
 def test_no_setting_is_left_out_of_the_tests():
-    elsewhere = {"name", "max_length", "tie_decoder", "pairs"}  # a label; test_encoder.py, test_heads.py and test_pairs.py
+    elsewhere = {
+        "name",
+        "max_length",
+        "tie_decoder",
+        "pairs",
+    }  # a label; test_encoder.py, test_heads.py and test_pairs.py
     assert {field.name for field in fields(ModelConfig)} == set(OTHER_VALUES) | elsewhere
 
 
@@ -82,8 +89,14 @@ def test_widths_that_are_not_set_are_derived():
             "model.positions=rotary rotates pairs of features, but model.d_head=5 is odd. Allowed: an even model.d_head. "
             "Set model.d_head=6, or model.positions=sinusoidal.",
         ),
-        ({"n_layers": 0}, "model.n_layers is 0. Allowed: at least 1, at most 1000. Remove model.n_layers to use its default."),
-        ({"dropout": 0.91}, "model.dropout is 0.91. Allowed: at least 0, at most 0.9. Remove model.dropout to use its default."),
+        (
+            {"n_layers": 0},
+            "model.n_layers is 0. Allowed: at least 1, at most 1000. Remove model.n_layers to use its default.",
+        ),
+        (
+            {"dropout": 0.91},
+            "model.dropout is 0.91. Allowed: at least 0, at most 0.9. Remove model.dropout to use its default.",
+        ),
         (
             {"segments": 1},
             "model.segments is 1. Allowed: 0 for none, or at least 2 for pairs. Set model.segments=0, or model.segments=2.",
@@ -104,7 +117,13 @@ def test_an_impossible_shape_is_refused_with_a_remedy(settings, message):
     ("name", "most"),
     [
         *{"n_layers": 1000, "d_model": 65_536, "n_heads": 1024, "d_head": 4096, "d_ff": 65_536}.items(),
-        *{"max_length": 1_048_576, "segments": 1024, "dropout": 0.9, "attention_dropout": 0.9, "word_dropout": 0.9}.items(),
+        *{
+            "max_length": 1_048_576,
+            "segments": 1024,
+            "dropout": 0.9,
+            "attention_dropout": 0.9,
+            "word_dropout": 0.9,
+        }.items(),
     ],
 )
 def test_a_typo_that_asks_for_far_too_much_is_refused(name, most):
@@ -140,7 +159,9 @@ def test_every_shipped_model_builds_and_gives_logits(name, make_batch):
     assert sum(model.parameters_by_part().values()) == model.n_parameters
     if model.n_parameters < 12e6:
         torch.manual_seed(0)
-        assert EncoderWithHeads(config, 13, 0, HeadSizes(2, 5)).eval()(make_batch([5, 3])).sequence_logits.isfinite().all()
+        assert (
+            EncoderWithHeads(config, 13, 0, HeadSizes(2, 5)).eval()(make_batch([5, 3])).sequence_logits.isfinite().all()
+        )
 
 
 @pytest.mark.parametrize(

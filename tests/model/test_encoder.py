@@ -1,4 +1,6 @@
-"""The encoder: padding, attention maps, and the layout of its layers. test_huggingface.py compares its numbers with BERT's."""
+"""The encoder: padding, attention maps, and the layout of its layers. test_huggingface.py compares its numbers with
+BERT's.
+"""
 
 import subprocess
 import sys
@@ -138,11 +140,14 @@ def test_dropout_applies_to_the_embeddings(make_model):
 
 def test_scaling_multiplies_embeddings_by_sqrt_of_the_width_but_not_positions(make_model):
     settings = {"embedding_norm": False, "segments": 0}
-    plain, scaled = (make_model(scale_embeddings=scale, **settings).eval().encoder.embeddings for scale in (False, True))
+    plain, scaled = (
+        make_model(scale_embeddings=scale, **settings).eval().encoder.embeddings for scale in (False, True)
+    )
     ids = torch.randint(1, 13, (2, 6))
     positions = slice(6)
     assert_close(
-        scaled(ids, ids, positions) - scaled.position(positions), 4 * (plain(ids, ids, positions) - plain.position(positions))
+        scaled(ids, ids, positions) - scaled.position(positions),
+        4 * (plain(ids, ids, positions) - plain.position(positions)),
     )
 
 

@@ -27,7 +27,9 @@ def describe(settings):
 
 
 @pytest.mark.parametrize(
-    "settings", [*(pytest.param(one, marks=pytest.mark.slow) for one in EVERY_OPTION[:-2]), *EVERY_OPTION[-2:]], ids=describe
+    "settings",
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in EVERY_OPTION[:-2]), *EVERY_OPTION[-2:]],
+    ids=describe,
 )
 def test_every_kind_of_model_memorises_one_batch(settings, make_model, make_batch):
     model, batch = make_model(**settings), make_batch([5, 6, 3, 4])
@@ -51,7 +53,9 @@ def test_every_kind_of_model_memorises_one_batch(settings, make_model, make_batc
 @pytest.mark.parametrize(
     "settings", [{}, {"norm_position": NormPosition.pre}, {"positions": Positions.rotary}, {"pooling": Pooling.mean}]
 )
-def test_a_model_skips_work_for_other_tokens_but_gives_the_same_logits_and_gradients(settings, heads, make_model, make_batch):
+def test_a_model_skips_work_for_other_tokens_but_gives_the_same_logits_and_gradients(
+    settings, heads, make_model, make_batch
+):
     model, batch = make_model(**heads, **settings), make_batch([5, 3])
     batch = replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None)
     gradients, logits = [], []
@@ -136,7 +140,9 @@ def test_logits_padded_to_whole_tiles_have_the_same_values_and_gradients(classes
     plain, tiled = torch.nn.functional.linear(x, weight, bias), linear_in_tiles(x, weight, bias)
     assert tiled.shape == (7, classes)
     assert_close(tiled, plain)
-    for mine, theirs in zip(*(torch.autograd.grad(y.square().sum(), (x, weight, bias)) for y in (tiled, plain)), strict=True):
+    for mine, theirs in zip(
+        *(torch.autograd.grad(y.square().sum(), (x, weight, bias)) for y in (tiled, plain)), strict=True
+    ):
         assert_close(mine, theirs)
 
 
@@ -148,10 +154,15 @@ def test_shapes_inside_the_encoder_depend_only_on_the_batch_for_cuda_graphs(pool
     expected = [model(batch) for batch in batches]
     model.let_batches_decide_all_shapes()
     for layer in model.encoder.layers:
-        layer.register_forward_hook(lambda layer, inputs, output: shapes.update({tuple(inputs[0].shape), tuple(output.shape)}))
+        layer.register_forward_hook(
+            lambda layer, inputs, output: shapes.update({tuple(inputs[0].shape), tuple(output.shape)})
+        )
     for batch, before in zip(batches, expected, strict=True):
         after = model(batch)
-        for mine, theirs in ((after.sequence_logits, before.sequence_logits), (after.token_logits, before.token_logits)):
+        for mine, theirs in (
+            (after.sequence_logits, before.sequence_logits),
+            (after.token_logits, before.token_logits),
+        ):
             assert (mine is None) == (theirs is None)
             if mine is not None:
                 assert_close(mine, theirs)

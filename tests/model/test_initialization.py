@@ -7,7 +7,11 @@ import torch
 def test_with_a_range_all_weights_have_that_standard_deviation(make_model):
     encoder = make_model(d_model=64, d_ff=64, max_length=100, initializer_range=0.02).encoder
     layer = encoder.layers[0]
-    for weight in (encoder.embeddings.position.embedding.weight, layer.attention.query.weight, layer.feed_forward.outer.weight):
+    for weight in (
+        encoder.embeddings.position.embedding.weight,
+        layer.attention.query.weight,
+        layer.feed_forward.outer.weight,
+    ):
         assert weight.std().item() == pytest.approx(0.02, rel=0.1)
 
 

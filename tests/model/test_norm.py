@@ -32,6 +32,8 @@ def test_a_vector_of_equal_features_has_finite_gradients(norm, make_config):
     assert x.grad.isfinite().all()
 
 
-@pytest.mark.parametrize(("norm", "names"), [(Norm.layer, {"weight"}), (Norm.rms, {"weight"}), (Norm.scalar, {"weight"})])
+@pytest.mark.parametrize(
+    ("norm", "names"), [(Norm.layer, {"weight"}), (Norm.rms, {"weight"}), (Norm.scalar, {"weight"})]
+)
 def test_without_biases_a_norm_has_no_shift(norm, names, make_config):
     assert {name for name, _ in build_norm(make_config(norm=norm, bias=False)).named_parameters()} == names

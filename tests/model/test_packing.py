@@ -31,7 +31,9 @@ HEADS = [
     {"token_classes": None, "vocabulary": True},
     {"sequence_classes": None, "token_classes": None, "vocabulary": True},
 ]
-any_model = st.fixed_dictionaries({**CHOICES, "heads": st.sampled_from(HEADS)}).map(lambda drawn: {**drawn.pop("heads"), **drawn})
+any_model = st.fixed_dictionaries({**CHOICES, "heads": st.sampled_from(HEADS)}).map(
+    lambda drawn: {**drawn.pop("heads"), **drawn}
+)
 some_lengths = st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any)
 
 
@@ -63,7 +65,9 @@ def encode(model, batch, n_tokens=None, selection=None):
 @settings(deadline=None, max_examples=80)
 def test_removing_padding_changes_neither_logits_nor_gradients(make_model, make_batch, settings, lengths, hole):
     model, batch = make_model(**settings), padded_batch(make_batch, lengths, hole=hole)
-    batch.input_ids[batch.attention_mask.logical_not()] = 0  # else padding itself would learn, in a sequence of padding alone
+    batch.input_ids[batch.attention_mask.logical_not()] = (
+        0  # else padding itself would learn, in a sequence of padding alone
+    )
     padded, packed = (answers_and_gradients(model, batch, packs=packs) for packs in (False, True))
     assert_close(packed[0], padded[0], rtol=1e-5, atol=1e-5)
     assert_close(packed[1], padded[1], rtol=1e-4, atol=1e-4)
@@ -122,7 +126,9 @@ def varlen_attention(q, k, v, q_bounds, k_bounds, q_width, k_width):
 
 @given(settings=any_model, lengths=some_lengths)
 @settings(deadline=None, max_examples=40)
-def test_the_kernel_for_packed_sequences_is_given_what_it_expects_in_every_layer(make_model, make_batch, settings, lengths):
+def test_the_kernel_for_packed_sequences_is_given_what_it_expects_in_every_layer(
+    make_model, make_batch, settings, lengths
+):
     model, batch, calls = make_model(**settings), padded_batch(make_batch, lengths), []
 
     def kernel(*arguments):
@@ -143,7 +149,9 @@ def test_the_kernel_for_packed_sequences_is_given_what_it_expects_in_every_layer
 @pytest.mark.parametrize("positions", Positions)
 @pytest.mark.parametrize("pooling", [Pooling.cls, Pooling.mean, Pooling.max])
 @pytest.mark.parametrize("heads", HEADS, ids=str)
-def test_a_training_step_on_a_device_never_waits_for_it(kernel, positions, pooling, heads, make_model, make_batch, monkeypatch):
+def test_a_training_step_on_a_device_never_waits_for_it(
+    kernel, positions, pooling, heads, make_model, make_batch, monkeypatch
+):
     # tensors without numbers: whoever asks for one of them, or for a shape that depends on one, gets an error
     device = torch.device("meta")
     with pytest.raises((RuntimeError, NotImplementedError)):
@@ -191,7 +199,9 @@ def test_head_widths_without_a_backward_pass_on_a_gpu_are_not_packed_there(capab
 
 def test_padding_is_removed_automatically_if_there_is_enough_of_it(make_model, make_batch):
     model, computed = make_model(), []
-    model.encoder.layers[0].register_forward_hook(lambda layer, inputs, output: computed.append(inputs[0].shape[:-1].numel()))
+    model.encoder.layers[0].register_forward_hook(
+        lambda layer, inputs, output: computed.append(inputs[0].shape[:-1].numel())
+    )
     for batch in (make_batch([5, 3]), make_batch([12, 11]), make_batch([4, 4], mask=False)):
         model(batch)
     assert computed == [8, 24, 8]

@@ -26,7 +26,9 @@ def pair_batch(pairs, make_batch):
     ids, types, mask = ids_of(pairs)
     batch = make_batch([ids.shape[1]] * len(pairs))
     none = torch.zeros(0, dtype=torch.long)
-    return replace(batch, input_ids=ids, token_type_ids=types, attention_mask=mask, n_tokens=int(mask.sum()), target_positions=none)
+    return replace(
+        batch, input_ids=ids, token_type_ids=types, attention_mask=mask, n_tokens=int(mask.sum()), target_positions=none
+    )
 
 
 def test_each_text_of_a_pair_becomes_a_sequence_with_its_own_special_tokens():

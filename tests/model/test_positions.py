@@ -38,7 +38,9 @@ def test_rotary_products_depend_only_on_the_distance(first, second, shift):
     generator = torch.Generator().manual_seed(first)
     q, k = torch.randn(2, 8, generator=generator)
     turned_q, turned_k = (rotate(x.expand(64, 1, 8), slice(64))[:, 0] for x in (q, k))
-    assert_close(turned_q[first] @ turned_k[second], turned_q[first + shift] @ turned_k[second + shift], rtol=1e-4, atol=1e-4)
+    assert_close(
+        turned_q[first] @ turned_k[second], turned_q[first + shift] @ turned_k[second + shift], rtol=1e-4, atol=1e-4
+    )
 
 
 def test_rotary_positions_rotate_by_the_papers_angles():

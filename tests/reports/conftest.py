@@ -37,8 +37,14 @@ def records():
 
     def write(root, command="train", config=CONFIG, dataset=None, **changes):
         folder = RunFolder(root)
-        data = {"origin": HUB, "labels": ["no", "yes"], "splits": {"train": SPLIT, "test": SPLIT}} if dataset is None else dataset
-        folder.environment.write_text(json.dumps(RECORD | {"command": command, "dataset": data} | changes), encoding="utf-8")
+        data = (
+            {"origin": HUB, "labels": ["no", "yes"], "splits": {"train": SPLIT, "test": SPLIT}}
+            if dataset is None
+            else dataset
+        )
+        folder.environment.write_text(
+            json.dumps(RECORD | {"command": command, "dataset": data} | changes), encoding="utf-8"
+        )
         folder.config.write_text(config, encoding="utf-8")
         return folder
 
@@ -63,7 +69,9 @@ def scores_of():
         found = figures_by_class(labels, predicted, names)
         figures = {"loss": 0.5, "accuracy": float((labels == predicted).mean()), "f1_macro": found["f1_macro"]}
         by_class = (found["per_class"], found["confusion"])
-        return Scores(len(labels), figures, *by_class, np.arange(len(labels)), labels, predicted, probabilities, list(names))
+        return Scores(
+            len(labels), figures, *by_class, np.arange(len(labels)), labels, predicted, probabilities, list(names)
+        )
 
     return scored
 

@@ -29,7 +29,9 @@ def documents_in(cache, documents=DOCUMENTS, pack=Pack.sentences, **task):
     """Return the corpus of these documents, with its token stores in `cache`."""
     split = DocumentSplit(lambda: iter(documents), len(documents), fingerprint(repr(documents).encode()))
     config = PretrainingConfig(name="test", **task)
-    return DocumentCorpus(Documents({"train": split, "validation": split}, {"source": "test"}), SPLITTER, config, pack, cache)
+    return DocumentCorpus(
+        Documents({"train": split, "validation": split}, {"source": "test"}), SPLITTER, config, pack, cache
+    )
 
 
 def task_of(corpus, max_length=32):

@@ -1,4 +1,6 @@
-"""The service: the model's predictions in order, limits on requests with one-line JSON errors, and headers for browsers."""
+"""The service: the model's predictions in order, limits on requests with one-line JSON errors, and headers for
+browsers.
+"""
 
 import json
 import re
@@ -125,7 +127,10 @@ TEXTS = st.text(st.sampled_from("01ab \n\u00e9"), max_size=25)
 
 
 @settings(max_examples=50)
-@given(st.one_of(ANY_JSON, st.dictionaries(KEYS, ANY_JSON | TEXTS | st.lists(TEXTS, max_size=4), max_size=3)), st.booleans())
+@given(
+    st.one_of(ANY_JSON, st.dictionaries(KEYS, ANY_JSON | TEXTS | st.lists(TEXTS, max_size=4), max_size=3)),
+    st.booleans(),
+)
 def test_every_request_is_answered_or_refused_in_one_line(texts, words, request_, of_words):
     client = words if of_words else texts
     response = client.post("/predict", content=json.dumps(request_), headers={"content-type": "application/json"})
@@ -167,7 +172,15 @@ def test_texts_and_second_texts_must_be_equal_in_number(pairs):
 
 @pytest.mark.parametrize(
     ("body", "status"),
-    [(b"", 400), (b"{", 400), (b"\xff", 400), (b"[" * 1990, 400), (b"[]", 422), (rb'{"text": "\ud800"}', 422), (b'"text"', 422)],
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"\xff", 400),
+        (b"[" * 1990, 400),
+        (b"[]", 422),
+        (rb'{"text": "\ud800"}', 422),
+        (b'"text"', 422),
+    ],
 )
 def test_malformed_json_is_refused_in_one_line_of_json(texts, body, status):
     answer = texts.post("/predict", content=body, headers={"content-type": "application/json"})

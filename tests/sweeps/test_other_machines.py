@@ -1,4 +1,6 @@
-"""Several machines work on one sweep: each takes jobs that nobody holds, and a dead machine's jobs are resumed by another."""
+"""Several machines work on one sweep: each takes jobs that nobody holds, and a dead machine's jobs are resumed by
+another.
+"""
 
 import json
 import os
@@ -95,7 +97,9 @@ def test_a_job_on_another_machine_is_waited_for_and_not_repeated(sweep, commands
     assert "encoderlab: waiting for job 0 on " in errors
 
 
-def test_a_job_that_fails_on_another_machine_is_listed_and_not_tried_again(sweep, commands, on_berta, until_it_waits, capsys):
+def test_a_job_that_fails_on_another_machine_is_listed_and_not_tried_again(
+    sweep, commands, on_berta, until_it_waits, capsys
+):
     called, _ = commands
     with on_berta({"state": FAILED, "error": "There are no rows.", "exit_code": 3}) as may_end:
         until_it_waits(may_end)
@@ -145,9 +149,22 @@ def machine(tmp_path, tmp_path_factory, monkeypatch):
 
     def start(name, *line):
         settings = ["training.steps=300", "training.checkpoint_every=10", "training.log_every=1", "takeover_seconds=2"]
-        arguments = [sys.executable, "-c", MACHINE, name, "train", "-m", *line, *TINY.split(), *settings, "sweep_dir=sweep"]
+        arguments = [
+            sys.executable,
+            "-c",
+            MACHINE,
+            name,
+            "train",
+            "-m",
+            *line,
+            *TINY.split(),
+            *settings,
+            "sweep_dir=sweep",
+        ]
         environment = os.environ | {"ENCODERLAB_CACHE": cache}
-        process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         started.append(process)
         return process
 

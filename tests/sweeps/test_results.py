@@ -1,4 +1,6 @@
-"""The end of a sweep: finished runs are compared, failures of this command line are listed, and their exit code is kept."""
+"""The end of a sweep: finished runs are compared, failures of this command line are listed, and their exit code is
+kept.
+"""
 
 from types import SimpleNamespace
 
@@ -35,7 +37,13 @@ def job(number, state, tmp_path=None, start="now", **more):
         folder.root.mkdir()
         folder.report.write_text("{}", encoding="utf-8")
     return JobRecord(
-        f"{number:016x}", number, [f"seed={number}"], state, None if folder is None else folder.root, start=start, **more
+        f"{number:016x}",
+        number,
+        [f"seed={number}"],
+        state,
+        None if folder is None else folder.root,
+        start=start,
+        **more,
     )
 
 
@@ -50,7 +58,9 @@ def test_commands_without_scores_and_single_passes_are_not_compared(ended, tmp_p
 
 
 def test_failures_are_listed_and_end_with_their_exit_code(ended, tmp_path, capsys):
-    with pytest.raises(SweepError, match=r"1 of 2 jobs failed\. Finished jobs are not repeated: .*sweep_dir=.*sweep") as failed:
+    with pytest.raises(
+        SweepError, match=r"1 of 2 jobs failed\. Finished jobs are not repeated: .*sweep_dir=.*sweep"
+    ) as failed:
         ended(job(1, FINISHED, tmp_path), job(2, FAILED, error="No rows", exit_code=3))
     assert failed.value.exit_code == 3
     assert "encoderlab: job 2 failed: seed=2: No rows" in capsys.readouterr().err

@@ -62,7 +62,9 @@ def test_a_search_resumes_its_unfinished_trial(sweep, scored):
         sweep(f"trials=2 {SPACE}")
     raised.clear()
     sweep(f"trials=2 {SPACE}")
-    assert [config.training.learning_rate for config in called[:1]] == [config.training.learning_rate for config in called[1:2]]
+    assert [config.training.learning_rate for config in called[:1]] == [
+        config.training.learning_rate for config in called[1:2]
+    ]
     assert len(called) == 3
 
 

@@ -1,4 +1,6 @@
-"""The settings given once for all runs of a sweep: separated from those of the runs, and refused if they have no meaning."""
+"""The settings given once for all runs of a sweep: separated from those of the runs, and refused if they have no
+meaning.
+"""
 
 import pytest
 
@@ -8,7 +10,9 @@ from encoderlab.sweeps.settings import as_arguments, folder_for, sweep_settings
 
 
 def test_settings_of_the_sweep_are_separated_from_those_of_its_runs():
-    options, rest = sweep_settings(["seed=1,2", "trials=5", "sweep_dir=found", "training.learning_rate=log(1e-5,1e-2)"], True)
+    options, rest = sweep_settings(
+        ["seed=1,2", "trials=5", "sweep_dir=found", "training.learning_rate=log(1e-5,1e-2)"], True
+    )
     assert options == SweepConfig(trials=5, sweep_dir="found")
     assert rest == ["seed=1,2", "training.learning_rate=log(1e-5,1e-2)"]
 
@@ -25,7 +29,11 @@ def test_hydras_own_name_for_the_folder_works_too():
         (["sweep=seeds"], False, "sweep needs several runs. Add -m to start them."),
         (["sweep_dir=x"], False, "sweep_dir needs several runs. Add -m to start them."),
         *(
-            ([f"trials={value}"], True, f"trials={value} has the wrong type. Allowed: a whole number, at least 1. Set trials=20.")
+            (
+                [f"trials={value}"],
+                True,
+                f"trials={value} has the wrong type. Allowed: a whole number, at least 1. Set trials=20.",
+            )
             for value in ("few", "²")
         ),
         (["seed=log(1,9)"], True, "seed=log(1,9) is a range, not a value. Add trials=20 to search it."),

@@ -1,4 +1,6 @@
-"""Sweeps: every job runs even if one fails, finished jobs are not repeated, unfinished ones resume, a search knows its trials."""
+"""Sweeps: every job runs even if one fails, finished jobs are not repeated, unfinished ones resume, a search knows its
+trials.
+"""
 
 import json
 import os
@@ -84,7 +86,10 @@ def test_an_interrupted_sweep_resumes_the_same_run_and_ends_with_a_table(sweep, 
     with pytest.raises(Interrupted):
         sweep("seed=1,2")
     interruption._Received.number = None
-    assert "Resume with: encoderlab train -m seed=1,2 " in (errors := capsys.readouterr().err) and "sweep_dir=sweep" in errors
+    assert (
+        "Resume with: encoderlab train -m seed=1,2 " in (errors := capsys.readouterr().err)
+        and "sweep_dir=sweep" in errors
+    )
     (stopped,) = SweepFolder(Path("sweep")).records()
     assert stopped.state == STOPPED
     monkeypatch.setattr(Journal, "step", count)
@@ -139,7 +144,8 @@ def config_of(**training):
 
 
 @pytest.mark.parametrize(
-    ("cores", "jobs", "at_once", "threads"), [(8, 8, 8, 1), (8, 2, 8, 4), (2, 5, 4, 1), (8, 1, 8, None), (8, 4, 1, None)]
+    ("cores", "jobs", "at_once", "threads"),
+    [(8, 8, 8, 1), (8, 2, 8, 4), (2, 5, 4, 1), (8, 1, 8, None), (8, 4, 1, None)],
 )
 def test_parallel_jobs_share_the_cores(tmp_path, monkeypatch, cores, jobs, at_once, threads):
     monkeypatch.setattr("encoderlab.system.device.available_cores", lambda: cores)
@@ -170,7 +176,10 @@ def test_parallel_jobs_have_a_gpu_each_unless_a_device_is_set(tmp_path, monkeypa
         ("seed=range(0,101) model.n_layers=range(1,101)", "These values make more than 10,000 runs"),
         ("training.learning_rate=range(0,inf,1.0)", "These values make more than 10,000 runs"),
         ("training.learning_rate=range(nan,2.0)", r"training.learning_rate=range\(nan,2.0\) has no values"),
-        ("seed=range(5,1)", r"seed=range\(5,1\) has no values. Use range\(FROM,TO\) with FROM below TO, or values such as 1,2,3."),
+        (
+            "seed=range(5,1)",
+            r"seed=range\(5,1\) has no values. Use range\(FROM,TO\) with FROM below TO, or values such as 1,2,3.",
+        ),
     ],
 )
 def test_values_that_make_no_run_or_too_many_are_refused_at_once(sweep, tmp_path, values, message):
@@ -208,9 +217,17 @@ def test_jobs_run_in_parallel_processes_and_are_found_again(sweep, capfd):
 def parallel_jobs(sweep):
     """A sweep of three long jobs in separate processes, two at a time; it is yielded once two of them train."""
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
-    line = ["seed=1,2,3", "hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "training.log_every=1", "sweep_dir=sweep"]
+    line = [
+        "seed=1,2,3",
+        "hydra/launcher=parallel",
+        "hydra.launcher.n_jobs=2",
+        "training.log_every=1",
+        "sweep_dir=sweep",
+    ]
     arguments = [sys.executable, "-m", "encoderlab", "train", "-m", *TINY.split(), "training.steps=1000000", *line]
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     while sum(path.stat().st_size > 0 for path in Path("sweep").glob("runs/*/metrics.jsonl")) < 2:
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
@@ -235,14 +252,18 @@ def test_stopped_parallel_jobs_save_and_the_last_never_starts(parallel_jobs):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find the workers in")
 def test_a_killed_worker_ends_the_sweep_with_the_resume_command(parallel_jobs):
-    children = [pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()]
+    children = [
+        pid for task in Path(f"/proc/{parallel_jobs.pid}/task").glob("*/children") for pid in task.read_text().split()
+    ]
     workers = [int(pid) for pid in children if b"LokyProcess" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(workers[0], signal.SIGKILL)
     _, errors = parallel_jobs.communicate()
     ours = [line for line in errors.splitlines() if line.startswith(("encoderlab:", "Finished jobs"))]
     assert parallel_jobs.returncode == 4
     assert "Resume with: encoderlab train -m " in ours[0]
-    assert ours[1].startswith("encoderlab: A process of this sweep was killed, perhaps because memory ran out, or crashed")
+    assert ours[1].startswith(
+        "encoderlab: A process of this sweep was killed, perhaps because memory ran out, or crashed"
+    )
     assert "Traceback" not in errors
 
 

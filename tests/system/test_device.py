@@ -23,7 +23,9 @@ def machine(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in accelerators)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 if "cuda" in accelerators else 0)
         monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16 or including_emulation)
+        monkeypatch.setattr(
+            torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16 or including_emulation
+        )
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in accelerators)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
@@ -32,7 +34,9 @@ def machine(monkeypatch):
     return has
 
 
-@pytest.mark.parametrize(("accelerators", "picked"), [(["cuda", "mps"], "cuda"), (["cuda"], "cuda"), (["mps"], "mps"), ([], "cpu")])
+@pytest.mark.parametrize(
+    ("accelerators", "picked"), [(["cuda", "mps"], "cuda"), (["cuda"], "cuda"), (["mps"], "mps"), ([], "cpu")]
+)
 def test_the_best_available_device_is_picked(machine, accelerators, picked):
     machine(*accelerators)
     assert choose_compute(threads=1).device.type == picked
@@ -48,7 +52,9 @@ def test_an_explicit_device_is_used_even_if_there_is_a_better_one(machine):
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:x", "cuda:-1", "CPU"])
 def test_an_unknown_device_is_refused_with_those_available(machine, device):
     machine("mps")
-    with pytest.raises(SettingError, match=rf"^training.device={device} is not a device.*auto, mps, cpu.*Remove training.device"):
+    with pytest.raises(
+        SettingError, match=rf"^training.device={device} is not a device.*auto, mps, cpu.*Remove training.device"
+    ):
         choose_compute(device, threads=1)
 
 
@@ -61,7 +67,9 @@ def test_a_device_the_machine_lacks_is_refused(machine, device):
 
 def test_a_gpu_index_out_of_range_is_refused(machine):
     machine("cuda")
-    with pytest.raises(SettingError, match=r"^training.device=cuda:2 is not available on this machine.*auto, cuda, cpu"):
+    with pytest.raises(
+        SettingError, match=r"^training.device=cuda:2 is not available on this machine.*auto, cuda, cpu"
+    ):
         choose_compute("cuda:2", threads=1)
 
 
@@ -108,7 +116,10 @@ def test_an_explicit_precision_is_used(machine):
 @pytest.mark.parametrize(
     ("cpuinfo", "vendor"),
     [
-        ("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t: 207\n\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
+        (
+            "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t: 207\n\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n",
+            "GenuineIntel",
+        ),
         ("vendor_id : AuthenticAMD\n", "AuthenticAMD"),
         ("processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\n", None),  # ARM names no vendor_id
         (None, None),  # macOS and Windows have no such file
@@ -193,7 +204,9 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_gpu_each(monkeypa
     for wanted in ("auto", "cuda"):
         assert choose_compute(wanted, "fp32", processes=Processes(5, 6, 1, 2)).device == torch.device("cuda:1")
     assert chosen[-1] == 1
-    with pytest.raises(SettingError, match="cuda:0 is one GPU for 2 processes. Allowed: auto, cuda, cpu. Set training.device=cpu"):
+    with pytest.raises(
+        SettingError, match="cuda:0 is one GPU for 2 processes. Allowed: auto, cuda, cpu. Set training.device=cpu"
+    ):
         choose_compute("cuda:0", "fp32", processes=Processes(0, 2, 0, 2))
     with pytest.raises(SettingError, match="4 processes on this machine need a GPU each, and it has 2"):
         choose_compute("auto", "fp32", processes=Processes(2, 4, 2, 4))

@@ -31,7 +31,9 @@ def test_unexpected_files_or_facts_make_the_manifest_invalid(folder):
     assert differing_files(folder, step=4) == [MANIFEST]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"sha256": {"\0": "x"}}), json.dumps({"sha256": 3}), "[" * 9000])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", json.dumps({"sha256": {"\0": "x"}}), json.dumps({"sha256": 3}), "[" * 9000]
+)
 def test_a_damaged_manifest_is_named(tmp_path, content):
     (tmp_path / MANIFEST).write_text(content)
     assert differing_files(tmp_path) == [MANIFEST]

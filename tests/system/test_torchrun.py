@@ -8,7 +8,14 @@ from encoderlab.errors import SettingError
 from encoderlab.system.distributed import SINGLE_PROCESS
 from encoderlab.system.torchrun import join, placed
 
-VARIABLES = {"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "MASTER_PORT": "29500"}
+VARIABLES = {
+    "WORLD_SIZE": "4",
+    "RANK": "3",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_RANK": "1",
+    "MASTER_PORT": "29500",
+}
 
 
 @pytest.fixture
@@ -44,8 +51,12 @@ def test_hosts_talk_through_gloo_and_gpus_through_nccl(variables, monkeypatch, g
     begun = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus)
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: nccl)
-    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *given, **named: iter([(torch.distributed.HashStore(), 3, 4)]))
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **named: begun.append((backend, named["rank"])))
+    monkeypatch.setattr(
+        torch.distributed, "rendezvous", lambda *given, **named: iter([(torch.distributed.HashStore(), 3, 4)])
+    )
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend, **named: begun.append((backend, named["rank"]))
+    )
     monkeypatch.setattr("encoderlab.system.torchrun._with_heartbeat", lambda place, *rest: place)
     join(placed())
     assert begun == [(backend, 3)]

@@ -13,7 +13,13 @@ from encoderlab.tasks.choices import (
     TaggingScore,
     TeacherScore,
 )
-from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, PretrainingConfig, RegressionConfig, TaggingConfig
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    MultilabelConfig,
+    PretrainingConfig,
+    RegressionConfig,
+    TaggingConfig,
+)
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.tasks.rows import hold_encoded
 from tests.metrics.test_teacher_vectors import added

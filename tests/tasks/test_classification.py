@@ -96,13 +96,21 @@ def test_the_score_comes_first_and_f1_is_that_of_the_positive_label():
 @pytest.mark.parametrize(
     ("labels", "settings", "message"),
     [
-        (["fraud", "ham"], {"positive_label": "frod"}, r"positive_label names 'frod'.*Allowed: fraud, ham. Did you mean fraud"),
+        (
+            ["fraud", "ham"],
+            {"positive_label": "frod"},
+            r"positive_label names 'frod'.*Allowed: fraud, ham. Did you mean fraud",
+        ),
         (
             LABELS,
             {"positive_label": "good"},
             "positive_label=good needs two labels, but the data has 3. Remove it, or set task=multilabel",
         ),
-        (LABELS, {"score": ClassificationScore.f1}, "score=f1 needs two labels, but the data has 3. Set task.score=f1_macro"),
+        (
+            LABELS,
+            {"score": ClassificationScore.f1},
+            "score=f1 needs two labels, but the data has 3. Set task.score=f1_macro",
+        ),
     ],
 )
 def test_a_positive_label_needs_two_labels_and_must_be_one_of_them(labels, settings, message):
@@ -129,12 +137,16 @@ def test_scores_and_predictions_agree_on_the_threshold():
 
 @pytest.mark.parametrize("threshold", ["precision:2", "precision:0", "recall:0.9", "F1", 1.5, -0.1, True])
 def test_a_threshold_is_a_probability_or_names_what_it_optimises(threshold):
-    with pytest.raises(SettingError, match=f"task.threshold is {threshold}. Allowed: a probability from 0 to 1, f1, or precision"):
+    with pytest.raises(
+        SettingError, match=f"task.threshold is {threshold}. Allowed: a probability from 0 to 1, f1, or precision"
+    ):
         task_of(labels=["ham", "fraud"], threshold=threshold)
 
 
 def test_a_threshold_needs_two_labels():
-    with pytest.raises(SettingError, match="task.threshold=f1 needs two labels, but the data has 3.*set task=multilabel"):
+    with pytest.raises(
+        SettingError, match="task.threshold=f1 needs two labels, but the data has 3.*set task=multilabel"
+    ):
         task_of(threshold="f1")
 
 

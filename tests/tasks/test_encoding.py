@@ -23,7 +23,9 @@ def task_of(tokenizer=TOKENIZER):
 
 @given(rows=st.lists(st.builds(TextExample, texts, st.one_of(st.none(), texts)), max_size=8))
 def test_texts_and_pairs_are_read_as_for_a_classification(rows):
-    assert task_of().encode(rows) == Classification(ClassificationConfig(name="c"), TOKENIZER, ["a", "b"], 16).encode(rows)
+    assert task_of().encode(rows) == Classification(ClassificationConfig(name="c"), TOKENIZER, ["a", "b"], 16).encode(
+        rows
+    )
 
 
 def test_many_texts_are_tokenised_together(monkeypatch):

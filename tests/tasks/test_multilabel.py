@@ -42,7 +42,9 @@ def test_rows_with_unknown_labels_differ_from_rows_without_labels():
 
 
 def test_the_loss_is_the_binary_cross_entropy_averaged_over_the_labels_and_summed_over_the_rows():
-    batch = rows_of(task_of(), TextExample("1", None, (0,)), TextExample("2", None, ())).gather(np.arange(2), TOKENIZER.pad_id)
+    batch = rows_of(task_of(), TextExample("1", None, (0,)), TextExample("2", None, ())).gather(
+        np.arange(2), TOKENIZER.pad_id
+    )
     logits = torch.zeros(2, 3)
     found = losses(Prediction(sequence_logits=logits), batch)["sequence"]
     assert float(found) == pytest.approx(2 * np.log(2))
@@ -58,7 +60,9 @@ def test_every_label_is_predicted_from_its_threshold_on_by_default_a_half():
 
 def test_a_threshold_can_be_chosen_for_a_precision():
     task = task_of(thresholds={"joy": "precision:0.75", "fear": 0.4})
-    assert task.answers_of(torch.logit(torch.tensor([[0.2, 0.3, 0.6]])))[0].labels == ("joy",)  # until it is chosen, a half
+    assert task.answers_of(torch.logit(torch.tensor([[0.2, 0.3, 0.6]])))[0].labels == (
+        "joy",
+    )  # until it is chosen, a half
     metrics = task.metrics()
     marks = [(2,), (2,), (), (2,), (), ()]
     batch = rows_of(task, *(TextExample(str(row), None, ids) for row, ids in enumerate(marks))).gather(

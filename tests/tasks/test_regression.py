@@ -39,7 +39,9 @@ def test_an_unknown_number_is_nan():
 
 
 def test_the_loss_is_the_squared_error_of_the_scaled_numbers():
-    found = losses(Prediction(sequence_logits=torch.tensor([[1.0], [0.5]])), batch_of(task_of(), 100.0, 140.0))["sequence"]
+    found = losses(Prediction(sequence_logits=torch.tensor([[1.0], [0.5]])), batch_of(task_of(), 100.0, 140.0))[
+        "sequence"
+    ]
     assert float(found) == pytest.approx(1.0 + 1.5**2)
 
 

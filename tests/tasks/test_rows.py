@@ -14,7 +14,9 @@ PAD = 0
 
 
 def held(examples, has_token_targets=False):
-    return hold_encoded(examples, 50, HeadSizes(token_classes=2) if has_token_targets else HeadSizes(sequence_classes=2))
+    return hold_encoded(
+        examples, 50, HeadSizes(token_classes=2) if has_token_targets else HeadSizes(sequence_classes=2)
+    )
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
@@ -65,7 +67,9 @@ def test_rows_encoded_in_chunks_equal_rows_encoded_at_once(monkeypatch, n):
     examples, taken = encoded([row % 5 + 1 for row in range(n)]), []
     at_once = held(examples)
     monkeypatch.setattr(rows, "ROWS_AT_A_TIME", 3)
-    monkeypatch.setattr(rows, "memory_store", lambda *args, store=rows.memory_store: taken.append(len(args[1])) or store(*args))
+    monkeypatch.setattr(
+        rows, "memory_store", lambda *args, store=rows.memory_store: taken.append(len(args[1])) or store(*args)
+    )
     in_micro_batches = held(iter(examples))
     assert max(taken) <= 3
     assert len(in_micro_batches) == len(at_once) == n

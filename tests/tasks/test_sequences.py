@@ -1,4 +1,6 @@
-"""Sequences: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], never longer than the model's limit, the longer text truncated first."""
+"""Sequences: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], never longer than the model's limit, the longer text truncated
+first.
+"""
 
 from pathlib import Path
 
@@ -86,7 +88,10 @@ def test_an_empty_text_is_still_a_sequence():
 @given(text=st.text("(){}[]<>", max_size=8), pair=st.text("(){}[]<>", max_size=8))
 @settings(max_examples=20)
 def test_an_empty_second_text_is_still_marked(text, pair):
-    assert join(TOKENIZER, TOKENIZER.encode([text])[0], TOKENIZER.encode([pair])[0], 64).token_type_ids.count(1) == len(pair) + 1
+    assert (
+        join(TOKENIZER, TOKENIZER.encode([text])[0], TOKENIZER.encode([pair])[0], 64).token_type_ids.count(1)
+        == len(pair) + 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ def task_of(tokenizer=TOKENIZER, max_length=16, labels=LABELS, **settings):
 def batch_of(positions, rows, length, labels=None):
     ids = torch.ones(rows, length, dtype=torch.long)
     answers = None if labels is None else torch.tensor(labels)
-    return Batch(ids, ids, None, torch.arange(rows), torch.tensor(positions, dtype=torch.long), None, answers, rows * length)
+    return Batch(
+        ids, ids, None, torch.arange(rows), torch.tensor(positions, dtype=torch.long), None, answers, rows * length
+    )
 
 
 words_and_labels = st.lists(st.tuples(st.text("0123456789(!", min_size=1, max_size=4), st.integers(0, 2)), max_size=12)
@@ -75,7 +77,9 @@ def test_a_word_of_several_pieces_has_its_target_at_the_first(tmp_path):
     encoded = task_of(tokenizer, 60).encode([WordsExample(words, (0, 1, 2, 0))])[0]
     assert list(encoded.token_labels.values()) == [0, 1, 2, 0]
     first_pieces = tokenizer.pieces(encoded.input_ids[place] for place in encoded.token_labels)
-    assert [word.startswith(piece) or piece == "[UNK]" for word, piece in zip(words, first_pieces, strict=True)] == [True] * 4
+    assert [word.startswith(piece) or piece == "[UNK]" for word, piece in zip(words, first_pieces, strict=True)] == [
+        True
+    ] * 4
     others = set(range(1, len(encoded.input_ids) - 1)) - set(encoded.token_labels)
     assert others
     assert all(piece.startswith("##") for piece in tokenizer.pieces(encoded.input_ids[place] for place in others))
@@ -122,7 +126,9 @@ def test_every_score_chooses_the_checkpoint_and_is_put_first(score):
 
 def test_without_entities_the_score_is_token_accuracy_and_entity_scores_are_refused():
     assert task_of().score == task_of().metrics().main == "token_accuracy"
-    with pytest.raises(SettingError, match="task.score=entity_f1 needs BIO or BIOES labels.* Set task.score=token_accuracy."):
+    with pytest.raises(
+        SettingError, match="task.score=entity_f1 needs BIO or BIOES labels.* Set task.score=token_accuracy."
+    ):
         task_of(score=TaggingScore.entity_f1)
 
 
@@ -148,6 +154,10 @@ def test_the_model_gets_one_class_for_each_label_and_no_sequence_head():
 
 
 def test_cached_rows_are_found_only_by_the_same_task():
-    others = [task_of(max_length=17), task_of(special_tokens=False), task_of(SymbolsConfig(symbols="01").build(lambda: [], Path()))]
+    others = [
+        task_of(max_length=17),
+        task_of(special_tokens=False),
+        task_of(SymbolsConfig(symbols="01").build(lambda: [], Path())),
+    ]
     assert task_of().key == task_of().key
     assert task_of().key not in [other.key for other in others]

@@ -29,7 +29,9 @@ def test_each_row_has_its_own_logits(chosen):
 
 def test_words_have_teacher_logits_at_each_of_the_students_targets():
     encoded = [Encoded([1, 2, 3], [0] * 3, token_labels={1: 0, 2: 1}), Encoded([1, 2], [0] * 2, token_labels={1: 1})]
-    teacher = TeacherLogits(np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, 3, 5]))  # it reads a word more of each
+    teacher = TeacherLogits(
+        np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, 3, 5])
+    )  # it reads a word more of each
     rows = TaughtRows(hold_encoded(encoded, 10, HeadSizes(token_classes=2)), teacher, 1.0, 1.0)
     batch = rows.prepare(rows.gather(np.array([1, 0]), 0))
     assert batch.targets.token_logits.tolist() == [[6, 7], [0, 1], [2, 3]]
@@ -44,4 +46,6 @@ def test_rows_without_labels_follow_those_with_labels():
 def test_halves_of_a_batch_keep_their_targets():
     rows = TaughtRows(texts(4), logits(4), 1.0, 1.0)
     first, last = rows.prepare(rows.gather(np.arange(4), 0)).halves()
-    assert torch.equal(torch.cat([first.targets.sequence_logits, last.targets.sequence_logits]), torch.from_numpy(logits(4).values))
+    assert torch.equal(
+        torch.cat([first.targets.sequence_logits, last.targets.sequence_logits]), torch.from_numpy(logits(4).values)
+    )

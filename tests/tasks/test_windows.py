@@ -1,4 +1,6 @@
-"""Long texts in windows: every token is read, a row stays together, and the first windows are what truncation would keep."""
+"""Long texts in windows: every token is read, a row stays together, and the first windows are what truncation would
+keep.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -111,5 +113,7 @@ def test_every_task_on_texts_can_read_windows_and_refuses_pairs(name):
     assert task.heads.window_pooling == "max" and cutting.heads.window_pooling is None
     assert task.key != cutting.key
     assert len(cutting.encode([TextExample("123456789", None, label)])[0].input_ids) == 8
-    with pytest.raises(DataError, match=r"task.windows=max reads single texts in windows.*pairs.*Set task.windows=none"):
+    with pytest.raises(
+        DataError, match=r"task.windows=max reads single texts in windows.*pairs.*Set task.windows=none"
+    ):
         task.encode([TextExample("12", "34", label)])

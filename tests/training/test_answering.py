@@ -52,7 +52,9 @@ def compute(threads, device="cpu"):
 @given(sizes=st.lists(st.integers(1, 9), max_size=5), room=st.integers(7, 70), threads=st.integers(1, 3))
 def test_every_row_is_predicted_once_and_in_order_however_little_memory_there_is(sizes, room, threads):
     starts = [sum(sizes[:n]) for n in range(len(sizes))]
-    found = list(answered((of_rows(start, n) for start, n in zip(starts, sizes, strict=True)), Reader(room), compute(threads)))
+    found = list(
+        answered((of_rows(start, n) for start, n in zip(starts, sizes, strict=True)), Reader(room), compute(threads))
+    )
     assert [row for _, rows in found for row in rows] == list(range(sum(sizes)))
     assert all(batch.rows.tolist() == rows for batch, rows in found)
 
@@ -64,7 +66,9 @@ def test_a_size_that_failed_once_is_not_tried_again():
 
 
 def test_a_single_row_that_does_not_fit_is_reported():
-    with pytest.raises(MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a row of 7 tokens\."):
+    with pytest.raises(
+        MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a row of 7 tokens\."
+    ):
         list(answered([of_rows(0, 3)], Reader(6), compute(2)))
 
 
@@ -89,7 +93,8 @@ def test_a_processor_computes_one_batch_per_core_at_once():
 
 
 @pytest.mark.parametrize(
-    ("cores", "batches", "for_each"), [(8, 2, 4), (4, 3, 2), (12, 30, 2), (15, 30, 3), (2 * MOST_AT_ONCE, 30, 2), (3, 30, 1)]
+    ("cores", "batches", "for_each"),
+    [(8, 2, 4), (4, 3, 2), (12, 30, 2), (15, 30, 3), (2 * MOST_AT_ONCE, 30, 2), (3, 30, 1)],
 )
 def test_cores_without_a_batch_of_their_own_share_one(cores, batches, for_each):
     found = answered([of_rows(n, 1) for n in range(batches)], lambda batch: torch.get_num_threads(), compute(cores))
@@ -110,7 +115,9 @@ def test_these_are_computed_one_after_another_on_all_cores(batches, options):
     device = batches[0].input_ids.device.type
     mine = threading.current_thread()
     found = list(
-        answered(batches, lambda batch: (torch.get_num_threads(), threading.current_thread()), compute(4, device), **options)
+        answered(
+            batches, lambda batch: (torch.get_num_threads(), threading.current_thread()), compute(4, device), **options
+        )
     )
     assert [one for _, one in found] == [(4, mine)] * len(batches)
 

@@ -99,7 +99,9 @@ def test_if_every_checkpoint_is_damaged_loading_fails_instead_of_starting_over(t
     (save(tmp_path) / "manifest.json").unlink()
     with pytest.raises(DataError, match="Every checkpoint in .* is damaged"):
         newest_verified(tmp_path)
-    with pytest.raises(DataError, match="Every checkpoint in .* is damaged"):  # and the second time, when it has been set aside
+    with pytest.raises(
+        DataError, match="Every checkpoint in .* is damaged"
+    ):  # and the second time, when it has been set aside
         newest_verified(tmp_path)
 
 
@@ -109,7 +111,9 @@ def test_a_checkpoint_under_the_name_of_another_step_is_damaged(tmp_path):
 
 
 def test_the_state_comes_back_without_running_code(tmp_path):
-    path = save_checkpoint(tmp_path, 3, {"a": torch.zeros(1)}, {"step": 3, "random_states": {"cpu": torch.get_rng_state()}})
+    path = save_checkpoint(
+        tmp_path, 3, {"a": torch.zeros(1)}, {"step": 3, "random_states": {"cpu": torch.get_rng_state()}}
+    )
     assert torch.equal(read_state(path)["random_states"]["cpu"], torch.get_rng_state())
 
 

@@ -8,8 +8,12 @@ import pytest
 from encoderlab.errors import SettingError
 from encoderlab.training.config import Compile, TrainingConfig
 
-RANGED = [declared for declared in fields(TrainingConfig) if {"least", "above", "most", "below"} & set(declared.metadata)]
-NUMBERS = [declared.name for declared in RANGED if any(declared.metadata[key] is not None for key in ("least", "above"))]
+RANGED = [
+    declared for declared in fields(TrainingConfig) if {"least", "above", "most", "below"} & set(declared.metadata)
+]
+NUMBERS = [
+    declared.name for declared in RANGED if any(declared.metadata[key] is not None for key in ("least", "above"))
+]
 
 
 def outside(name):
@@ -50,7 +54,9 @@ def test_more_micro_batches_than_rows_are_refused():
 
 
 def test_micro_batches_are_refused_with_cuda_graphs_which_would_overwrite_their_gradients():
-    with pytest.raises(SettingError, match=r"^training\.accumulate=2 with .*cuda_graphs .*Set training\.accumulate=1 or "):
+    with pytest.raises(
+        SettingError, match=r"^training\.accumulate=2 with .*cuda_graphs .*Set training\.accumulate=1 or "
+    ):
         TrainingConfig(accumulate=2, compile=Compile.cuda_graphs)
     assert TrainingConfig(accumulate=1, compile=Compile.cuda_graphs).accumulate == 1
 

@@ -9,7 +9,13 @@ from torch import nn
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics import ClassificationMetrics, LabelSetMetrics, PretrainingMetrics, RegressionMetrics, TaggingMetrics
+from encoderlab.metrics import (
+    ClassificationMetrics,
+    LabelSetMetrics,
+    PretrainingMetrics,
+    RegressionMetrics,
+    TaggingMetrics,
+)
 from encoderlab.system.device import Compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 from encoderlab.training.evaluation import evaluate
@@ -85,7 +91,9 @@ def test_a_diverged_model_is_not_scored():
     model = Dropping()
     with torch.no_grad():
         model.head.bias[1] = float("nan")
-    with pytest.raises(TrainingError, match=r"not finite numbers in 30 of 30 scored positions.*lower training.learning_rate"):
+    with pytest.raises(
+        TrainingError, match=r"not finite numbers in 30 of 30 scored positions.*lower training.learning_rate"
+    ):
         scored(model, ALL)
 
 

@@ -148,7 +148,10 @@ def test_a_budget_leaves_open_how_often_rows_are_read_and_is_evaluated_once_an_e
             {"steps": 1, "patience": 1},
             "0.01 epochs, 1 step of 32 rows; evaluated every step, and stopped after 1 evaluation without",
         ),
-        ({"epochs": 1.0, "evaluations": None, "patience": None}, "1 epoch, 94 steps of 32 rows; evaluated every 94 steps"),
+        (
+            {"epochs": 1.0, "evaluations": None, "patience": None},
+            "1 epoch, 94 steps of 32 rows; evaluated every 94 steps",
+        ),
         ({"budget": "5m", "patience": None}, "5m of steps of 32 rows (94 per epoch); evaluated every 94 steps"),
     ],
 )

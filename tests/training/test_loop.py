@@ -41,7 +41,9 @@ def rows(n, targets_in_row, seed=0):
     """Return a batch of n rows, row i of which has targets_in_row[i] target positions."""
     draw = torch.Generator().manual_seed(seed)
     ids = torch.randint(20, (n, 6), generator=draw)
-    positions = torch.tensor([row * 6 + place for row in range(n) for place in range(targets_in_row[row])], dtype=torch.long)
+    positions = torch.tensor(
+        [row * 6 + place for row in range(n) for place in range(targets_in_row[row])], dtype=torch.long
+    )
     return Batch(
         input_ids=ids,
         token_type_ids=torch.zeros_like(ids),
@@ -94,7 +96,9 @@ class Sequences(Tiny):
 
 
 @pytest.mark.parametrize("sizes", [[4, 4], [1, 7], [3, 3, 2], [1] * 8])
-@pytest.mark.parametrize("targets", [torch.tensor([0, 1, 2, 0, 0, 0, 0, 1]), torch.tensor([[1.0, 0, 0], [0, 1.0, 1.0]] * 4)])
+@pytest.mark.parametrize(
+    "targets", [torch.tensor([0, 1, 2, 0, 0, 0, 0, 1]), torch.tensor([[1.0, 0, 0], [0, 1.0, 1.0]] * 4)]
+)
 def test_class_weights_do_not_depend_on_micro_batches(sizes, targets):
     whole = replace(rows(8, [0] * 8), labels=targets)
     label_loss = LabelLoss(torch.tensor([0.2, 1.0, 7.0]), 0.0 if targets.is_floating_point() else 0.1)
@@ -162,7 +166,9 @@ def steps_on_meta(monkeypatch, processes=SINGLE_PROCESS, micro_batches=1):
     meta, config = Compute(torch.device("meta"), torch.float32, 1, "test"), TrainingConfig(clip_norm=0.5, log_every=100)
     model = OnMeta()
     optimizer, updates = build_optimizer(model, config), []
-    monkeypatch.setattr(optimizer, "step", lambda: updates.append(optimizer.found_inf.device.type))  # fused kernels need a GPU
+    monkeypatch.setattr(
+        optimizer, "step", lambda: updates.append(optimizer.found_inf.device.type)
+    )  # fused kernels need a GPU
     guard = NonFiniteGuard(0, waits=False, processes=processes)
     learner = Learner(model, optimizer, config, meta, guard, processes)
     given = [part.to(meta.device) for part in cut(rows(4, [1] * 4), [1] * 4, [4 // micro_batches] * micro_batches)]
@@ -181,7 +187,9 @@ def test_a_step_never_waits_for_its_device(monkeypatch):
 def test_processes_count_targets_on_the_host_and_sum_losses_on_their_devices(monkeypatch):
     collectives = Collectives(monkeypatch)
     steps_on_meta(monkeypatch, Processes(0, 2), micro_batches=2)
-    assert collectives.devices == ["cpu", "meta"] * 3  # counts through gloo, losses through NCCL; DDP sends the gradients
+    assert (
+        collectives.devices == ["cpu", "meta"] * 3
+    )  # counts through gloo, losses through NCCL; DDP sends the gradients
 
 
 def test_the_loop_ends_at_its_horizon_however_many_batches_there_are():
@@ -193,7 +201,10 @@ def test_the_loop_ends_at_its_horizon_however_many_batches_there_are():
 def test_large_gradients_are_clipped_and_reported_before_clipping():
     clipped, steps = trained([[rows(4, [1] * 4)]], steps=1, clip_norm=1e-4, epsilon=1.0, weight_decay=0.0)
     free, _ = trained([[rows(4, [1] * 4)]], steps=1, clip_norm=None, epsilon=1.0, weight_decay=0.0)
-    moved = [sum((a - b).abs().sum() for a, b in zip(m.parameters(), Tiny().parameters(), strict=True)) for m in (clipped, free)]
+    moved = [
+        sum((a - b).abs().sum() for a, b in zip(m.parameters(), Tiny().parameters(), strict=True))
+        for m in (clipped, free)
+    ]
     assert moved[0] < moved[1] / 100
     assert steps[0].figures()["gradient_norm"] > 0.1
 
@@ -213,7 +224,9 @@ def test_only_matrices_decay():
     config = TrainingConfig(weight_decay=0.3)
     model = Tiny()
     decay = {
-        id(weight): group["weight_decay"] for group in build_optimizer(model, config).param_groups for weight in group["params"]
+        id(weight): group["weight_decay"]
+        for group in build_optimizer(model, config).param_groups
+        for weight in group["params"]
     }
     assert {name: decay[id(weight)] for name, weight in model.named_parameters()} == {
         name: 0.3 if name.endswith("weight") else 0.0 for name in model.state_dict()

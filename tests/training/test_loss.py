@@ -31,8 +31,12 @@ def test_both_kinds_of_targets_are_summed_and_counted_separately():
     prediction = Prediction(torch.randn(4, 2), torch.randn(6, 3))
     labelled = batch(labels, token_labels)
     found = losses(prediction, labelled)
-    assert found["sequence"].item() == pytest.approx(-prediction.sequence_logits.log_softmax(-1)[range(4), labels].sum().item())
-    assert found["token"].item() == pytest.approx(-prediction.token_logits.log_softmax(-1)[range(6), token_labels].sum().item())
+    assert found["sequence"].item() == pytest.approx(
+        -prediction.sequence_logits.log_softmax(-1)[range(4), labels].sum().item()
+    )
+    assert found["token"].item() == pytest.approx(
+        -prediction.token_logits.log_softmax(-1)[range(6), token_labels].sum().item()
+    )
     assert count_targets(labelled) == {"sequence": 4, "token": 6}
 
 

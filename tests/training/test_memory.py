@@ -15,7 +15,9 @@ def micro_batches_of(*rows, length=7):
 
 
 def test_a_device_out_of_memory_is_reported_with_the_accumulation_that_would_help():
-    error = out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, micro_batches_of(16, 16))
+    error = out_of_memory(
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 12, micro_batches_of(16, 16)
+    )
     assert str(error) == (
         "The memory of the device (cpu) is too small for step 12, a batch of 32 rows of up to 7 tokens in 2 micro-batches. "
         "Set training.accumulate=4 to compute each batch in 4 micro-batches; only dropout's random draws differ."
@@ -37,7 +39,9 @@ def test_the_allocation_error_of_cublas_is_recognised():
 def test_no_more_micro_batches_are_suggested_than_a_batch_has_rows():
     error = torch.OutOfMemoryError("")
     assert "training.accumulate=3 " in str(out_of_memory(error, 1, micro_batches_of(2, 1)))
-    assert str(out_of_memory(error, 1, micro_batches_of(1, 1))).endswith("Choose a smaller model, or a smaller model.max_length.")
+    assert str(out_of_memory(error, 1, micro_batches_of(1, 1))).endswith(
+        "Choose a smaller model, or a smaller model.max_length."
+    )
 
 
 def test_other_errors_are_not_taken_for_it():

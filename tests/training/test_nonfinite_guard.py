@@ -38,7 +38,9 @@ class Poisoned(nn.Module):
         if kind == self.LOSS:
             logits = logits * math.nan
         if kind == self.GRADIENT:
-            logits = logits + 0 * (logits - logits.detach()).abs().sqrt()  # 0 forward, NaN backward: 0 times the slope at 0
+            logits = (
+                logits + 0 * (logits - logits.detach()).abs().sqrt()
+            )  # 0 forward, NaN backward: 0 times the slope at 0
         if kind == self.HUGE:
             logits = logits + 1e25 * (logits - logits.detach())  # each gradient finite, the sum of their squares not
         return Prediction(sequence_logits=logits)
@@ -144,9 +146,19 @@ def test_steps_skipped_before_a_stop_count_after_it(waits):
 def test_rows_beyond_the_first_few_are_counted():
     guard = NonFiniteGuard(1, waits=True)
     ids = torch.zeros(4, 1, dtype=torch.long)
-    micro_batches = [Batch(ids, ids, None, torch.arange(4) + start, ids[:0, 0], None, None, 4) for start in (10, 20, 30)]
-    guard.arm(build_optimizer(Poisoned(), TrainingConfig()), 1, {"token": torch.tensor(math.inf)}, torch.tensor(1.0), micro_batches)
-    assert "token loss inf, gradient norm 1; rows 10, 11, 12, 13, 20 and 7 more of the training split" in str(guard.skipped[0])
+    micro_batches = [
+        Batch(ids, ids, None, torch.arange(4) + start, ids[:0, 0], None, None, 4) for start in (10, 20, 30)
+    ]
+    guard.arm(
+        build_optimizer(Poisoned(), TrainingConfig()),
+        1,
+        {"token": torch.tensor(math.inf)},
+        torch.tensor(1.0),
+        micro_batches,
+    )
+    assert "token loss inf, gradient norm 1; rows 10, 11, 12, 13, 20 and 7 more of the training split" in str(
+        guard.skipped[0]
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the card's own kernel can be tried on a card only")
@@ -156,7 +168,9 @@ def test_the_fused_kernel_of_a_gpu_skips_the_step():
     before = copy.deepcopy(model.state_dict())
     model(torch.full((2, 3), math.nan, device="cuda")).sum().backward()
     guard = NonFiniteGuard(1, waits=False)
-    rows = Batch(*[torch.zeros(2, 1, dtype=torch.long)] * 2, None, torch.arange(2), torch.zeros(0).long(), None, None, 2)
+    rows = Batch(
+        *[torch.zeros(2, 1, dtype=torch.long)] * 2, None, torch.arange(2), torch.zeros(0).long(), None, None, 2
+    )
     guard.arm(optimizer, 1, {"sequence": model.weight.grad.sum()}, model.weight.grad.norm(), [rows])
     optimizer.step()
     assert same(before, model.state_dict())

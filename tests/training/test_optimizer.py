@@ -25,7 +25,9 @@ LAYERS = 3
 
 def small(heads=None, **settings):
     torch.manual_seed(0)
-    config = ModelConfig(**{"n_layers": LAYERS, "d_model": 16, "n_heads": 2, "max_length": 8, "dropout": 0.0, **settings})
+    config = ModelConfig(
+        **{"n_layers": LAYERS, "d_model": 16, "n_heads": 2, "max_length": 8, "dropout": 0.0, **settings}
+    )
     return EncoderWithHeads(config, 20, 0, heads or HeadSizes(sequence_classes=3))
 
 

@@ -39,7 +39,9 @@ def for_label_sets(train: Split, scored: Split, held_out: Split | None, n_labels
         linear.fit(_texts(train), marks)
         thresholds = np.full(n_labels, DEFAULT)
         if held_out is not None:
-            thresholds = fit_thresholds(linear.probabilities(_texts(held_out)), marks_of(held_out, n_labels), shared=False)
+            thresholds = fit_thresholds(
+                linear.probabilities(_texts(held_out)), marks_of(held_out, n_labels), shared=False
+            )
         return linear.probabilities(_texts(scored)) >= thresholds
 
     fitted = timed(answer, figures)
@@ -81,7 +83,10 @@ class _OneForEach:
         names = np.asarray(self.words.get_feature_names_out())
         weights = {label: np.asarray(model.coef_)[0] for label, model in self.models.items()}
         best = {label: np.argsort(-row, kind="stable")[:N_TOP] for label, row in weights.items()}
-        return {label: [str(names[place]) for place in places if weights[label][place] > 0] for label, places in best.items()}
+        return {
+            label: [str(names[place]) for place in places if weights[label][place] > 0]
+            for label, places in best.items()
+        }
 
 
 def _texts(split: Split) -> list[str]:

@@ -27,10 +27,10 @@ Predicted = TypeVar("Predicted", np.ndarray, list[np.ndarray])
 class Baseline:
     """One simple method's scores, or why it has none.
 
-    `figures` holds `seconds` and the scores by name: `accuracy` and `f1_macro`, or those for words (`answered_words`), sets of
-    labels or numbers. `predicted` has a prediction for every row of the scored split, labelled or not: class ids [n], a 0 or 1
-    for each label [n, labels], numbers [n], or one array of class ids per sequence of words. `top_features` has the words and
-    bigrams that count most for each class of a linear model, the strongest first.
+    `figures` holds `seconds` and the scores by name: `accuracy` and `f1_macro`, or those for words (`answered_words`),
+    sets of labels or numbers. `predicted` has a prediction for every row of the scored split, labelled or not: class
+    ids [n], a 0 or 1 for each label [n, labels], numbers [n], or one array of class ids per sequence of words.
+    `top_features` has the words and bigrams that count most for each class of a linear model, the strongest first.
     """
 
     figures: dict[str, float] = field(default_factory=dict)
@@ -54,7 +54,9 @@ def tfidf(n_labels: int = 1) -> TfidfVectorizer:
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    return TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=min(_FEATURES, _WEIGHTS // n_labels))
+    return TfidfVectorizer(
+        token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=min(_FEATURES, _WEIGHTS // n_labels)
+    )
 
 
 def joined(example: TextExample) -> str:
@@ -66,7 +68,9 @@ def too_many_cells(n_rows: int, n_labels: int, most: int) -> str:
     """Return that rows times labels are more than the `most` a linear model is fitted on; "" if they are not."""
     if n_rows * n_labels <= most:
         return ""
-    return f"the linear baseline is fitted on at most {most:,} rows times labels, but training has {n_rows * n_labels:,}"
+    return (
+        f"the linear baseline is fitted on at most {most:,} rows times labels, but training has {n_rows * n_labels:,}"
+    )
 
 
 def cannot_read(train: Split) -> str:

@@ -10,7 +10,9 @@ from encoderlab.metrics.regression import number_figures
 
 
 def for_numbers(train: Split, scored: Split) -> dict[str, Baseline]:
-    """Return `mean`, which always predicts the training mean, and `tfidf_ridge`, with their `number_figures` and `seconds`."""
+    """Return `mean`, which always predicts the training mean, and `tfidf_ridge`, with their `number_figures` and
+    `seconds`.
+    """
     rows = [(joined(example), example.label) for example in train.of_texts() if isinstance(example.label, float)]
     texts, answers = [text for text, _ in rows], np.array([number for _, number in rows])
     labels = np.array([example.label if isinstance(example.label, float) else np.nan for example in scored.of_texts()])

@@ -14,10 +14,11 @@ LEAF_SHARE = 0.01  # least share of a tree's training pairs in each leaf
 
 @dataclass(frozen=True, slots=True)
 class PairFeatures:
-    """What can be seen of pairs without reading them: `labels` [pairs], `overlap` [pairs], and `lengths` in pieces, [pairs, 2].
+    """What can be seen of pairs without reading them: `labels` [pairs], `overlap` [pairs], and `lengths` in pieces,
+    [pairs, 2].
 
-    `overlap` is the share of one text's distinct pieces that the other text has too, of the text with fewer of them; 0 if a text
-    is empty.
+    `overlap` is the share of one text's distinct pieces that the other text has too, of the text with fewer of them; 0
+    if a text is empty.
     """
 
     labels: np.ndarray
@@ -25,7 +26,9 @@ class PairFeatures:
     lengths: np.ndarray
 
 
-def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels: Sequence[int] | np.ndarray) -> PairFeatures:
+def pair_features(
+    first: Sequence[np.ndarray], second: Sequence[np.ndarray], labels: Sequence[int] | np.ndarray
+) -> PairFeatures:
     """Return the features of pairs whose texts are given as piece ids, without special tokens."""
     pieces = [(set(a.tolist()), set(b.tolist())) for a, b in zip(first, second, strict=True)]
     overlap = [len(a & b) / max(min(len(a), len(b)), 1) for a, b in pieces]
@@ -40,8 +43,9 @@ def pair_features(first: Sequence[np.ndarray], second: Sequence[np.ndarray], lab
 def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[str, float]]:
     """Return `nsp_accuracy` on `scored` of three baselines fitted on `train`, by name; neither may be empty.
 
-    `majority` predicts the label that is most frequent in training; `word_overlap` and `length` are small decision trees (Breiman
-    et al. 1984), one over the fraction of common pieces, the other over both texts' lengths and their difference.
+    `majority` predicts the label that is most frequent in training; `word_overlap` and `length` are small decision
+    trees (Breiman et al. 1984), one over the fraction of common pieces, the other over both texts' lengths and their
+    difference.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -59,16 +63,19 @@ def pair_baselines(train: PairFeatures, scored: PairFeatures) -> dict[str, dict[
 def token_baselines(counts: np.ndarray, target_labels: np.ndarray) -> dict[str, dict[str, Any]]:
     """Return the scores of predicting by token counts; `target_labels` [targets] are the true ids, at least one.
 
-    `counts` [vocabulary] says how often each id occurs in training, without special ones. `most_frequent_token` always predicts
-    the same id; `unigram` gives every id its share of the training tokens, after adding one to each count (Laplace) so that
-    none is impossible. Its `mlm_loss` is in nats per token.
+    `counts` [vocabulary] says how often each id occurs in training, without special ones. `most_frequent_token` always
+    predicts the same id; `unigram` gives every id its share of the training tokens, after adding one to each count
+    (Laplace) so that none is impossible. Its `mlm_loss` is in nats per token.
     """
     assert len(target_labels), "baselines are scored on target tokens"
     most_frequent = int(counts.argmax())
     chances = (counts + 1) / (counts.sum() + len(counts))
     loss = float(-np.log(chances[target_labels]).mean())
     return {
-        "most_frequent_token": {"mlm_accuracy": float((target_labels == most_frequent).mean()), "token_id": most_frequent},
+        "most_frequent_token": {
+            "mlm_accuracy": float((target_labels == most_frequent).mean()),
+            "token_id": most_frequent,
+        },
         "unigram": {"mlm_loss": loss, "mlm_perplexity": float(np.exp(loss))},
     }
 

@@ -25,16 +25,20 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
 
-MOST_CELLS = 5_000_000  # rows times labels: beyond this one regression of all labels would take longer than many a training run
+MOST_CELLS = (
+    5_000_000  # rows times labels: beyond this one regression of all labels would take longer than many a training run
+)
 
 
-def baselines(splits: Splits, name: str, threshold: ThresholdRule | None = None, positive: int = 1) -> dict[str, Baseline]:
+def baselines(
+    splits: Splits, name: str, threshold: ThresholdRule | None = None, positive: int = 1
+) -> dict[str, Baseline]:
     """Fit on the labelled rows of `train`, score on those of the split called `name`.
 
-    Texts: `majority` (always the most frequent label) and `tfidf_logreg`. Words: `majority` and `word_majority` (each word's most
-    frequent label, the most frequent overall if a word is new). Numbers: `mean` and `tfidf_ridge`. Both splits must hold
-    labelled rows. Sets of labels: `majority` and `tfidf_logreg` for each label. Of two classes, the linear model gives the
-    `positive` one from a `threshold` on, found on validation as a model's is.
+    Texts: `majority` (always the most frequent label) and `tfidf_logreg`. Words: `majority` and `word_majority` (each
+    word's most frequent label, the most frequent overall if a word is new). Numbers: `mean` and `tfidf_ridge`. Both
+    splits must hold labelled rows. Sets of labels: `majority` and `tfidf_logreg` for each label. Of two classes, the
+    linear model gives the `positive` one from a `threshold` on, found on validation as a model's is.
     """
     train, scored = splits.by_name["train"], splits.by_name[name]
     assert train.labelled and scored.labelled, "baselines are fitted and scored on labelled rows"
@@ -78,14 +82,18 @@ def _for_texts(splits: Splits, scored: Split, threshold: ThresholdRule | None, p
 
     def linear() -> np.ndarray:
         texts = [joined(example) for example in train.of_texts() if example.label is not None]
-        with threadpool_limits(1):  # the solver's vectors are too short for more: two busy cores took 22 s where one takes 3
+        with threadpool_limits(
+            1
+        ):  # the solver's vectors are too short for more: two busy cores took 22 s where one takes 3
             model.fit(texts, answers)
             return _linear_answers(model, splits.by_name.get("validation"), scored, threshold, positive)
 
     figures, reason = partial(_class_figures, labels), _cannot_fit(train, answers)
     return {
         "majority": timed(majority, figures),
-        "tfidf_logreg": Baseline(skipped=reason) if reason else replace(timed(linear, figures), top_features=_top_features(model)),
+        "tfidf_logreg": Baseline(skipped=reason)
+        if reason
+        else replace(timed(linear, figures), top_features=_top_features(model)),
     }
 
 
@@ -104,7 +112,9 @@ def _linear_answers(
 
 
 def _top_features(fitted: Pipeline) -> dict[int, list[str]]:
-    """Return the features with the largest weights for each training class; of two, what supports one opposes the other."""
+    """Return the features with the largest weights for each training class; of two, what supports one opposes the
+    other.
+    """
     features, linear = cast("TfidfVectorizer", fitted["tfidf"]), cast("LogisticRegression", fitted["logreg"])
     names, weights = np.asarray(features.get_feature_names_out()), np.asarray(linear.coef_)
     by_class = weights if len(weights) > 1 else np.stack([-weights[0], weights[0]])
@@ -118,14 +128,16 @@ def _top_features(fitted: Pipeline) -> dict[int, list[str]]:
 def _linear_model(n_labels: int) -> Pipeline:
     """Return logistic regression on TF-IDF of words, punctuation marks and bigrams.
 
-    On the validation split of SST-2 82.2 percent right, on 2,000 test rows of Amazon polarity (13,000 to train on) 89.6. The
-    settings were chosen among some forty on such rows, most of which lay within a standard error. Brackets and punctuation are
-    tokens of their own, so that texts made of nothing else can be told apart.
+    On the validation split of SST-2 82.2 percent right, on 2,000 test rows of Amazon polarity (13,000 to train on)
+    89.6. The settings were chosen among some forty on such rows, most of which lay within a standard error. Brackets
+    and punctuation are tokens of their own, so that texts made of nothing else can be told apart.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
 
-    return Pipeline([("tfidf", tfidf(n_labels)), ("logreg", LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0))])
+    return Pipeline(
+        [("tfidf", tfidf(n_labels)), ("logreg", LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0))]
+    )
 
 
 def _cannot_fit(train: Split, answers: np.ndarray) -> str:
@@ -137,7 +149,9 @@ def _cannot_fit(train: Split, answers: np.ndarray) -> str:
 
 
 def _for_words(train: Split, scored: Split, names: Sequence[str]) -> dict[str, Baseline]:
-    labels = [None if example.labels is None else np.array(example.labels, dtype=np.int64) for example in scored.of_words()]
+    labels = [
+        None if example.labels is None else np.array(example.labels, dtype=np.int64) for example in scored.of_words()
+    ]
     overall, by_word = _label_counts(train)
     most_frequent = overall.most_common(1)[0][0]
     best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
@@ -147,7 +161,8 @@ def _for_words(train: Split, scored: Split, names: Sequence[str]) -> dict[str, B
 
     def word_majority() -> list[np.ndarray]:
         return [
-            np.array([best.get(word, most_frequent) for word in example.words], dtype=np.int64) for example in scored.of_words()
+            np.array([best.get(word, most_frequent) for word in example.words], dtype=np.int64)
+            for example in scored.of_words()
         ]
 
     figures = partial(_word_figures, labels, names)
@@ -173,7 +188,9 @@ def _class_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float
     return {"accuracy": float((labels == predicted).mean()), **_f1(labels, predicted), **_matthews(labels, predicted)}
 
 
-def _word_figures(labels: Sequence[np.ndarray | None], names: Sequence[str], predicted: list[np.ndarray]) -> dict[str, float]:
+def _word_figures(
+    labels: Sequence[np.ndarray | None], names: Sequence[str], predicted: list[np.ndarray]
+) -> dict[str, float]:
     pairs = [(a, b) for a, b in zip(labels, predicted, strict=True) if a is not None]
     return answered_words([a for a, _ in pairs], [b for _, b in pairs], names, "token_accuracy").figures
 

@@ -1,4 +1,6 @@
-"""The candidates for the last word of a line: commands, config groups and their options, settings and their values, paths."""
+"""The candidates for the last word of a line: commands, config groups and their options, settings and their values,
+paths.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,18 @@ SCHEMA = re.compile(r"^ *- (\w+?)(_schema)?$", re.MULTILINE)  # an entry of a de
 
 
 class Candidate(NamedTuple):
-    """A word that may stand where the last one is typed, and what it means. It is to be continued if it ends with = . or /."""
+    """A word that may stand where the last one is typed, and what it means. It is to be continued if it ends with = .
+    or /.
+    """
 
     word: str
     help: str = ""
 
 
 def candidates(words: list[str], shipped: Path) -> list[Candidate]:
-    """Return the candidates for the last of `words`, which follow the name of the program; shipped configs are in `shipped`."""
+    """Return the candidates for the last of `words`, which follow the name of the program; shipped configs are in
+    `shipped`.
+    """
     *before, current = words
     if not before:
         offered = _described(FOR_ALL if current.startswith("-") else COMMANDS)
@@ -48,7 +54,9 @@ def candidates(words: list[str], shipped: Path) -> list[Candidate]:
     elif before[-1] in CONFIG_DIR:
         offered = paths(current, folders_only=True)
     elif before[0] == "list":
-        offered = _described({"--config-dir": FLAGS["--config-dir"]}) if current.startswith("-") else map(Candidate, LISTED)
+        offered = (
+            _described({"--config-dir": FLAGS["--config-dir"]}) if current.startswith("-") else map(Candidate, LISTED)
+        )
     else:
         offered = _of_command(before[0], before[1:], current, shipped)
     return [candidate for candidate in offered if candidate.word.startswith(current)]
@@ -105,7 +113,9 @@ class _Line(NamedTuple):
 
 def _config_folders(before: list[str], shipped: Path) -> list[Path]:
     own = [folder for flag, folder in zip(before, before[1:], strict=False) if flag in CONFIG_DIR]
-    own += [folder for flag, equals, folder in (word.partition("=") for word in before) if equals and flag in CONFIG_DIR]
+    own += [
+        folder for flag, equals, folder in (word.partition("=") for word in before) if equals and flag in CONFIG_DIR
+    ]
     return [shipped, *(Path(folder).expanduser() for folder in own)]
 
 
@@ -160,7 +170,12 @@ def _of_setting(setting: Offered | None, typed: str) -> Iterator[Candidate]:
         return
     yield from map(Candidate, setting.values)
     names = Names[setting.names] if setting.names else None
-    words = {Names.device: DEVICES, Names.split: SPLITS, Names.encoder: shipped_names(), Names.unfinished_run: ("auto",)}
+    words = {
+        Names.device: DEVICES,
+        Names.split: SPLITS,
+        Names.encoder: shipped_names(),
+        Names.unfinished_run: ("auto",),
+    }
     yield from map(Candidate, words.get(names, ()) if names else ())
     if names in (Names.path, Names.folder, Names.encoder, Names.unfinished_run):
         yield from paths(typed, folders_only=names is not Names.path)

@@ -63,7 +63,8 @@ LONGEST_HELP = 60  # characters of a line of help beside a candidate
 
 
 def completion(configs: Path, arguments: list[str]) -> None:
-    """Print the script for the shell that `arguments` name, or the candidates for a line, if one follows; configs are in `configs`.
+    """Print the script for the shell that `arguments` name, or the candidates for a line, if one follows; configs are
+    in `configs`.
 
     bash also gives the characters at which it breaks words. Raises SettingError for an unknown shell.
     """
@@ -71,7 +72,9 @@ def completion(configs: Path, arguments: list[str]) -> None:
     if shell in ("--help", "-h"):
         print(USAGE)
     elif shell not in SCRIPTS:
-        raise SettingError(f"No completion for {shell}", allowed=", ".join(SHELLS), remedy="See encoderlab completion --help")
+        raise SettingError(
+            f"No completion for {shell}", allowed=", ".join(SHELLS), remedy="See encoderlab completion --help"
+        )
     elif not line:
         print(SCRIPTS[shell])
     else:
@@ -81,10 +84,11 @@ def completion(configs: Path, arguments: list[str]) -> None:
 
 
 def answer(shell: str, line: str, breaks: str, configs: Path) -> Iterator[str]:
-    """Yield the candidates for the end of a line, as the shell reads them: quoted for bash, with their help for zsh and fish.
+    """Yield the candidates for the end of a line, as the shell reads them: quoted for bash, with their help for zsh and
+    fish.
 
-    For a word with quotes in it, bash gets none, and completes file names by itself: where it would put a candidate depends on the
-    quotes, and in double quotes a file's name could run commands.
+    For a word with quotes in it, bash gets none, and completes file names by itself: where it would put a candidate
+    depends on the quotes, and in double quotes a file's name could run commands.
     """
     words, quoted = words_of(line)
     if shell == "bash" and (quoted or re.search(r"""["'](?:\\.|[^\s\\])*$""", line)):
@@ -97,7 +101,9 @@ def answer(shell: str, line: str, breaks: str, configs: Path) -> Iterator[str]:
 
 
 def _for_bash(candidate: Candidate, cut: int) -> str:
-    return re.sub(r"([^\w@%+=:,./~-])", r"\\\1", candidate.word[cut:]) + ("" if candidate.word.endswith(("=", ".", "/")) else " ")
+    return re.sub(r"([^\w@%+=:,./~-])", r"\\\1", candidate.word[cut:]) + (
+        "" if candidate.word.endswith(("=", ".", "/")) else " "
+    )
 
 
 def words_of(line: str) -> tuple[list[str], bool]:

@@ -11,7 +11,9 @@ SAME_AS_TASK = "${task}"
 
 
 def chosen_configs(configs: Path, command: str) -> dict[str, str]:
-    """Return the config that `command` uses in each group unless another is chosen; `configs` is the folder of all of them."""
+    """Return the config that `command` uses in each group unless another is chosen; `configs` is the folder of all of
+    them.
+    """
     chosen: dict[str, str] = {}
     for entry in _read(configs / f"{command}.yaml")["defaults"]:
         if isinstance(entry, dict):

@@ -20,29 +20,53 @@ EXAMPLES = {
         ("encoderlab train task=sst2 model.n_layers=2", "another task brings its dataset along"),
         ("encoderlab train task=classification dataset=files dataset.path=reviews.csv", "your own file"),
         ("encoderlab train -m seed=1,2,3 model.n_layers=1,2,4", "one run per combination, and a table of all runs"),
-        ("encoderlab train -m sweep=seeds task=sst2", "a named sweep: seeds, model_size, learning_rate, learning_curve"),
+        (
+            "encoderlab train -m sweep=seeds task=sst2",
+            "a named sweep: seeds, model_size, learning_rate, learning_curve",
+        ),
         ("encoderlab train folds=5 task=sst2", "cross-validation: every training row is tested once"),
-        ("encoderlab train -m trials=20 'training.learning_rate=log(1e-5,1e-2)'", "a search with Optuna, scored on validation"),
+        (
+            "encoderlab train -m trials=20 'training.learning_rate=log(1e-5,1e-2)'",
+            "a search with Optuna, scored on validation",
+        ),
         ("encoderlab train experiment=sst2", "a whole recipe; settings you add override it"),
         ("encoderlab train resume=outputs/train/...", "resume a stopped run; resume=auto finds the latest"),
     ],
     "pretrain": [
         ("encoderlab pretrain", "masked tokens and next sentences on the built-in corpus"),
         ("encoderlab pretrain dataset=wikipedia model=mini training.budget=30m", "for half an hour on Wikipedia"),
-        ("encoderlab pretrain dataset=files dataset.path=articles.txt", "your own text, with a blank line between documents"),
+        (
+            "encoderlab pretrain dataset=files dataset.path=articles.txt",
+            "your own text, with a blank line between documents",
+        ),
         ("encoderlab pretrain task.second_sentence=none", "masked tokens only"),
     ],
     "finetune": [
         ("encoderlab finetune task=sst2", "from the included encoder (see encoderlab list encoders)"),
         ("encoderlab finetune task=sst2 init_from=outputs/pretrain/...", "from one of your runs"),
-        ("encoderlab finetune task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
-        ("encoderlab finetune ... training.layer_decay=0.9 training.freeze_layers=2", "lower layers train slowly, or not at all"),
+        (
+            "encoderlab finetune task=amazon_polarity init_from=google-bert/bert-base-uncased",
+            "from the Hugging Face hub",
+        ),
+        (
+            "encoderlab finetune ... training.layer_decay=0.9 training.freeze_layers=2",
+            "lower layers train slowly, or not at all",
+        ),
     ],
     "distill": [
-        ("encoderlab distill teacher=outputs/finetune/... model=mini task=sst2", "on labels and the teacher's probabilities"),
+        (
+            "encoderlab distill teacher=outputs/finetune/... model=mini task=sst2",
+            "on labels and the teacher's probabilities",
+        ),
         ("encoderlab distill teacher=... task=sst2 unlabelled=more.txt", "adds texts labelled by the teacher alone"),
-        ("encoderlab distill teacher=outputs/pretrain/... model=mini dataset=wikipedia", "on documents: the teacher's vectors"),
-        ("encoderlab distill teacher=... model.n_heads=8 start=pruned", "starts from the teacher, pruned to the student's shape"),
+        (
+            "encoderlab distill teacher=outputs/pretrain/... model=mini dataset=wikipedia",
+            "on documents: the teacher's vectors",
+        ),
+        (
+            "encoderlab distill teacher=... model.n_heads=8 start=pruned",
+            "starts from the teacher, pruned to the student's shape",
+        ),
     ],
     "eval": [
         ("encoderlab eval run=outputs/train/... split=validation", "a split of the run's own dataset"),
@@ -52,8 +76,14 @@ EXAMPLES = {
         ("encoderlab predict run=... text='A gorgeous, witty film.'", "one text"),
         ("encoderlab predict run=... input=new.csv output=answers.csv", "a file"),
         ("cat lines.txt | encoderlab predict run=...", "lines of standard input (pairs: a tab between the texts)"),
-        ("encoderlab predict run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8", "no label if unsure"),
-        ("encoderlab predict run=... split=test format=glue output=submission", "files for GLUE's server, with the right names"),
+        (
+            "encoderlab predict run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8",
+            "no label if unsure",
+        ),
+        (
+            "encoderlab predict run=... split=test format=glue output=submission",
+            "files for GLUE's server, with the right names",
+        ),
     ],
     "serve": [
         ("encoderlab serve run=...", "a web page to try the run, at http://127.0.0.1:8000/"),
@@ -67,13 +97,19 @@ EXAMPLES = {
     "export": [
         ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
         ("encoderlab export run=... format=onnx path=exported", "a graph for onnxruntime, checked against the model"),
-        ("encoderlab export run=... format=int8 path=exported", "the same with 8-bit weights, compared on the run's test split"),
+        (
+            "encoderlab export run=... format=int8 path=exported",
+            "the same with 8-bit weights, compared on the run's test split",
+        ),
         ("encoderlab export run=... format=compact path=small", "encoderlab's own format at about a third of the size"),
     ],
     "compare": [
         ("encoderlab compare outputs/train/sst2/*", "all runs of a task; unfinished ones are named and skipped"),
         ("encoderlab compare outputs/multirun/...", "all runs of a sweep"),
-        ("encoderlab compare FOLDER FOLDER reference=FOLDER output=compared", "against a reference; as page, table and plots"),
+        (
+            "encoderlab compare FOLDER FOLDER reference=FOLDER output=compared",
+            "against a reference; as page, table and plots",
+        ),
     ],
     "verify": [
         ("encoderlab verify run=outputs/train/...", "exit code 0 if everything is intact, otherwise 3"),
@@ -105,7 +141,10 @@ EXAMPLES = {
     "explain": [
         ("encoderlab explain run=... text='A gorgeous, witty film.'", "one text, with both methods"),
         ("encoderlab explain run=... text='1 2 3 4' word=3", "the label of one word"),
-        ("encoderlab explain run=... split=test rows=[0,7] label=positive", "what supports one class, in rows of a split"),
+        (
+            "encoderlab explain run=... split=test rows=[0,7] label=positive",
+            "what supports one class, in rows of a split",
+        ),
     ],
 }
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
@@ -120,7 +159,9 @@ HYDRA_FLAGS = """Hydra's own flags work too:
 
 def print_help(command: str, description: str, configs: Path) -> None:
     """Print the help of `command`; its shipped configs are in the folder `configs`."""
-    print(f"encoderlab {command}: {description}\n\nusage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]\n")
+    print(
+        f"encoderlab {command}: {description}\n\nusage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]\n"
+    )
     width = max(len(example) for example, _ in EXAMPLES[command])
     print("\n".join(f"  {example:<{width}}  {line}" for example, line in EXAMPLES[command]))
     schema = COMMAND_CONFIGS[command]
@@ -138,7 +179,9 @@ def print_help(command: str, description: str, configs: Path) -> None:
             if owner == group:
                 kind = f" ({group} of kind {option})" if option != group else ""
                 print(f"\n{group}{kind}: {first_line(member)}")
-                print("\n".join(_settings(member, f"{group}.", skip=[], values=values if option == chosen_kind else {})))
+                print(
+                    "\n".join(_settings(member, f"{group}.", skip=[], values=values if option == chosen_kind else {}))
+                )
     if command in RECIPES:
         print(SWEEPS, *_settings(SweepConfig, "", skip=[]), sep="\n")
     print(f"\n{HYDRA_FLAGS}")
@@ -146,14 +189,20 @@ def print_help(command: str, description: str, configs: Path) -> None:
 
 def groups_of(schema: type) -> list[str]:
     """Return the names of the config groups that a command reads."""
-    return [declared.name for declared in fields(schema) if declared.name in GROUPS and declared.name not in brought_along(schema)]
+    return [
+        declared.name
+        for declared in fields(schema)
+        if declared.name in GROUPS and declared.name not in brought_along(schema)
+    ]
 
 
 def _settings(schema: type, prefix: str, skip: list[str], values: Mapping[str, Any] = NO_VALUES) -> Iterator[str]:
     return (f"  {setting:<38} {line}" for setting, line in settings_of(schema, prefix, skip, values))
 
 
-def settings_of(schema: type, prefix: str, skip: list[str], values: Mapping[str, Any] = NO_VALUES) -> Iterator[tuple[str, str]]:
+def settings_of(
+    schema: type, prefix: str, skip: list[str], values: Mapping[str, Any] = NO_VALUES
+) -> Iterator[tuple[str, str]]:
     """Yield each setting of a dataclass as name=default, after `prefix`, with its line of help and its range.
 
     `values` are those that a config of the group sets; they replace the defaults.
@@ -163,7 +212,10 @@ def settings_of(schema: type, prefix: str, skip: list[str], values: Mapping[str,
             continue
         limits = allowed_range(declared.metadata)
         value = values[declared.name] if declared.name in values else _default(declared)
-        yield f"{prefix}{declared.name}={written(value)}", declared.metadata["help"] + (f" ({limits})" if limits else "")
+        yield (
+            f"{prefix}{declared.name}={written(value)}",
+            declared.metadata["help"] + (f" ({limits})" if limits else ""),
+        )
 
 
 def _default(declared: Any) -> Any:

@@ -30,26 +30,39 @@ if TYPE_CHECKING:
 MULTIRUN = ("-m", "--multirun")
 RESUMABLE = ("train", "pretrain", "finetune", "distill")
 ACROSS_PROCESSES = (*RESUMABLE, "eval")
-GARBAGE_EVERY = 50_000  # objects; with Python's 700, collection took a third of the time that prediction spends outside the model
+GARBAGE_EVERY = (
+    50_000  # objects; with Python's 700, collection took a third of the time that prediction spends outside the model
+)
 
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
-    atexit.register(gc.freeze)  # Python's last collections would visit every object of a process that ends: 0.5 s after training
+    atexit.register(
+        gc.freeze
+    )  # Python's last collections would visit every object of a process that ends: 0.5 s after training
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available; PyTorch reads this at its first allocation
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once; any job of a sweep may need deterministic products
-    if "WORLD_SIZE" in os.environ:  # DDP would warn at every start that all parameters are used; see `runs.engine.distribution`
+    os.environ.setdefault(
+        "THP_MEM_ALLOC_ENABLE", "1"
+    )  # huge pages if available; PyTorch reads this at its first allocation
+    os.environ.setdefault(
+        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+    )  # read once; any job of a sweep may need deterministic products
+    if (
+        "WORLD_SIZE" in os.environ
+    ):  # DDP would warn at every start that all parameters are used; see `runs.engine.distribution`
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
-        # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no other batch.
+        # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no
+        # other batch.
         os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     processes, exit_code = SINGLE_PROCESS, 0
     try:
         processes = placed()
         with signals_handled(), speaking_for_all(processes):
-            with deferred("stopping once all processes have started"):  # otherwise the others would wait for one that ends first
+            with deferred(
+                "stopping once all processes have started"
+            ):  # otherwise the others would wait for one that ends first
                 processes = join(processes)
                 stop_if_interrupted(processes)
             run(sys.argv[1:], processes)
@@ -105,7 +118,11 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
         import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
     else:
         _check_processes(processes, *arguments)
-        resumes = processes.restarted and arguments[0] in RESUMABLE and not any(one.startswith("resume=") for one in arguments)
+        resumes = (
+            processes.restarted
+            and arguments[0] in RESUMABLE
+            and not any(one.startswith("resume=") for one in arguments)
+        )
         _run_with_hydra(arguments[0], [*arguments[1:], *(["resume=auto"] if resumes else [])], processes)
 
 
@@ -156,12 +173,16 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
             _sweep(command, arguments, options, started, processes)
             return
         shown = COMMAND_CONFIGS[command] if flags.cfg else None
-        _with_hydra(command, arguments, _job(command, started, refused, processes), lambda config: check_shown(config, shown))
+        _with_hydra(
+            command, arguments, _job(command, started, refused, processes), lambda config: check_shown(config, shown)
+        )
     if refused:
         raise refused[0]
 
 
-def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], None], check: Callable[[DictConfig], None]) -> None:
+def _with_hydra(
+    command: str, arguments: list[str], job: Callable[[DictConfig], None], check: Callable[[DictConfig], None]
+) -> None:
     """Let Hydra compose the config or configs for the arguments; pass each to `check`, then to `job`."""
     import hydra
 
@@ -174,7 +195,10 @@ def _with_hydra(command: str, arguments: list[str], job: Callable[[DictConfig], 
 
 
 def _job(
-    command: str, started: list[str], refused: list[UserError | FailedElsewhereError | BrokenPipeError], processes: Processes
+    command: str,
+    started: list[str],
+    refused: list[UserError | FailedElsewhereError | BrokenPipeError],
+    processes: Processes,
 ) -> Callable[[DictConfig], None]:
     """Return the function that Hydra calls with the composed config. It adds to `started` when its command starts.
 

@@ -1,4 +1,6 @@
-"""Every setting with its help and values, read from a file in the cache: importing the settings takes longer than TAB may."""
+"""Every setting with its help and values, read from a file in the cache: importing the settings takes longer than TAB
+may.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ AUTO = "auto"
 
 
 class Offered(NamedTuple):
-    """A setting: its line of help, the values it can be completed to, and what its text names (a member of `Names`, or None)."""
+    """A setting: its line of help, the values it can be completed to, and what its text names (a member of `Names`, or
+    None).
+    """
 
     help: str
     values: list[str]
@@ -94,7 +98,9 @@ def make_table() -> Table:
         schemas.setdefault(group, {})[name] = _offered(schema, f"{group}.", ())
     return Table(
         commands={command: _offered(schema, "", groups[command]) for command, schema in COMMAND_CONFIGS.items()},
-        groups={command: [*own, *(("experiment", "sweep") if command in RECIPES else ())] for command, own in groups.items()},
+        groups={
+            command: [*own, *(("experiment", "sweep") if command in RECIPES else ())] for command, own in groups.items()
+        },
         schemas=schemas,
         sweep=_offered(SweepConfig, "", ()),
     )

@@ -1,4 +1,6 @@
-"""encoderlab attention: what each token attends to, as heat maps, an interactive page and arrays, with figures for each head."""
+"""encoderlab attention: what each token attends to, as heat maps, an interactive page and arrays, with figures for each
+head.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def attention(config: AttentionConfig) -> RunFolder:
     show_heads(summary)
     pages = ", ".join(str(folder.attention / name / "attention.html") for name in examples)
     print(f"Interactive page: {pages}", file=sys.stderr)
-    print(f"Attention maps (layer-*.png), arrays (weights.npz) and figures (heads.json): {folder.attention}", file=sys.stderr)
+    print(
+        f"Attention maps (layer-*.png), arrays (weights.npz) and figures (heads.json): {folder.attention}",
+        file=sys.stderr,
+    )
     return folder
 
 
@@ -54,7 +59,9 @@ def _check_joint(assembly: Assembly) -> None:
 
 
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights of all layers, [layer, head, query, key], and the token ids; of a long text, those of its first window."""
+    """Return the weights of all layers, [layer, head, query, key], and the token ids; of a long text, those of its
+    first window.
+    """
     rows = encoded_rows(assembly, [example])
     if assembly.task.windows is not None and (rows.windows() > 1).any():
         print(f"The text is read in {rows.windows()[0]} windows; the maps show the first", file=sys.stderr)
@@ -66,7 +73,9 @@ def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarr
 
 
 def _draw(assembly: Assembly, weights: np.ndarray, ids: np.ndarray, name: str, folder: RunFolder) -> None:
-    """Write one figure per layer with all its heads, the page, and the weights as [layer, head, query, key] with their tokens."""
+    """Write one figure per layer with all its heads, the page, and the weights as [layer, head, query, key] with their
+    tokens.
+    """
     tokens, task = assembly.tokenizer.pieces(ids.tolist()), assembly.config.task.name
     into = folder.attention / name
     into.mkdir(parents=True)

@@ -36,7 +36,9 @@ from encoderlab.tasks.config import (
 
 @dataclass(frozen=True, slots=True)
 class FittedBaselines:
-    """The baselines of a dataset by name, and the rows of `split` that they were scored on with the right answers to them."""
+    """The baselines of a dataset by name, and the rows of `split` that they were scored on with the right answers to
+    them.
+    """
 
     corpus: Corpus
     split: str
@@ -61,9 +63,13 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
 
 
 def fit_baselines(config: BaselineConfig) -> FittedBaselines:
-    """Fit on the training split, and answer for the split to score. Raises DataError and SettingError as `baseline` does."""
+    """Fit on the training split, and answer for the split to score. Raises DataError and SettingError as `baseline`
+    does.
+    """
     if isinstance(config.task, DocumentTaskConfig):
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy="Use task=docs or another task with labels")
+        raise SettingError(
+            f"task={config.task.name} has no labels to learn", remedy="Use task=docs or another task with labels"
+        )
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     corpus.check_training_labels()
     split, positive = _split(config, corpus), _positive(config.task, corpus)
@@ -94,8 +100,12 @@ def _split(config: BaselineConfig, corpus: Corpus) -> str:
         raise DataError(f"split={split} has no labels to score on", allowed=", ".join(corpus.scored_splits()))
     holds_words = isinstance(corpus.split("train")[0], WordsExample)
     if holds_words != isinstance(config.task, TaggingConfig):
-        held, fitting = ("sequences of labelled words", "tagging") if holds_words else ("labelled texts", "classification")
-        raise DataError(f"This dataset holds {held}, which do not suit task={config.task.name}", remedy=f"Use task={fitting}")
+        held, fitting = (
+            ("sequences of labelled words", "tagging") if holds_words else ("labelled texts", "classification")
+        )
+        raise DataError(
+            f"This dataset holds {held}, which do not suit task={config.task.name}", remedy=f"Use task={fitting}"
+        )
     return split
 
 
@@ -132,7 +142,9 @@ def _hand_over(config: BaselineConfig, report: dict[str, Any]) -> None:
         try:
             atomic_write_text(Path(config.output), f"{plain}\n")
         except OSError as error:
-            raise DataError(f"output={config.output} cannot be written: {error.strerror}", remedy="Choose another file") from None
+            raise DataError(
+                f"output={config.output} cannot be written: {error.strerror}", remedy="Choose another file"
+            ) from None
     if config.format is TableFormat.json:
         print(plain)
     else:

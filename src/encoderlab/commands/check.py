@@ -50,7 +50,9 @@ def check(config: CheckConfig) -> None:
 
 
 def _cache(setting: str) -> str:
-    """Return the cache folder and whether it, or its nearest parent if it does not exist, is writable. Nothing is created."""
+    """Return the cache folder and whether it, or its nearest parent if it does not exist, is writable. Nothing is
+    created.
+    """
     folder = cache_folder(setting)
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     return f"{folder} ({'writable' if there.is_dir() and os.access(there, os.W_OK) else 'NOT writable'})"

@@ -15,10 +15,11 @@ from encoderlab.runs.folders.finished import finished_runs, print_skipped
 
 
 def compare(config: CompareConfig) -> None:
-    """Print the comparison on standard output, and write it to `config.output`; runs of several GLUE tasks give GLUE's table.
+    """Print the comparison on standard output, and write it to `config.output`; runs of several GLUE tasks give GLUE's
+    table.
 
-    An unfinished run is skipped, and a line names it. Raises DataError if fewer than two are left, or if they were not scored
-    on the same rows.
+    An unfinished run is skipped, and a line names it. Raises DataError if fewer than two are left, or if they were not
+    scored on the same rows.
     """
     runs, skipped = finished_runs(config.runs)
     print_skipped(skipped)

@@ -78,7 +78,9 @@ def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
 
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
         def train(control: DistillConfig) -> object:
-            recorded = with_recorded_settings(control, (), "distill")  # a stopped run keeps the settings it was started with
+            recorded = with_recorded_settings(
+                control, (), "distill"
+            )  # a stopped run keeps the settings it was started with
             return train_on_labels(recorded, "distill", processes, taught_by)
 
         return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)

@@ -50,8 +50,8 @@ def embed(config: EmbedConfig) -> None:
 def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
     """Return the texts, and how many there are if that is known.
 
-    A file is read as the run's own rows are (pairs as pairs) unless the settings say otherwise. Lines are always single texts, so
-    that any encoder, whatever it was trained on, can embed single texts.
+    A file is read as the run's own rows are (pairs as pairs) unless the settings say otherwise. Lines are always single
+    texts, so that any encoder, whatever it was trained on, can embed single texts.
     """
     if config.split is not None:
         return split_examples(assembly, config.split, config.cache_dir)
@@ -68,7 +68,9 @@ def _write(config: EmbedConfig, assembly: Assembly, examples: Sequence[Example],
     """Write the vectors of some examples; return how many examples were longer than the model reads."""
     _check_single(assembly, examples)
     rows = encoded_rows(assembly, examples)
-    rows = rows.first_windows() if config.tokens and assembly.task.windows else rows  # otherwise a token could have several vectors
+    rows = (
+        rows.first_windows() if config.tokens and assembly.task.windows else rows
+    )  # otherwise a token could have several vectors
     lines = [_described(example) for example in examples]
     if config.tokens:
         lines = [{"tokens": pieces} | line for pieces, line in zip(_pieces(assembly, rows), lines, strict=True)]

@@ -60,10 +60,14 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
 
 
 def _what_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]:
-    """Return the rows, and the name of their split. A file of your own is scored whole, with the labels named as in the model."""
+    """Return the rows, and the name of their split. A file of your own is scored whole, with the labels named as in the
+    model.
+    """
     cache = cache_folder(config.cache_dir)
     if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
-        unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels or None)
+        unsplit = replace(
+            config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels or None
+        )
         return Corpus.load_unsplit(unsplit, cache, assembly.config.task.target), "all"
     corpus = Corpus.load(config.dataset or own_dataset(assembly), cache, assembly.config.task.target)
     return corpus, config.split or corpus.scored_splits()[-1]
@@ -95,7 +99,9 @@ def _score_and_report(
 
 
 def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) -> None:
-    """Raise DataError for rows without labels, of another form, with other labels, or that the model may have been trained on."""
+    """Raise DataError for rows without labels, of another form, with other labels, or that the model may have been
+    trained on.
+    """
     corpus.split(split)
     if own and any(corpus.fingerprints()[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
         raise DataError(

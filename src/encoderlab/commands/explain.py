@@ -19,13 +19,17 @@ from encoderlab.system.atomic_files import atomic_write_text
 
 
 def explain(config: ExplainConfig) -> RunFolder:
-    """Print each word with its score, and write the page and the figures to a run folder. Raises SettingError, DataError."""
+    """Print each word with its score, and write the page and the figures to a run folder. Raises SettingError,
+    DataError.
+    """
     check_free(config.run_dir)
     check_chosen(config)
     assembly = reopen(config)
     check_answers(assembly)
     if config.word is not None and not reads_words(assembly):
-        raise SettingError(f"word={config.word} selects a word, but this model labels whole texts", remedy="Remove word")
+        raise SettingError(
+            f"word={config.word} selects a word, but this model labels whole texts", remedy="Remove word"
+        )
     examples = chosen_examples(config, assembly)
     explanations = _explanations(config, assembly, examples)
     with RunFolder.new(config.run_dir, "explain", assembly.config.task.name) as folder:

@@ -1,9 +1,10 @@
-"""encoderlab export: writes a run's model for transformers or onnxruntime, to be opened without our code, or in a compact form.
+"""encoderlab export: writes a run's model for transformers or onnxruntime, to be opened without our code, or in a
+compact form.
 
-Its tokenizer gives the same ids as ours, truncated texts included, with two exceptions. transformers reads [MASK] and the like in
-a text as the special token, as its users expect; we never let a text contain one. And when both texts of a pair are truncated,
-an odd number of positions is left and the second text is at least as long, transformers gives the odd position to the second
-text; we give it to the first, as BERT's own code does.
+Its tokenizer gives the same ids as ours, truncated texts included, with two exceptions. transformers reads [MASK] and
+the like in a text as the special token, as its users expect; we never let a text contain one. And when both texts of a
+pair are truncated, an odd number of positions is left and the second text is at least as long, transformers gives the
+odd position to the second text; we give it to the first, as BERT's own code does.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ from encoderlab.training.config import Precision
 
 
 def export(config: ExportConfig) -> Path:
-    """Write the folder `path`. Raises SettingError if `path` exists or the format cannot represent the model, DataError."""
+    """Write the folder `path`. Raises SettingError if `path` exists or the format cannot represent the model,
+    DataError.
+    """
     path = Path(config.path)
     if not config.path or path.exists():
         wrong = f"path={config.path} already exists" if config.path else "path is empty"
@@ -68,7 +71,9 @@ def _check_precision(config: ExportConfig) -> None:
     formats = {ExportFormat.onnx: list(ExportPrecision), ExportFormat.int8: [ExportPrecision.int8]}
     if config.precision is not None and config.precision not in formats.get(config.format, []):
         wrong = f"format={config.format.name} does not support precision={config.precision.name}"
-        raise SettingError(wrong, allowed="format=onnx with fp32 or int8, format=int8 with int8", remedy="Remove precision")
+        raise SettingError(
+            wrong, allowed="format=onnx with fp32 or int8, format=int8 with int8", remedy="Remove precision"
+        )
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
@@ -76,7 +81,9 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     fields, weights = _as_huggingface(saved)
     fields |= thresholds_json(saved.config.task)
     long_texts = window_card(saved.task().windows, saved.config.model.reach)
-    card = for_library(f"{_card(config, saved.config.task.name)}\n{huggingface_card(fields)}{long_texts}", "transformers")
+    card = for_library(
+        f"{_card(config, saved.config.task.name)}\n{huggingface_card(fields)}{long_texts}", "transformers"
+    )
     with _new_folder(path) as temporary:
         _write(temporary, fields, weights, saved.tokenizer, card)
     print(f"{path}\n{line_that_opens(fields, config.path)}")
@@ -117,7 +124,9 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         card += window_card(assembly.task.windows, assembly.task.max_length, reader="predict.py")
         write_graph_folder(temporary, assembly, fields, for_library(card, "onnx"))
     off = f"{fields['largest_difference']:.1e} of the largest output (allowed: {fields['tolerance']:g})"
-    print(f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md")
+    print(
+        f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md"
+    )
     if checked:
         print(checked)
     return path
@@ -137,7 +146,9 @@ def _opened_for_onnx(config: ExportConfig, *, int8: bool) -> Assembly:
     _refuse_graph(config)
     assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
     if int8 and not gives_answers(assembly):
-        wrong = f"{assembly.config.task.name} is an encoder without predictions, and format=int8 is verified by predictions"
+        wrong = (
+            f"{assembly.config.task.name} is an encoder without predictions, and format=int8 is verified by predictions"
+        )
         raise SettingError(wrong, remedy="Use format=compact, or format=onnx in fp32")
     saved = in_user_units(assembly.saved(assembly.opened))
     assembly.model.load_state_dict(saved.weights)
@@ -148,7 +159,9 @@ def _refuse_graph(config: ExportConfig) -> None:
     """Raise DataError if the run is already a graph."""
     folder = model_folder(config.run)
     if is_graph(folder):
-        raise DataError(f"run={config.run} contains an ONNX graph without weights", remedy="Use the run it was exported from")
+        raise DataError(
+            f"run={config.run} contains an ONNX graph without weights", remedy="Use the run it was exported from"
+        )
 
 
 def _quantized(config: ExportConfig, graph: Path, assembly: Assembly) -> tuple[str, str]:
@@ -164,7 +177,9 @@ def _quantized(config: ExportConfig, graph: Path, assembly: Assembly) -> tuple[s
     in_32_bits.unlink()
     before, after = check.texts_per_second
     sizes = f"{megabytes(n_bytes[0])} reduced to {megabytes(n_bytes[1])}"
-    scores = "" if check.before is None else f"; {words_of(check.score)} {check.before:.4f} before, {check.after:.4f} after"
+    scores = (
+        "" if check.before is None else f"; {words_of(check.score)} {check.before:.4f} before, {check.after:.4f} after"
+    )
     line = f"8 bits: {sizes}; {agreement_in_words(check)}{scores}; {before:,.0f} texts per second before, {after:,.0f} after"
     return line, int8_card(check, n_bytes)
 
@@ -233,7 +248,9 @@ def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokeni
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder to write to, which becomes `path` whole or not at all. Raises DataError if it cannot be written."""
+    """Yield a temporary folder to write to, which becomes `path` whole or not at all. Raises DataError if it cannot be
+    written.
+    """
     try:
         with atomic_write(path) as temporary:
             temporary.mkdir(parents=True)

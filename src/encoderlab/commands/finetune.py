@@ -19,14 +19,16 @@ from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
-    With `config.adapt`, the encoder is first pretrained on the task's training texts for that long; see `runs.fitting.adaptation`.
-    Raises SettingError, DataError or TrainingError before the run folder is created.
+    With `config.adapt`, the encoder is first pretrained on the task's training texts for that long; see
+    `runs.fitting.adaptation`. Raises SettingError, DataError or TrainingError before the run folder is created.
     """
     return train_on_labels(config, "finetune", processes, adapting(processes))
 
 
 def adapting(processes: Processes) -> Callable[[RunConfig, Corpus], Teaching]:
-    """Return the step that first pretrains on the task's training texts if the run's `adapt` is set; see `train_on_labels`."""
+    """Return the step that first pretrains on the task's training texts if the run's `adapt` is set; see
+    `train_on_labels`.
+    """
 
     def adapt(settings: PretrainConfig, documents: Documents) -> object:
         return pretrain_on(documents, settings, processes)

@@ -1,4 +1,6 @@
-"""encoderlab list: prints every task, dataset, tokenizer, model, training preset, experiment, sweep and encoder, one line each."""
+"""encoderlab list: prints every task, dataset, tokenizer, model, training preset, experiment, sweep and encoder, one
+line each.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ OTHER_ENCODERS = {
 
 
 def list_configs(folder: Path, arguments: list[str]) -> None:
-    """Print the options of the groups that `arguments` name (all if none), from `folder` and from the folder of `--config-dir`.
+    """Print the options of the groups that `arguments` name (all if none), from `folder` and from the folder of
+    `--config-dir`.
 
     Raises SettingError for an unknown group or a missing folder.
     """
@@ -46,7 +49,9 @@ def _groups_and_folder(arguments: list[str]) -> tuple[list[str], Path | None]:
     except argparse.ArgumentError as error:
         raise SettingError(str(error), remedy="Set it to a folder: encoderlab list --config-dir FOLDER") from None
     if flags.config_dir is not None and not flags.config_dir.is_dir():
-        raise SettingError(f"--config-dir={flags.config_dir} does not exist", remedy="Set --config-dir to a folder of configs")
+        raise SettingError(
+            f"--config-dir={flags.config_dir} does not exist", remedy="Set --config-dir to a folder of configs"
+        )
     return groups, flags.config_dir
 
 
@@ -56,7 +61,9 @@ def _all_options(shipped: Path, own: Path | None, group: str) -> dict[str, str]:
     if own is None:
         return found
     yours = options_of(own, group)
-    hidden = {name: f"{found[name]} (shipped; it hides your config of the same name)" for name in yours if name in found}
+    hidden = {
+        name: f"{found[name]} (shipped; it hides your config of the same name)" for name in yours if name in found
+    }
     return {name: yours[name] for name in yours if name not in found} | found | hidden
 
 

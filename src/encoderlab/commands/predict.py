@@ -81,7 +81,8 @@ def _is_submission(config: PredictConfig) -> bool:
 def _submission(config: PredictConfig, wanted: Wanted) -> list[PredictConfig]:
     """Return the settings for each of GLUE's files, and create their folder.
 
-    Raises SettingError if the run's task is not one of GLUE's or a file exists already, DataError if the folder cannot be created.
+    Raises SettingError if the run's task is not one of GLUE's or a file exists already, DataError if the folder cannot
+    be created.
     """
     task = GLUE_TASKS.get(wanted.task)
     if task is None:
@@ -102,7 +103,9 @@ def _submission(config: PredictConfig, wanted: Wanted) -> list[PredictConfig]:
     try:
         Path(str(config.output)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"output={config.output} cannot be made: {error.strerror}", remedy="Choose another folder") from None
+        raise DataError(
+            f"output={config.output} cannot be made: {error.strerror}", remedy="Choose another folder"
+        ) from None
     return [replace(config, split=split, output=str(path)) for split, path in files.items()]
 
 
@@ -116,7 +119,11 @@ class _Done:
     def summary(self, task: Task) -> str:
         """Return a sentence that ends where the name of the file follows."""
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
-        limit = f"{task.max_length} tokens" if task.windows is None else f"{task.windows.most} windows of {task.max_length} tokens"
+        limit = (
+            f"{task.max_length} tokens"
+            if task.windows is None
+            else f"{task.windows.most} windows of {task.max_length} tokens"
+        )
         cut = f"{self.truncated:,} of them truncated at {limit}" if self.truncated else "none of them truncated"
         return f"wrote {rows}, {cut}, to"
 
@@ -126,7 +133,9 @@ def _check_settings(config: PredictConfig) -> None:
     check_sources(config)
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Set text=... too")
-    if config.output is not None and (not config.output or (Path(config.output).exists() and not _is_submission(config))):
+    if config.output is not None and (
+        not config.output or (Path(config.output).exists() and not _is_submission(config))
+    ):
         wrong = f"output={config.output} already exists" if config.output else "output is empty"
         raise SettingError(wrong, remedy="Choose another name")
     if config.unsure is not None and config.min_probability is None:
@@ -134,7 +143,9 @@ def _check_settings(config: PredictConfig) -> None:
 
 
 def _form(config: PredictConfig) -> PredictionFormat:
-    """Return the format: the one set, or the one of `output`'s extension. Raises SettingError if it cannot be written there."""
+    """Return the format: the one set, or the one of `output`'s extension. Raises SettingError if it cannot be written
+    there.
+    """
     extension = Path(config.output or "").suffix.lower()
     if config.format is None and extension in NOT_WRITTEN:
         raise SettingError(
@@ -146,7 +157,9 @@ def _form(config: PredictConfig) -> PredictionFormat:
     if form is PredictionFormat.parquet and config.output is None:
         raise SettingError("format=parquet cannot be written to standard output", remedy="Set output=FILE.parquet")
     if form is PredictionFormat.glue and (config.top_k is not None or config.min_probability is not None):
-        raise SettingError("format=glue writes one label per row, without top_k or min_probability", allowed="csv, jsonl, parquet")
+        raise SettingError(
+            "format=glue writes one label per row, without top_k or min_probability", allowed="csv, jsonl, parquet"
+        )
     return form
 
 
@@ -160,11 +173,14 @@ def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -
             "format=glue writes one prediction per row, but this model labels each word", allowed="csv, jsonl, parquet"
         )
     if config.top_k is not None and config.top_k > len(labels):
-        raise SettingError(f"top_k={config.top_k} is more than this model has classes", allowed=f"at most {len(labels)}")
+        raise SettingError(
+            f"top_k={config.top_k} is more than this model has classes", allowed=f"at most {len(labels)}"
+        )
     stands_for_open = OPEN_WORD if of_words and config.unsure is None else config.unsure
     if config.min_probability is not None and stands_for_open in labels:
         raise SettingError(
-            f"unsure={stands_for_open} is one of the model's labels", remedy="Set unsure=... to a word that is not a label"
+            f"unsure={stands_for_open} is one of the model's labels",
+            remedy="Set unsure=... to a word that is not a label",
         )
     name = assembly.config.task.name
     return Wanted(labels, config.top_k, config.min_probability, config.unsure, target, task=name)
@@ -175,12 +191,15 @@ def _refuse_options(config: PredictConfig, form: PredictionFormat, target: Targe
     if config.min_probability is not None and target != "label":
         gives = "a number" if target == "number" else "any number of labels, each with its own threshold"
         raise SettingError(
-            f"min_probability needs a model with one label per row, and this one predicts {gives}", remedy="Remove min_probability"
+            f"min_probability needs a model with one label per row, and this one predicts {gives}",
+            remedy="Remove min_probability",
         )
     if config.top_k is not None and target == "number":
         raise SettingError("top_k needs a model with labels, and this one predicts a number", remedy="Remove top_k")
     if form is PredictionFormat.glue and target == "label_set":
-        raise SettingError("format=glue writes one label per row, but this model predicts several", allowed="csv, jsonl, parquet")
+        raise SettingError(
+            "format=glue writes one label per row, but this model predicts several", allowed="csv, jsonl, parquet"
+        )
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
@@ -229,7 +248,9 @@ def _output(path: str | None) -> Iterator[TextIO]:
 
 @contextmanager
 def _new_file(path: str) -> Iterator[Path]:
-    """Yield the path at which to write a new file, which appears whole or not at all. Raises DataError if it cannot be written."""
+    """Yield the path at which to write a new file, which appears whole or not at all. Raises DataError if it cannot be
+    written.
+    """
     try:
         with atomic_write(Path(path)) as temporary:
             yield temporary
@@ -248,4 +269,6 @@ def _standard_output() -> Iterator[TextIO]:
         raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python tries again at exit
-        raise DataError(f"Standard output cannot be written: {error.strerror}", remedy="Free space, or set output=FILE") from None
+        raise DataError(
+            f"Standard output cannot be written: {error.strerror}", remedy="Free space, or set output=FILE"
+        ) from None

@@ -1,4 +1,6 @@
-"""encoderlab pretrain: trains an encoder on documents, and reports how well it predicts masked tokens and next sentences."""
+"""encoderlab pretrain: trains an encoder on documents, and reports how well it predicts masked tokens and next
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ from encoderlab.tasks.pretraining.stream import sample_of
 
 
 def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
-    """Pretrain, score on held-out documents, and write the run folder. Anything invalid is refused before the folder is created.
+    """Pretrain, score on held-out documents, and write the run folder. Anything invalid is refused before the folder is
+    created.
 
     The `processes` share the work. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
@@ -78,7 +81,9 @@ class _Pretraining(Training[PretrainConfig]):
         """See `Training.prepare`. Also prints what is known of the pairs before training begins."""
         self.init_from = config.init_from
         compute = compute_for(replace(config, model=run_settings(config, pretrained).model), processes)
-        corpus = DocumentCorpus.load(config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents)
+        corpus = DocumentCorpus.load(
+            config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents
+        )
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, pretrained, processes)
         rows: dict[str, Any] = {"train": corpus.training_rows(_task_of(assembly), config.seed)}
@@ -164,7 +169,9 @@ def _documents_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Documen
     if split not in corpus.documents.by_name:
         raise DataError(f"split={split} is not in this dataset", allowed=", ".join(corpus.documents.by_name))
     found = corpus.fingerprints()
-    if config.dataset is None and any(found[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
+    if config.dataset is None and any(
+        found[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}
+    ):
         raise DataError(
             "The documents have changed since this model was pretrained, so some may now be in another split",
             remedy="To score on new documents, set dataset=files dataset.path=FILE",
@@ -193,7 +200,9 @@ def _report_scores(
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a report shows next to the scores: the command, the pairs, the baselines on them, and where the weights came from."""
+    """What a report shows next to the scores: the command, the pairs, the baselines on them, and where the weights came
+    from.
+    """
 
     command: str
     pairs: dict[str, Any]
@@ -202,7 +211,11 @@ class _Facts:
 
 
 def _report(
-    assembly: Assembly, rows: dict[str, SentenceRows], scores: dict[str, PretrainingScores], facts: _Facts, fitted: Fitted
+    assembly: Assembly,
+    rows: dict[str, SentenceRows],
+    scores: dict[str, PretrainingScores],
+    facts: _Facts,
+    fitted: Fitted,
 ) -> dict[str, Any]:
     scored = list(scores)[-1]
     counted = guessed_tokens(sample_of(rows["train"]), scores[scored].token_labels) if assembly.config.baselines else {}

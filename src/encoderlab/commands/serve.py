@@ -30,7 +30,9 @@ def serve(config: ServeConfig) -> None:
     """Answer requests until a signal arrives. Raises SettingError, DataError, and Interrupted at the end."""
     for name in ("starlette", "uvicorn"):
         if find_spec(name) is None:
-            raise SettingError(f"serve needs {name}, which is not installed", remedy='Run pip install "encoderlab[serve]"')
+            raise SettingError(
+                f"serve needs {name}, which is not installed", remedy='Run pip install "encoderlab[serve]"'
+            )
     with _listening(config.host, config.port) as listening:
         assembly = reopen(config)
         _warm_up(assembly)
@@ -69,7 +71,9 @@ def _not_to_be_had(host: str, port: int, error: OSError) -> SettingError:
 
 
 def _warm_up(assembly: Assembly) -> None:
-    """Predict once, so that the first request does not wait for one-time set-up. Raises DataError if the model cannot predict."""
+    """Predict once, so that the first request does not wait for one-time set-up. Raises DataError if the model cannot
+    predict.
+    """
     paired = bool(assembly.opened.paired)
     answers_of(assembly, [example_of("a", "a" if paired else None, reads_words(assembly))])
 

@@ -22,7 +22,9 @@ COUNTED_WORDS = 1_000_000  # more would not change the figures shown
 
 
 def tokenizer(config: TokenizerCommandConfig) -> None:
-    """Train or open the tokenizer, print how it and others split held-out texts, and write it. Raises SettingError, DataError."""
+    """Train or open the tokenizer, print how it and others split held-out texts, and write it. Raises SettingError,
+    DataError.
+    """
     if config.output is not None and (not config.output or Path(config.output).exists()):
         wrong = f"output={config.output} already exists" if config.output else "output is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
@@ -55,7 +57,10 @@ def _show(config: TokenizerCommandConfig, tokenizers: dict[str, Tokenizer], spli
         return
     found = {"split": split, "texts": len(counted), "words": words, "tokenizers": figures}
     if config.text is not None:
-        found |= {"text": config.text, "pieces": {name: [{"piece": p, "id": i} for p, i in cut] for name, cut in cuts.items()}}
+        found |= {
+            "text": config.text,
+            "pieces": {name: [{"piece": p, "id": i} for p, i in cut] for name, cut in cuts.items()},
+        }
     print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
@@ -70,5 +75,10 @@ def _write(made: Tokenizer, output: str) -> None:
         with atomic_write(Path(output)) as temporary:
             made.save(temporary / "tokenizer.json")
     except OSError as error:
-        raise DataError(f"output={output} cannot be written: {error.strerror}", remedy="Choose another folder") from None
-    print(f"Written to {output}. To use it: tokenizer=pretrained {shlex.quote(f'tokenizer.name={output}')}", file=sys.stderr)
+        raise DataError(
+            f"output={output} cannot be written: {error.strerror}", remedy="Choose another folder"
+        ) from None
+    print(
+        f"Written to {output}. To use it: tokenizer=pretrained {shlex.quote(f'tokenizer.name={output}')}",
+        file=sys.stderr,
+    )

@@ -90,7 +90,9 @@ class TrainingOnLabels(Training[Config]):
         """See `Training.check`: pretraining has no labels."""
         refuse_documents(config)
         if config.folds is not None:  # reached from Python, where resume= brings the settings later
-            raise SettingError(f"The run in {config.run_dir} is a cross-validation", remedy=f"Set folds={config.folds} too")
+            raise SettingError(
+                f"The run in {config.run_dir} is a cross-validation", remedy=f"Set folds={config.folds} too"
+            )
 
     def prepare(self, config: Config, pretrained: Pretrained | None, processes: Processes) -> Prepared:
         """See `Training.prepare`."""
@@ -151,7 +153,9 @@ class TrainingOnLabels(Training[Config]):
         notes += threshold_notes(prepared.assembly.config.task, scores)
         surveyed = corpus.survey.as_dict()
         notes += filter(None, [shared_rows(scored, surveyed[scored]), labels_alike(surveyed["train"]["labels"])])
-        report = build_report(summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found)
+        report = build_report(
+            summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found
+        )
         report |= compared_with_truncation(assembly.task, long, scores[scored], truncated, config.seed)
         report |= self.teaching.compared(assembly, corpus, folder, scored, scores[scored])
         report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))

@@ -28,4 +28,6 @@ def verify(config: VerifyConfig) -> None:
         is_resumable = not folder.finished and all(part.startswith("checkpoints/") for part in bad)
         remedy = "A damaged checkpoint is not used: resume= starts from the newest good one" if is_resumable else ""
         remedy = REINSTALL if shipped else remedy
-        raise DataError(f"{len(bad)} of {all_} parts of {folder.root} are damaged or inconsistent: {', '.join(bad)}", remedy=remedy)
+        raise DataError(
+            f"{len(bad)} of {all_} parts of {folder.root} are damaged or inconsistent: {', '.join(bad)}", remedy=remedy
+        )

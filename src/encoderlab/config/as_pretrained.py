@@ -1,6 +1,7 @@
 """The model settings of a run whose encoder comes from a pretrained one, with its size and shape.
 
-`model=as_pretrained` and `tokenizer=as_pretrained` are ordinary options of their groups that take their values from `init_from`.
+`model=as_pretrained` and `tokenizer=as_pretrained` are ordinary options of their groups that take their values from
+`init_from`.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -29,15 +30,22 @@ class AsPretrained(ModelChoice):
         "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared); null: separate for an "
         "encoder trained for sentence vectors, otherwise joint.",
     )
-    dropout: float | None = setting(None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9)
-    attention_dropout: float | None = setting(None, "Dropout of attention weights; null: as pretrained.", least=0, most=0.9)
-    word_dropout: float | None = setting(None, "Dropout of whole token embeddings; null: as pretrained.", least=0, most=0.9)
+    dropout: float | None = setting(
+        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9
+    )
+    attention_dropout: float | None = setting(
+        None, "Dropout of attention weights; null: as pretrained.", least=0, most=0.9
+    )
+    word_dropout: float | None = setting(
+        None, "Dropout of whole token embeddings; null: as pretrained.", least=0, most=0.9
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
 
     def resolve(self, pretrained: ModelConfig | None) -> ModelConfig:
-        """See `ModelChoice.resolve`. With rotary or sinusoidal positions, `max_length` may be larger than in pretraining.
+        """See `ModelChoice.resolve`. With rotary or sinusoidal positions, `max_length` may be larger than in
+        pretraining.
 
         If it is null, the rows decide.
         """

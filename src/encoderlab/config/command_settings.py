@@ -1,4 +1,6 @@
-"""The settings of commands that create runs, and those shared by commands that open them; see also `inference_settings`."""
+"""The settings of commands that create runs, and those shared by commands that open them; see also
+`inference_settings`.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,20 @@ class RunConfig(CommandConfig):
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR, names=Names.folder)
     resume: str | None = setting(
-        None, "Resume this run: its folder, or auto for the latest unfinished run with these settings.", names=Names.unfinished_run
+        None,
+        "Resume this run: its folder, or auto for the latest unfinished run with these settings.",
+        names=Names.unfinished_run,
     )
     folds: int | None = setting(
-        None, "Cross-validation: train this many times, each time testing on another part of the training rows.", least=2, most=100
+        None,
+        "Cross-validation: train this many times, each time testing on another part of the training rows.",
+        least=2,
+        most=100,
     )
     baselines: bool = setting(True, "Score simple baselines (no encoder) on the same rows, for comparison.")
     dry_run: bool = setting(
-        False, "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written."
+        False,
+        "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written.",
     )
     trackers: list[str] = setting([], "Trackers that receive the run's figures: [tensorboard,wandb] or one of them.")
 
@@ -98,7 +106,9 @@ class PretrainConfig(RunConfig):
     """Pretrain an encoder on documents: masked tokens and next sentences."""
 
     init_from: str | None = setting(
-        None, "Encoder to start from: a run folder, a Hugging Face folder or a hub name; null: from scratch.", names=Names.encoder
+        None,
+        "Encoder to start from: a run folder, a Hugging Face folder or a hub name; null: from scratch.",
+        names=Names.encoder,
     )
 
     def __post_init__(self) -> None:
@@ -121,7 +131,8 @@ class FinetuneConfig(RunConfig):
         names=Names.encoder,
     )
     adapt: str | None = setting(
-        None, "Pretrain on the task's own training texts first (masked tokens), for a time such as 90s or 5m; null: do not."
+        None,
+        "Pretrain on the task's own training texts first (masked tokens), for a time such as 90s or 5m; null: do not.",
     )
 
     def __post_init__(self) -> None:
@@ -160,7 +171,10 @@ class DistillConfig(RunConfig):
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
-        0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest (1 - weight).", least=0, most=1
+        0.8,
+        "On a task: weight of the teacher's probabilities in the loss; the labels get the rest (1 - weight).",
+        least=0,
+        most=1,
     )
     unlabelled: str | None = setting(
         None,
@@ -189,15 +203,21 @@ class OpenRunConfig(CommandConfig):
         REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.", names=Names.encoder
     )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.", names=Names.device)
-    precision: Precision = setting(Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
-    threads: int | None = setting(None, "CPU threads; null: one per core that this process may use.", least=1, most=1024)
+    precision: Precision = setting(
+        Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16."
+    )
+    threads: int | None = setting(
+        None, "CPU threads; null: one per core that this process may use.", least=1, most=1024
+    )
 
 
 @dataclass
 class EvalConfig(OpenRunConfig):
     """Score a finished run on a split of its dataset, or of another one."""
 
-    split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.", names=Names.split)
+    split: str | None = setting(
+        None, "The split to score; null: test if it has labels, otherwise validation.", names=Names.split
+    )
     dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
     run_dir: str | None = setting(None, RUN_DIR, names=Names.folder)
 
@@ -236,7 +256,9 @@ class ExportConfig(CommandConfig):
         "on the run's own test split before it is written); null: fp32.",
     )
     path: str = setting(REQUIRED, "The new folder to write.", names=Names.folder)
-    heads: bool = setting(True, "Export the heads too; false: only the encoder, to finetune from or to embed with (not for onnx).")
+    heads: bool = setting(
+        True, "Export the heads too; false: only the encoder, to finetune from or to embed with (not for onnx)."
+    )
     card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.", names=Names.path)
 
 

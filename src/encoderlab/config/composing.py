@@ -1,11 +1,11 @@
 """Checks a command line while Hydra reads it: its flags, the number of runs, and that no config names code to run.
 
-No config can make Hydra or logging call anything. The size of a YAML file is checked as a stream of events before anything is
-built from it (`bounded_yaml`).
+No config can make Hydra or logging call anything. The size of a YAML file is checked as a stream of events before
+anything is built from it (`bounded_yaml`).
 
-Hydra's public `compose` cannot replace the patched loader, because it only returns the config of one run. `-m`, launchers and
-`--cfg` need `hydra.main`, which reads its arguments from nowhere but `sys.argv`; sweepers and launchers then compose each job's
-config with Hydra's own loader, which a parallel launcher pickles for its workers.
+Hydra's public `compose` cannot replace the patched loader, because it only returns the config of one run. `-m`,
+launchers and `--cfg` need `hydra.main`, which reads its arguments from nowhere but `sys.argv`; sweepers and launchers
+then compose each job's config with Hydra's own loader, which a parallel launcher pickles for its workers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ CALLED = ("()", "class", "factory")
 def checked_flags(command: str, arguments: list[str]) -> argparse.Namespace:
     """Parse Hydra's flags in the arguments.
 
-    Raises SettingError for an unknown or misused flag, and if a file in the folder of `--config-dir` would become too large.
+    Raises SettingError for an unknown or misused flag, and if a file in the folder of `--config-dir` would become too
+    large.
     """
     from hydra._internal.utils import get_args_parser
 
@@ -62,7 +63,9 @@ def checked_flags(command: str, arguments: list[str]) -> argparse.Namespace:
         flag = unknown[1].split(" -")[0]
         name, _, value = flag.lstrip("-").partition("=")
         if name.partition(".")[0] in {declared.name for declared in fields(COMMAND_CONFIGS[command])}:
-            raise SettingError(f"Unknown flag {flag}", remedy=f"Write settings without dashes: {name}={value or 'VALUE'}")
+            raise SettingError(
+                f"Unknown flag {flag}", remedy=f"Write settings without dashes: {name}={value or 'VALUE'}"
+            )
         near = closest(f"--{name}", flags)
         remedy = f"Did you mean {near}?" if near else "Write settings as name=value, without dashes"
         raise SettingError(f"Unknown flag {flag}", allowed=", ".join(flags), remedy=remedy)
@@ -87,7 +90,9 @@ def check_combinations(arguments: list[str]) -> None:
     for argument in arguments:
         n = _n_values(argument, parser)
         if not n >= 1:
-            raise SettingError(f"{argument} has no values", remedy="Use range(FROM,TO) with FROM below TO, or values such as 1,2,3")
+            raise SettingError(
+                f"{argument} has no values", remedy="Use range(FROM,TO) with FROM below TO, or values such as 1,2,3"
+            )
         combinations *= n
     if combinations > MOST_RUNS:
         raise SettingError(f"These values make more than {MOST_RUNS:,} runs", remedy="Use fewer values in one sweep")
@@ -118,19 +123,22 @@ class CheckedLoader(ConfigLoaderImpl):
 
 @contextmanager
 def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
-    """Pass each config that Hydra composes in this context to `check` before it is used, and refuse one that names code to run.
+    """Pass each config that Hydra composes in this context to `check` before it is used, and refuse one that names code
+    to run.
 
-    Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: another person's
-    config file could run anything. Raises SettingError.
+    Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: another
+    person's config file could run anything. Raises SettingError.
 
-    Hydra would compose a config a second time just to read `hydra.mode`; here only `-m` starts several runs. A group on the command
-    line wins over an experiment, whose single settings of that group Hydra would otherwise keep.
+    Hydra would compose a config a second time just to read `hydra.mode`; here only `-m` starts several runs. A group on
+    the command line wins over an experiment, whose single settings of that group Hydra would otherwise keep.
     """
     from hydra._internal import hydra as internal
 
     compose, get_mode = ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode
 
-    def composed(self: ConfigLoaderImpl, config_name: str | None, overrides: list[str], *rest: Any, **named: Any) -> DictConfig:
+    def composed(
+        self: ConfigLoaderImpl, config_name: str | None, overrides: list[str], *rest: Any, **named: Any
+    ) -> DictConfig:
         config = compose(self, config_name, overrides, *rest, **named)
         if groups := _typed_beside_experiment(config, overrides):
             of_groups = [override for override in overrides if _group_of(override) in groups]

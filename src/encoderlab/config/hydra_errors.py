@@ -1,7 +1,7 @@
 """Turns Hydra's and OmegaConf's errors about a command line into one line that says what to write instead.
 
-`HYDRA_FULL_ERROR=1` makes Hydra raise its errors instead of printing them. Hydra accepts `+model.n_layer=2`, so every key is
-compared with the schema after composing, and an unknown one is refused with the closest real name.
+`HYDRA_FULL_ERROR=1` makes Hydra raise its errors instead of printing them. Hydra accepts `+model.n_layer=2`, so every
+key is compared with the schema after composing, and an unknown one is refused with the closest real name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def refuse_what_hydra_cannot(command: str, arguments: list[str]) -> None:
 
 @contextmanager
 def explained(command: str, started: Sequence[str] = ()) -> Iterator[None]:
-    """Raise errors of Hydra, OmegaConf and YAML as a one-line SettingError; and any other error, until a job has started.
+    """Raise errors of Hydra, OmegaConf and YAML as a one-line SettingError; and any other error, until a job has
+    started.
 
     Hydra raises plain errors of many kinds for input it cannot parse.
     """
@@ -63,7 +64,9 @@ def explained(command: str, started: Sequence[str] = ()) -> Iterator[None]:
         if started:
             raise
         reason = str(error) or type(error).__name__
-        raise SettingError(f"The command line cannot be read: {reason}", remedy=f"See encoderlab {command} --help") from None
+        raise SettingError(
+            f"The command line cannot be read: {reason}", remedy=f"See encoderlab {command} --help"
+        ) from None
 
 
 def explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
@@ -76,12 +79,15 @@ def explain(error: HydraException | OmegaConfBaseException, command: str) -> Set
         return _missing_option(text)
     if isinstance(error, OverrideParseException):
         return _without_name(str(error.override), command)
-    if isinstance(error, ConfigKeyError | ConfigCompositionException) and (found := re.search(r"Key '(\w+)' not in '\w+'", text)):
+    if isinstance(error, ConfigKeyError | ConfigCompositionException) and (
+        found := re.search(r"Key '(\w+)' not in '\w+'", text)
+    ):
         where = re.search(r"full_key: ([\w.]+)", text)
         return _unknown(where[1] if where else found[1], command, _owner(error))
     if text.startswith("Ambiguous value for argument"):
         return SettingError(
-            f"{text.split(chr(39))[1]} has several values", remedy="Add -m to run each of them, or write a list as name=[a,b]"
+            f"{text.split(chr(39))[1]} has several values",
+            remedy="Add -m to run each of them, or write a list as name=[a,b]",
         )
     if found := re.search(r"Could not (?:override|append to|delete from) '?(?:config\. )?'?([\w.@/]+)'?", text):
         return _unknown(found[1], command, _owner(error))
@@ -121,7 +127,9 @@ def _owner(error: Exception) -> str:
 
 def _missing_option(text: str) -> SettingError:
     """Return the error for an unknown option of a config group, such as `task=sts2`."""
-    found = re.search(r"Could not find '([\w/.-]+)'", text) or re.search(r"Cannot find primary config '([\w/.-]+)'", text)
+    found = re.search(r"Could not find '([\w/.-]+)'", text) or re.search(
+        r"Cannot find primary config '([\w/.-]+)'", text
+    )
     if found is None:
         return SettingError(" ".join(text.split()))
     group, _, name = found[1].rpartition("/")
@@ -139,7 +147,9 @@ def _missing_option(text: str) -> SettingError:
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
     if group == "dataset" and name == "pretraining":
         return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
-    return SettingError(f"There is no config named {name} in the group {group}", allowed=", ".join(options), remedy=hint)
+    return SettingError(
+        f"There is no config named {name} in the group {group}", allowed=", ".join(options), remedy=hint
+    )
 
 
 def _unknown(key: str, command: str, owner: str = "") -> SettingError:
@@ -172,10 +182,18 @@ def _bad_value(key: str, value: str, error: BaseException, command: str) -> Sett
         return SettingError(f"{key}={value} cannot be read: {reason}")
     if options := re.search(r"(?:expected one of|one of) \[([^\]]*)\]", reason):
         return SettingError(f"{key}={value} is not a valid choice", allowed=options[1].replace("'", ""))
-    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list such as [a,b]"}
+    kinds = {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "str": "a text",
+        "list": "a list such as [a,b]",
+    }
     written = getattr(declared.type, "__name__", "") if isinstance(declared.type, type) else str(declared.type)
     words = [kinds[kind] for kind in kinds if re.match(rf"{kind}\b", written)]
     words += ["null"] if "None" in str(declared.type) else []
     limits = allowed_range(declared.metadata)
     allowed = " or ".join(words) + (f", {limits}" if limits else "")
-    return SettingError(f"{key}={value} has the wrong type", allowed=allowed or reason, remedy=declared.metadata.get("help", ""))
+    return SettingError(
+        f"{key}={value} has the wrong type", allowed=allowed or reason, remedy=declared.metadata.get("help", "")
+    )

@@ -27,9 +27,15 @@ class PredictionFormat(Enum):
 class InputConfig(OpenRunConfig):
     """The settings of commands that read a file of new texts."""
 
-    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal.")
-    delimiter: str = setting("auto", "What separates cells in csv and tsv: auto (as trained), comma, semicolon, tab, pipe, ...")
-    encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1.")
+    quoting: Quoting = setting(
+        Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal."
+    )
+    delimiter: str = setting(
+        "auto", "What separates cells in csv and tsv: auto (as trained), comma, semicolon, tab, pipe, ..."
+    )
+    encoding: str = setting(
+        "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
+    )
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
 
     def __post_init__(self) -> None:
@@ -53,7 +59,9 @@ class PredictConfig(InputConfig):
         None, "File to predict (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input.", names=Names.path
     )
     split: str | None = setting(None, "A split of the run's dataset to predict.", names=Names.split)
-    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
+    text_column: str | None = setting(
+        None, "Column of `input` that holds the text; null: the one the run was trained on."
+    )
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
     output: str | None = setting(
         None,
@@ -64,13 +72,16 @@ class PredictConfig(InputConfig):
         None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the extension of output, otherwise csv."
     )
     top_k: int | None = setting(
-        None, "Write only this many of the most probable classes instead of all (for each word, if words are labelled).", least=1
+        None,
+        "Write only this many of the most probable classes instead of all (for each word, if words are labelled).",
+        least=1,
     )
     min_probability: float | None = setting(
         None, "Give no label below this probability; `unsure` is written instead.", least=0, most=1
     )
     unsure: str | None = setting(
-        None, "What to write instead of a label below min_probability; null: nothing (in csv an empty cell), and _ for a word."
+        None,
+        "What to write instead of a label below min_probability; null: nothing (in csv an empty cell), and _ for a word.",
     )
 
 
@@ -92,8 +103,12 @@ class AttentionConfig(OpenRunConfig):
 
     text: str | None = setting(None, "One text to read.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.", names=Names.split)
-    rows: list[int] | None = setting(None, "Rows of the split to read, such as [0,7], counted from 0; null: the first row.")
+    split: str | None = setting(
+        None, "A split of the run's dataset to take rows from; null: validation.", names=Names.split
+    )
+    rows: list[int] | None = setting(
+        None, "Rows of the split to read, such as [0,7], counted from 0; null: the first row."
+    )
     run_dir: str | None = setting(None, RUN_DIR, names=Names.folder)
 
 
@@ -111,14 +126,20 @@ class ExplainConfig(OpenRunConfig):
 
     text: str | None = setting(None, "One text to explain the prediction for.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.", names=Names.split)
-    rows: list[int] | None = setting(None, "Rows of the split to explain, such as [0,7], counted from 0; null: the first row.")
+    split: str | None = setting(
+        None, "A split of the run's dataset to take rows from; null: validation.", names=Names.split
+    )
+    rows: list[int] | None = setting(
+        None, "Rows of the split to explain, such as [0,7], counted from 0; null: the first row."
+    )
     label: str | None = setting(None, "The class to explain; null: the most probable one.")
     word: int | None = setting(
         None, "If words are labelled, the word to explain, counted from 0; null: the first.", least=0, most=1048575
     )
     method: ImportanceMethod = setting(ImportanceMethod.both, "gradient (times input), occlusion (slower), or both.")
-    precision: Precision = setting(Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto.")
+    precision: Precision = setting(
+        Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
+    )
     run_dir: str | None = setting(None, RUN_DIR, names=Names.folder)
 
 
@@ -142,12 +163,18 @@ class EmbedConfig(InputConfig):
         None, "File of texts (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input.", names=Names.path
     )
     split: str | None = setting(None, "A split of the run's dataset.", names=Names.split)
-    text_column: str | None = setting(None, "Column of `input` that holds the text; null: the one the run was trained on.")
+    text_column: str | None = setting(
+        None, "Column of `input` that holds the text; null: the one the run was trained on."
+    )
     text_pair_column: str | None = setting(
         None, "Column of `input` that holds the second text; null: as trained, or none if text_column is set."
     )
-    output: str = setting(REQUIRED, "The .npy file to write; the index is written next to it, as .index.jsonl.", names=Names.path)
+    output: str = setting(
+        REQUIRED, "The .npy file to write; the index is written next to it, as .index.jsonl.", names=Names.path
+    )
     pooling: VectorPooling = setting(VectorPooling.mean, "The vector of a text: mean of its tokens' vectors, or cls.")
     tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")
     normalize: bool = setting(False, "Scale each vector to length 1.")
-    precision: Precision = setting(Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto.")
+    precision: Precision = setting(
+        Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
+    )

@@ -21,8 +21,8 @@ FOLDERS = {"compare": "runs"}  # commands that take folders as plain arguments, 
 DOCS_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose task is docs if none is chosen
 MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 FREE_TEXT = ("text", "text_pair", "label", "unsure")
-# The recipe's batch, and with it the result, stays the same: the machine decides only the number of micro-batches. (The setting
-# is not a union of number and text because OmegaConf 2.3 cannot merge one, see its issue 1087.)
+# The recipe's batch, and with it the result, stays the same: the machine decides only the number of micro-batches. (The
+# setting is not a union of number and text because OmegaConf 2.3 cannot merge one, see its issue 1087.)
 _AUTO_PARTS = "training.accumulate=null"
 MEANT = {
     "training.batch_size=auto": _AUTO_PARTS,
@@ -47,8 +47,8 @@ def with_task_of_own_data(command: str, arguments: list[str]) -> list[str]:
 def folders_as_setting(command: str, arguments: list[str], typed: Collection[str]) -> list[str]:
     """Return the arguments of `compare a b output=c` as those of `compare runs=[a,b] output=c`.
 
-    `typed` are the arguments other than Hydra's flags and their values. A folder is an argument without an equals sign, or one that
-    exists, because a path may contain one.
+    `typed` are the arguments other than Hydra's flags and their values. A folder is an argument without an equals sign,
+    or one that exists, because a path may contain one.
     """
     if command not in FOLDERS:
         return arguments
@@ -69,8 +69,8 @@ def _is_there(path: str) -> bool:
 def quoted_arguments(arguments: list[str]) -> list[str]:
     """Return the arguments, with the value quoted wherever Hydra's grammar would misread it or cannot read it.
 
-    `text="Dull, dull, dull."` is a sentence and not a list of three values; a path with brackets or blanks is a path. An alias is
-    replaced: `training.batch_size=auto` becomes `training.accumulate=null`.
+    `text="Dull, dull, dull."` is a sentence and not a list of three values; a path with brackets or blanks is a path.
+    An alias is replaced: `training.batch_size=auto` becomes `training.accumulate=null`.
     """
     parser = OverridesParser.create()
     return [_quoted(MEANT.get(argument, argument), parser) for argument in arguments]
@@ -93,7 +93,8 @@ def _quoted(argument: str, parser: OverridesParser) -> str:
 def read_mappings(config: DictConfig) -> None:
     """Replace the mappings in `config` that have arrived as texts, read as JSON or else as YAML.
 
-    Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer: 5}`.
+    Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer:
+    5}`.
     """
     for name in MAPPINGS:
         given = OmegaConf.select(config, name, throw_on_missing=False, throw_on_resolution_failure=False)

@@ -1,4 +1,6 @@
-"""The settings of the commands that inspect: data, tokenizers and the installation before a run, finished runs after it."""
+"""The settings of the commands that inspect: data, tokenizers and the installation before a run, finished runs after
+it.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,17 @@ class TokenizerCommandConfig(CommandConfig):
     tokenizer: TokenizerConfig = setting(REQUIRED, "The tokenizer.")
     output: str | None = setting(None, "New folder to write the tokenizer to; null: not written.", names=Names.folder)
     text: str | None = setting(None, "A text to tokenize and show.")
-    compare: list[str] | None = setting(None, "Other tokenizers to compare with: run folders, folders or hub names, such as [a,b].")
+    compare: list[str] | None = setting(
+        None, "Other tokenizers to compare with: run folders, folders or hub names, such as [a,b]."
+    )
     format: TableFormat = setting(TableFormat.table, "How the figures are printed: table, or json for programs.")
 
 
 @dataclass
 class DataConfig(CommandConfig):
-    """Inspect a dataset before training on it: rows, classes, lengths, duplicates, odd rows, and how texts are tokenized."""
+    """Inspect a dataset before training on it: rows, classes, lengths, duplicates, odd rows, and how texts are
+    tokenized.
+    """
 
     task: TaskConfig = setting(REQUIRED, "What the rows are for.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
@@ -50,11 +56,17 @@ class BaselineConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: TokenizerConfig | None = setting(None, "Set by some tasks, but not used: baselines count words.", brought=True)
-    split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.", names=Names.split)
+    tokenizer: TokenizerConfig | None = setting(
+        None, "Set by some tasks, but not used: baselines count words.", brought=True
+    )
+    split: str | None = setting(
+        None, "The split to score; null: test if it has labels, otherwise validation.", names=Names.split
+    )
     seed: int = setting(0, "Seed of the bootstrap that the intervals come from.", least=0, most=2**32 - 1)
     words: int = setting(10, "How many of the strongest words to show for each class.", least=0, most=100)
-    output: str | None = setting(None, "New file to write the figures to, as JSON; null: they are only printed.", names=Names.path)
+    output: str | None = setting(
+        None, "New file to write the figures to, as JSON; null: they are only printed.", names=Names.path
+    )
     format: TableFormat = setting(TableFormat.table, "How the figures are printed: table, or json for programs.")
 
 
@@ -72,15 +84,21 @@ class CheckConfig(CommandConfig):
 class VerifyConfig(CommandConfig):
     """Verify a run's files: hashes, finite numbers, and whether config, data and weights match."""
 
-    run: str = setting(REQUIRED, "A run folder, finished or not, a model folder, or a shipped encoder.", names=Names.encoder)
+    run: str = setting(
+        REQUIRED, "A run folder, finished or not, a model folder, or a shipped encoder.", names=Names.encoder
+    )
 
 
 @dataclass
 class CompareConfig(CommandConfig):
     """Compare runs: settings that differ, scores over seeds, paired differences and their tests."""
 
-    runs: list[str] = setting(REQUIRED, "Run folders, or folders of sweeps, given without a name: outputs/train/sst2/*.")
-    reference: str | None = setting(None, "The run that the others are compared with; null: the best one.", names=Names.folder)
+    runs: list[str] = setting(
+        REQUIRED, "Run folders, or folders of sweeps, given without a name: outputs/train/sst2/*."
+    )
+    reference: str | None = setting(
+        None, "The run that the others are compared with; null: the best one.", names=Names.folder
+    )
     figure: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
     output: str | None = setting(
         None, "Folder for compare.html, .md, .csv, .json and plots; null: not written.", names=Names.folder

@@ -96,7 +96,8 @@ Typed = TypeVar("Typed")
 
 
 def register_schemas(command: str, arguments: Sequence[str]) -> None:
-    """Register with Hydra the schemas that configs extend by name: that of `command`, and of groups if it has or is given any.
+    """Register with Hydra the schemas that configs extend by name: that of `command`, and of groups if it has or is
+    given any.
 
     Each takes a millisecond, once in a process.
     """
@@ -117,8 +118,8 @@ def register_schemas(command: str, arguments: Sequence[str]) -> None:
 def typed(config: DictConfig, schema: type[Typed]) -> Typed:
     """Return the config as an instance of `schema`, with every range checked.
 
-    Raises SettingError for a key the schema lacks (Hydra accepts `+model.n_layer=2`), for a required setting that is missing, and
-    for a value out of range.
+    Raises SettingError for a key the schema lacks (Hydra accepts `+model.n_layer=2`), for a required setting that is
+    missing, and for a value out of range.
     """
     for key, owner in _keys(config, schema):
         known = _names(owner)
@@ -162,12 +163,20 @@ def without_hydra(config: DictConfig) -> DictConfig:
 
 
 def unknown_setting(key: str, known: list[str]) -> SettingError:
-    """Return the refusal of a key that is not one of the `known` names next to it; it names the closest, or the right group."""
+    """Return the refusal of a key that is not one of the `known` names next to it; it names the closest, or the right
+    group.
+    """
     group, _, name = key.rpartition(".")
     if group and group not in GROUPS:
         meant = closest(group, GROUPS)
-        inside = closest(name, [name for (owner, _), schema in SCHEMAS.items() if owner == meant for name in _names(schema)])
-        remedy = f"Did you mean {meant}.{inside}?" if inside else f"Settings with a dot start with {', '.join(sorted(GROUPS))}"
+        inside = closest(
+            name, [name for (owner, _), schema in SCHEMAS.items() if owner == meant for name in _names(schema)]
+        )
+        remedy = (
+            f"Did you mean {meant}.{inside}?"
+            if inside
+            else f"Settings with a dot start with {', '.join(sorted(GROUPS))}"
+        )
         return SettingError(f"There is no setting {key}", remedy=remedy)
     prefix = f"{group}." if group else ""
     owners = [option for (owner, option), schema in SCHEMAS.items() if owner == group and name in _names(schema)]
@@ -182,11 +191,15 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
 
 
 def _in_other_groups(name: str, group: str, known: list[str]) -> list[str]:
-    """Return the settings of that name, or with these initials, in other groups; for a key without a group, of the `known` ones."""
+    """Return the settings of that name, or with these initials, in other groups; for a key without a group, of the
+    `known` ones.
+    """
     names = {(owner, one) for (owner, _), schema in SCHEMAS.items() for one in _names(schema) if owner != group}
     names = {(owner, one) for owner, one in names if group or owner in known}
     exact = sorted(f"{owner}.{one}" for owner, one in names if one == name)
-    return exact or sorted(f"{owner}.{one}" for owner, one in names if not group and "_" in one and initials(one) == name)
+    return exact or sorted(
+        f"{owner}.{one}" for owner, one in names if not group and "_" in one and initials(one) == name
+    )
 
 
 def initials(name: str) -> str:
@@ -217,7 +230,9 @@ def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[
 
 
 def settings_to_dict(settings: Any) -> dict[str, Any]:
-    """Return settings as plain values. An option of a config group also names its `schema`, which `settings_from_dict` needs."""
+    """Return settings as plain values. An option of a config group also names its `schema`, which `settings_from_dict`
+    needs.
+    """
     schemas = {schema: name for (_, name), schema in SCHEMAS.items()}
     plain: dict[str, Any] = {"schema": schemas[type(settings)]} if type(settings) in schemas else {}
     for declared in fields(settings):

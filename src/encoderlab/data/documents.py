@@ -21,9 +21,10 @@ PARAGRAPHS_VERSION = 1  # raise it whenever the same rows would give other parag
 class DocumentSplit:
     """The documents of one split.
 
-    `documents` reads the split again at each call: each document is the list of its paragraphs, none of them blank; a document
-        without text is an empty list. `total` is the number of documents, None if only reading to the end would tell. `fingerprint`
-        changes whenever the documents do.
+    `documents` reads the split again at each call: each document is the list of its paragraphs, none of them blank; a
+    document
+        without text is an empty list. `total` is the number of documents, None if only reading to the end would tell.
+        `fingerprint` changes whenever the documents do.
     """
 
     documents: Callable[[], Iterator[list[str]]]

@@ -55,14 +55,17 @@ def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
 class Split:
     """The examples of one split, kept as an Arrow table, so that memory need not hold them all at once.
 
-    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of them,
-    or numbers; a row with an unknown target has label None. `where` returns where a row, given by its index, was read;
-    without it, rows are numbered. `carried` are further columns of the same rows, such as an id: they are copied for the
-    user, and tasks ignore them.
+    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of
+    them, or numbers; a row with an unknown target has label None. `where` returns where a row, given by its index, was
+    read; without it, rows are numbered. `carried` are further columns of the same rows, such as an id: they are copied
+    for the user, and tasks ignore them.
     """
 
     def __init__(
-        self, table: pa.Table | RowTable, where: Callable[[int], str] | None = None, carried: pa.Table | RowTable | None = None
+        self,
+        table: pa.Table | RowTable,
+        where: Callable[[int], str] | None = None,
+        carried: pa.Table | RowTable | None = None,
     ) -> None:
         self.table = table if isinstance(table, RowTable) else RowTable(table)
         self.carried = carried if carried is None or isinstance(carried, RowTable) else RowTable(carried)
@@ -137,8 +140,8 @@ class Folded:
 class Splits:
     """All splits of a dataset by name (train, validation, test), and the names of its labels in the order of their ids.
 
-    `origin` tells where the rows came from, as far as the source knows: name, revision, files. It is kept with the run. If
-    `test` is a fold of the training rows, `folded` holds them all.
+    `origin` tells where the rows came from, as far as the source knows: name, revision, files. It is kept with the run.
+    If `test` is a fold of the training rows, `folded` holds them all.
     """
 
     by_name: dict[str, Split]

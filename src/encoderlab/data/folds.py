@@ -42,10 +42,10 @@ def assign_folds(
 ) -> np.ndarray:
     """Return the fold of each row, from 1 to `folds`: int64 [rows].
 
-    Folds have equal size and the same share of each label, to the nearest group. Rows with equal text (and pair, or words) share a
-    fold, and so do rows with an equal value in `kept_together`. A row with several labels counts for the rarest, a number for its
-    fifth of the range; sentences of words are drawn without regard to labels. `names` are the labels' names.
-    Raises DataError if a label, or the whole split, has too few rows.
+    Folds have equal size and the same share of each label, to the nearest group. Rows with equal text (and pair, or
+    words) share a fold, and so do rows with an equal value in `kept_together`. A row with several labels counts for the
+    rarest, a number for its fifth of the range; sentences of words are drawn without regard to labels. `names` are the
+    labels' names. Raises DataError if a label, or the whole split, has too few rows.
     """
     hashes = hashed(split)
     groups = groups_of(hashes.texts, kept_together)
@@ -62,7 +62,9 @@ def assign_folds(
     return assigned
 
 
-def _refuse_rare_labels(groups: np.ndarray, labels: np.ndarray, folds: int, names: Sequence[str], unit: tuple[str, str]) -> None:
+def _refuse_rare_labels(
+    groups: np.ndarray, labels: np.ndarray, folds: int, names: Sequence[str], unit: tuple[str, str]
+) -> None:
     pairs = np.unique(np.stack([labels, groups], axis=1)[labels >= 0], axis=0)
     found, counts = np.unique(pairs[:, 0], return_counts=True)
     if len(found) and counts.min() < folds:
@@ -91,7 +93,9 @@ def _refuse_missing_labels(assigned: np.ndarray, labels: np.ndarray, folds: int,
 
 
 def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.random.Generator) -> np.ndarray:
-    """Return folds from 1: label by label, rarest first, each group, largest first, goes where the label has the fewest rows."""
+    """Return folds from 1: label by label, rarest first, each group, largest first, goes where the label has the fewest
+    rows.
+    """
     sizes = np.bincount(groups)
     label_of_group = rarest_labels(groups, labels, len(sizes))
     fold_of_group, totals = np.zeros(len(sizes), np.int64), [0] * folds
@@ -116,7 +120,8 @@ def divide(train: Split, fold: Fold, assigned: np.ndarray) -> tuple[dict[str, Sp
 def nested_share(train: Split, share: float, seed: int) -> Split:
     """Return this share of the rows, at least one, in order, with each label's share of them.
 
-    The rows of a smaller share are among those of a larger one: rows are ranked once, at even distances within their label.
+    The rows of a smaller share are among those of a larger one: rows are ranked once, at even distances within their
+    label.
     """
     labels = strata_of(train, hashed(train))
     generator, ranks = np.random.default_rng(seed), np.empty(len(train))

@@ -8,8 +8,12 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def grouped(items: Iterable[Item], size_of: Callable[[Item], int], largest: int, most: int | None = None) -> Iterator[list[Item]]:
-    """Yield the items in lists. A list ends with the item that brings its total size to `largest`, or with the `most`th."""
+def grouped(
+    items: Iterable[Item], size_of: Callable[[Item], int], largest: int, most: int | None = None
+) -> Iterator[list[Item]]:
+    """Yield the items in lists. A list ends with the item that brings its total size to `largest`, or with the
+    `most`th.
+    """
     group: list[Item] = []
     size = 0
     for item in items:

@@ -1,4 +1,6 @@
-"""Work distributed over joblib processes. Results come in order, and are the same for any number of processes, byte for byte."""
+"""Work distributed over joblib processes. Results come in order, and are the same for any number of processes, byte for
+byte.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def available_workers() -> int:
 
 
 def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """Yield the results of `work` on each item, in the order of the items; only a few items and results are in memory at once.
+    """Yield the results of `work` on each item, in the order of the items; only a few items and results are in memory
+    at once.
 
     `work`, items and results are pickled. Raises what `work` raises, and DataError if a worker is killed.
     """

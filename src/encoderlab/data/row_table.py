@@ -20,7 +20,8 @@ _MAPPED_TOGETHER = 2**16  # bytes; Linux maps so many around each that is read
 class RowTable:
     """The rows of `table` at `places`, in that order; None: all rows.
 
-    The table may be mapped from a file and larger than memory: choosing rows copies none, and reading copies those that are read.
+    The table may be mapped from a file and larger than memory: choosing rows copies none, and reading copies those that
+    are read.
     """
 
     def __init__(self, table: pa.Table, places: np.ndarray | None = None) -> None:
@@ -41,7 +42,11 @@ class RowTable:
 
     def arrow(self, start: int, stop: int) -> pa.Table:
         """Return the rows from `start` up to `stop`, as Arrow has them."""
-        return self._slice(start, max(stop - start, 0)) if self._places is None else self._gathered(self._places[start:stop])
+        return (
+            self._slice(start, max(stop - start, 0))
+            if self._places is None
+            else self._gathered(self._places[start:stop])
+        )
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the values of each row by column."""

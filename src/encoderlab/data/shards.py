@@ -1,4 +1,6 @@
-"""Shards: the files of a corpus that is too large to prepare as a whole. A few are read at a time, from any document on."""
+"""Shards: the files of a corpus that is too large to prepare as a whole. A few are read at a time, from any document
+on.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from encoderlab.settings import setting
 
 HELD_OUT_DOCUMENTS = 1000  # at most, of each scored split; they are among the first READ_TO_HOLD_OUT documents
 READ_TO_HOLD_OUT = 100_000
-_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: its multiples are spread evenly (Knuth, volume 3, section 6.4)
+_GOLDEN = (
+    0x9E3779B97F4A7C15  # 2**64 over the golden ratio: its multiples are spread evenly (Knuth, volume 3, section 6.4)
+)
 _OTHER_SHARD = 0x2545F4914F6CDD1D
 
 
@@ -34,12 +38,15 @@ class StreamSettings:
     """How documents are read during training."""
 
     streaming: bool = setting(
-        False, "For pretraining: read the documents during training and store nothing, for corpora larger than disk or memory."
+        False,
+        "For pretraining: read the documents during training and store nothing, for corpora larger than disk or memory.",
     )
     window: int = setting(
         16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", least=100
     )
-    shards_at_once: int = setting(8, "With streaming: shards that are read at the same time, divided among the processes.", least=1)
+    shards_at_once: int = setting(
+        8, "With streaming: shards that are read at the same time, divided among the processes.", least=1
+    )
     on_damaged: OnDamaged = setting(
         OnDamaged.error, "With streaming: whether a damaged or missing shard is an error, or the rest of it is skipped."
     )
@@ -69,8 +76,8 @@ class Fractions:
 class Shards:
     """The shards of a corpus, in order.
 
-    `fingerprints` has a fingerprint of the content of each, by name. `read` yields the documents of a shard from a given number on,
-    each as the list of its paragraphs; it raises DataError if the shard is damaged.
+    `fingerprints` has a fingerprint of the content of each, by name. `read` yields the documents of a shard from a
+    given number on, each as the list of its paragraphs; it raises DataError if the shard is damaged.
     """
 
     fingerprints: dict[str, str]
@@ -93,8 +100,8 @@ class Shards:
     def documents(self, shard: int, start: int, damaged: dict[str, str]) -> Iterator[tuple[int, list[str]]]:
         """Yield the documents of a shard from number `start` on, each with its number.
 
-        Depending on `on_damaged`, a damaged shard ends at the damage, and its name and the reason are added to `damaged`; or
-        DataError is raised.
+        Depending on `on_damaged`, a damaged shard ends at the damage, and its name and the reason are added to
+        `damaged`; or DataError is raised.
         """
         try:
             yield from zip(count(start), self.read(shard, start), strict=False)
@@ -111,7 +118,9 @@ class Shards:
             damaged[name] = error.wrong
 
     def split(self, name: str) -> Iterator[list[str]]:
-        """Yield the documents of a split in the order of the shards: all for training, at most HELD_OUT_DOCUMENTS for others."""
+        """Yield the documents of a split in the order of the shards: all for training, at most HELD_OUT_DOCUMENTS for
+        others.
+        """
         found = seen = 0
         for shard in range(len(self.names)):
             for number, document in self.documents(shard, 0, {}):
@@ -125,7 +134,9 @@ class Shards:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a reader: its pass over the shards, which of its shards it is reading, and the next document there."""
+    """The position of a reader: its pass over the shards, which of its shards it is reading, and the next document
+    there.
+    """
 
     epoch: int = 0
     turn: int = 0
@@ -136,8 +147,8 @@ class Place:
 class ShardReader:
     """One of `Shards.readers`: reads its share of the training documents from `place` on, pass after pass.
 
-    Each pass draws the order of all shards from `seed` and deals them out to the readers in turn. `damaged` collects the shards
-    that it could not read to the end.
+    Each pass draws the order of all shards from `seed` and deals them out to the readers in turn. `damaged` collects
+    the shards that it could not read to the end.
     """
 
     shards: Shards
@@ -187,7 +198,9 @@ def _order(shards: int, seed: int, epoch: int) -> list[int]:
 def refuse_stream(streaming: bool) -> None:
     """Raise DataError if rows are wanted from a stream."""
     if streaming:
-        raise DataError("dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false")
+        raise DataError(
+            "dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false"
+        )
 
 
 def refuse_limit(limit: int | None) -> None:

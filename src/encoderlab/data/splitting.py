@@ -16,14 +16,16 @@ _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 _OFF_ROWS, _OFF_SHARE = 2, 0.25  # a part that misses its number of rows by this many, and by this fraction, is reported
 
 
-def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together: Sequence[Any] | None = None) -> dict[str, Split]:
+def hold_out(
+    split: Split, fractions: dict[str, float], seed: int, kept_together: Sequence[Any] | None = None
+) -> dict[str, Split]:
     """Return `split` divided into a part for each name in `fractions` and the remainder, named train.
 
-    Rows keep their order. Rows with equal text (and pair, or words) stay together, and so do rows with an equal value in
-    `kept_together` (None: with no other). Every part gets its fraction of the rows, to the nearest group, and the same fraction of
-    each label; sentences of words are drawn without regard to labels. A row with several labels counts for the rarest, and numbers
-    are drawn equally from each fifth of their range. Training keeps every label that another part has. Raises DataError if a part
-    would be empty.
+    Rows keep their order. Rows with equal text (and pair, or words) stay together, and so do rows with an equal value
+    in `kept_together` (None: with no other). Every part gets its fraction of the rows, to the nearest group, and the
+    same fraction of each label; sentences of words are drawn without regard to labels. A row with several labels counts
+    for the rarest, and numbers are drawn equally from each fifth of their range. Training keeps every label that
+    another part has. Raises DataError if a part would be empty.
     """
     hashes = hashed(split)
     groups = groups_of(hashes.texts, kept_together)
@@ -39,11 +41,17 @@ def hold_out(split: Split, fractions: dict[str, float], seed: int, kept_together
             raise _too_few(groups, classes, name, grouped=kept_together is not None)
         part[taken] = number
     names = ["train", *fractions]
-    return {name: split.take(np.flatnonzero(part == number).tolist()) for number, name in enumerate(names)} if fractions else {}
+    return (
+        {name: split.take(np.flatnonzero(part == number).tolist()) for number, name in enumerate(names)}
+        if fractions
+        else {}
+    )
 
 
 def _too_few(groups: np.ndarray, labels: np.ndarray, name: str, *, grouped: bool) -> DataError:
-    """Return the error if no rows can be taken for a part; `labels` are those of the rows, or empty if they are not classes."""
+    """Return the error if no rows can be taken for a part; `labels` are those of the rows, or empty if they are not
+    classes.
+    """
     n_rows, n_groups = len(groups), int(groups.max(initial=-1)) + 1
     n_labels = len(np.unique(labels[labels != _UNLABELLED]))
     files = f"use a separate file of {name} rows: dataset.train=FILE dataset.{name}=FILE"
@@ -54,7 +62,9 @@ def _too_few(groups: np.ndarray, labels: np.ndarray, name: str, *, grouped: bool
             remedy=f"Check dataset.label, add rows, or {files}",
         )
     of = ("group{} (dataset.group)" if grouped else "different text{}").format("s" * (n_groups != 1))
-    return DataError(f"{n_rows} rows with {n_groups} {of} are too few to take {name} rows from", remedy=f"Add rows, or {files}")
+    return DataError(
+        f"{n_rows} rows with {n_groups} {of} are too few to take {name} rows from", remedy=f"Add rows, or {files}"
+    )
 
 
 def uneven_parts(parts: Mapping[str, Split], fractions: Mapping[str, float], *, grouped: bool) -> list[str]:
@@ -81,7 +91,9 @@ def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndar
     from scipy.sparse.csgraph import connected_components
 
     n_texts = int(groups.max(initial=-1)) + 1
-    numbers = {value: n_texts + number for number, value in enumerate(dict.fromkeys(kept_together)) if value not in (None, "")}
+    numbers = {
+        value: n_texts + number for number, value in enumerate(dict.fromkeys(kept_together)) if value not in (None, "")
+    }
     known = np.array([value in numbers for value in kept_together], bool)
     values = np.array([numbers[value] for value in kept_together if value in numbers], np.int64)
     total = n_texts + len(set(kept_together))
@@ -91,7 +103,9 @@ def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndar
 
 
 def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
-    """Return the stratum of each row, int64 [rows]: its label, the rarest of its labels, or the fifth of its number's range."""
+    """Return the stratum of each row, int64 [rows]: its label, the rarest of its labels, or the fifth of its number's
+    range.
+    """
     if hashes.of_words:
         return np.full(len(split), _UNLABELLED)
     if hashes.target == "number":
@@ -100,7 +114,9 @@ def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
     if hashes.target == "label_set":
         counts = hashes.places.tolist()
         sets = (example.label for example in split.of_texts())
-        return np.array([min(ids, key=counts.__getitem__) if isinstance(ids, tuple) and ids else _UNLABELLED for ids in sets])
+        return np.array(
+            [min(ids, key=counts.__getitem__) if isinstance(ids, tuple) and ids else _UNLABELLED for ids in sets]
+        )
     return hashes.labels
 
 
@@ -146,7 +162,9 @@ def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dic
 
 
 def rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the label each group counts for: the rarest among its rows, so that rare labels are the first to reach every part."""
+    """Return the label each group counts for: the rarest among its rows, so that rare labels are the first to reach
+    every part.
+    """
     values, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
     rarity = counts[places] * len(values) + places  # ties are broken by label
     rarest = np.full(n_groups, np.iinfo(np.int64).max)

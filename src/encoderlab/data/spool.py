@@ -1,4 +1,6 @@
-"""Arrow batches on their way from files to tables: in memory while they are few, otherwise in a temporary file that is mapped."""
+"""Arrow batches on their way from files to tables: in memory while they are few, otherwise in a temporary file that is
+mapped.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ IN_MEMORY = 64 * 2**20  # bytes
 class Spool:
     """Takes in the batches of one file after another.
 
-    Those that exceed `IN_MEMORY` bytes in total go to a file in `folder`. It has no name, so it is gone once nothing reads it any
-    more, even if the process is killed. Without a folder, everything stays in memory.
+    Those that exceed `IN_MEMORY` bytes in total go to a file in `folder`. It has no name, so it is gone once nothing
+    reads it any more, even if the process is killed. Without a folder, everything stays in memory.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -34,7 +36,9 @@ class Spool:
         self._content: pa.Buffer | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add a batch; its types may differ from those of the one before. Raises DataError if the folder has no space for it."""
+        """Add a batch; its types may differ from those of the one before. Raises DataError if the folder has no space
+        for it.
+        """
         self._batches.append(batch)
         self._free -= batch.nbytes
         if self._free < 0 and self._folder is not None:
@@ -51,7 +55,9 @@ class Spool:
         return found
 
     def _write(self, folder: Path) -> None:
-        """Write the batches in memory. As long as types stay the same, they go to one stream, which repeats no dictionary."""
+        """Write the batches in memory. As long as types stay the same, they go to one stream, which repeats no
+        dictionary.
+        """
         import pyarrow as pa
 
         if self._file is None:
@@ -81,7 +87,8 @@ class Spool:
         end = self._file.tell()
         content = self._content
         if content is None or end > len(content):
-            # A mapping costs a file descriptor. Doubling the length, whose unwritten end takes no space, makes them few.
+            # A mapping costs a file descriptor. Doubling the length, whose unwritten end takes no space, makes them
+            # few.
             self._file.truncate(2 * end)
             self._content = content = pa.py_buffer(_PAGES.map(self._file))
         return [batch for start in self._starts for batch in pa.ipc.open_stream(content.slice(start))]
@@ -127,5 +134,7 @@ _PAGES = _Pages()  # a process has one memory, however many tables it reads
 
 
 def count_read(n_bytes: int) -> None:
-    """Count bytes that were read from tables. After `IN_MEMORY` of them, give back the pages of mapped ones, to be read again."""
+    """Count bytes that were read from tables. After `IN_MEMORY` of them, give back the pages of mapped ones, to be read
+    again.
+    """
     _PAGES.count_read(n_bytes)

@@ -23,8 +23,8 @@ _UNLABELLED = -1
 class Hashes:
     """A split by row: a hash of its text (with its pair, or its words), its label, its length in words.
 
-    `labels` are ids, -1 if unknown; for sentences of words and rows with several labels, a hash of all labels; for numbers, their
-    bits (see `numbers`). `places` counts each label by id, over rows or words.
+    `labels` are ids, -1 if unknown; for sentences of words and rows with several labels, a hash of all labels; for
+    numbers, their bits (see `numbers`). `places` counts each label by id, over rows or words.
     """
 
     texts: np.ndarray  # uint64
@@ -81,12 +81,14 @@ class Survey:
 def survey(splits: Splits) -> Survey:
     """Read every split once; 24 bytes per row are kept.
 
-    `duplicates` are rows whose text occurs earlier in the split. `shared_with_train` are rows whose text is in the training split;
-    of these, `shared_with_other_label` have a label that training never gives that text.
+    `duplicates` are rows whose text occurs earlier in the split. `shared_with_train` are rows whose text is in the
+    training split; of these, `shared_with_other_label` have a label that training never gives that text.
     """
     hashes = {name: hashed(split) for name, split in splits.by_name.items()}
     train = hashes.get("train")
-    return Survey({name: _surveyed(one, None if name == "train" else train, splits.labels) for name, one in hashes.items()})
+    return Survey(
+        {name: _surveyed(one, None if name == "train" else train, splits.labels) for name, one in hashes.items()}
+    )
 
 
 def hashed(split: Split) -> Hashes:
@@ -107,7 +109,9 @@ def _texts_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
     texts = columns["text"]
     pairs = columns.get("text_pair", [None] * len(texts))
     rows = zip(texts, pairs, strict=True)
-    hashes = _joined(_hash(text) if pair is None else _hash(f"{len(text)}:{text}{pair}", b"pair") for text, pair in rows)
+    hashes = _joined(
+        _hash(text) if pair is None else _hash(f"{len(text)}:{text}{pair}", b"pair") for text, pair in rows
+    )
     lengths = [len(text.split()) + len((pair or "").split()) for text, pair in zip(texts, pairs, strict=True)]
     labels, ids = _texts_labels(columns.get("label", [None] * len(texts)))
     return hashes, labels, np.array(lengths, np.int64), ids
@@ -178,7 +182,12 @@ def _described(numbers: np.ndarray) -> dict[str, float] | None:
     known = numbers[~np.isnan(numbers)]
     if not len(known):
         return None
-    return {"min": float(known.min()), "mean": float(known.mean()), "deviation": float(known.std()), "max": float(known.max())}
+    return {
+        "min": float(known.min()),
+        "mean": float(known.mean()),
+        "deviation": float(known.std()),
+        "max": float(known.max()),
+    }
 
 
 def _shared(split: Hashes, train: Hashes) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The token store: named columns of numbers, flat on disk and memory-mapped, so that a batch is a vectorised gather.
 
-A ragged column keeps the numbers of all rows in one flat file and the offset of each row in a second one. Nothing is read until
-a batch needs it, and memory does not grow with the corpus.
+A ragged column keeps the numbers of all rows in one flat file and the offset of each row in a second one. Nothing is
+read until a batch needs it, and memory does not grow with the corpus.
 
 The store knows nothing about examples: `tasks.rows` turns encoded examples into columns, and columns into batches.
 """
@@ -39,13 +39,17 @@ class Column:
         return np.diff(self.offsets)
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of `rows` in a flat array, one row after the other, and how many each has. Integers come as int64."""
+        """Return the numbers of `rows` in a flat array, one row after the other, and how many each has. Integers come
+        as int64.
+        """
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         return self.stretches(starts, lengths), lengths
 
     def stretches(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return `lengths` numbers from each of `starts`, one stretch after the other in a flat array; integers come as int64."""
+        """Return `lengths` numbers from each of `starts`, one stretch after the other in a flat array; integers come as
+        int64.
+        """
         begins = np.cumsum(lengths) - lengths  # where each stretch begins in the result
         places = np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
         found = self.values[places]
@@ -84,7 +88,9 @@ def open_store(folder: Path) -> TokenStore:
         raise _damaged(folder) from error
     if not whole:
         raise _damaged(folder)
-    return TokenStore(shape["rows"], {name: _open_column(folder, name, dtype) for name, dtype in shape["columns"].items()})
+    return TokenStore(
+        shape["rows"], {name: _open_column(folder, name, dtype) for name, dtype in shape["columns"].items()}
+    )
 
 
 def memory_store(columns: Mapping[str, str], rows: Sequence[Mapping[str, Sequence[float]]]) -> TokenStore:
@@ -99,14 +105,16 @@ def memory_store(columns: Mapping[str, str], rows: Sequence[Mapping[str, Sequenc
 def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenStore:
     """Write `rows` to `folder` and open it.
 
-    `columns` names each column and its NumPy dtype, the smallest its numbers fit in (uint16 for up to 65,536 ids). The folder
-    appears whole or not at all.
+    `columns` names each column and its NumPy dtype, the smallest its numbers fit in (uint16 for up to 65,536 ids). The
+    folder appears whole or not at all.
     """
     return write_blocks(folder, columns, _as_blocks(rows, columns))
 
 
 def write_blocks(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
-    """Write rows that come in blocks, with arrays of the dtypes in `columns`; see `write_store`. One block is in memory at once."""
+    """Write rows that come in blocks, with arrays of the dtypes in `columns`; see `write_store`. One block is in memory
+    at once.
+    """
     try:
         with atomic_write(folder) as temporary:
             temporary.mkdir(parents=True)
@@ -120,7 +128,9 @@ def write_blocks(folder: Path, columns: Mapping[str, str], blocks: Iterable[Bloc
 
 
 def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
-    """Return the store in `folder`, or the one that `make` writes there. A damaged one is deleted and rebuilt, with a message."""
+    """Return the store in `folder`, or the one that `make` writes there. A damaged one is deleted and rebuilt, with a
+    message.
+    """
     if folder.exists():
         try:
             return open_store(folder)
@@ -149,7 +159,9 @@ def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Bl
 
 
 class _ColumnWriter:
-    """Writes a column block by block: its numbers to one file and, in NumPy's format, the offsets of its rows to another."""
+    """Writes a column block by block: its numbers to one file and, in NumPy's format, the offsets of its rows to
+    another.
+    """
 
     def __init__(self, files: ExitStack, values: Path, offsets: Path, dtype: str) -> None:
         self._values: BinaryIO = files.enter_context(values.open("wb"))
@@ -176,7 +188,11 @@ class _ColumnWriter:
         return self._rows
 
     def _head(self) -> None:
-        shape = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int64)), "fortran_order": False, "shape": (self._rows + 1,)}
+        shape = {
+            "descr": np.lib.format.dtype_to_descr(np.dtype(np.int64)),
+            "fortran_order": False,
+            "shape": (self._rows + 1,),
+        }
         np.lib.format.write_array_header_1_0(self._offsets, shape)
 
 
@@ -190,7 +206,9 @@ def _flatten(rows: Sequence[Mapping[str, Sequence[float]]], name: str, dtype: st
 def _open_column(folder: Path, name: str, dtype: str) -> Column:
     values, offsets = _files_of(folder, name)
     empty = values.stat().st_size == 0  # an empty file cannot be mapped
-    return Column(np.empty(0, dtype) if empty else np.memmap(values, dtype=dtype, mode="r"), np.load(offsets, mmap_mode="r"))
+    return Column(
+        np.empty(0, dtype) if empty else np.memmap(values, dtype=dtype, mode="r"), np.load(offsets, mmap_mode="r")
+    )
 
 
 def _files_of(folder: Path, name: str) -> tuple[Path, Path]:

@@ -1,8 +1,8 @@
 """The encoders included in encoderlab: their names, a description of each, and checks that their files are unchanged.
 
-A shipped encoder is a name. It becomes a folder where `run=`, `init_from=` and `tokenizer.name=` do, and nowhere else, and wins
-over a folder with that name. Its files are hashed each time it is opened. It is a model folder of ours that states an encoder
-instead of a run's settings, in compact storage (`exchange.compact_weights`).
+A shipped encoder is a name. It becomes a folder where `run=`, `init_from=` and `tokenizer.name=` do, and nowhere else,
+and wins over a folder with that name. Its files are hashed each time it is opened. It is a model folder of ours that
+states an encoder instead of a run's settings, in compact storage (`exchange.compact_weights`).
 """
 
 from __future__ import annotations
@@ -42,12 +42,16 @@ def shipped_names() -> list[str]:
 
 
 def shipped_location(name: str) -> Path | None:
-    """Return the folder of the shipped encoder of this name, unchecked; None for an unknown name. Raises DataError if missing."""
+    """Return the folder of the shipped encoder of this name, unchecked; None for an unknown name. Raises DataError if
+    missing.
+    """
     if name not in shipped_names():
         return None
     folder = FOLDER / name
     if not folder.is_dir():
-        raise DataError(f"The encoder {name} is missing from this installation of encoderlab ({folder})", remedy=REINSTALL)
+        raise DataError(
+            f"The encoder {name} is missing from this installation of encoderlab ({folder})", remedy=REINSTALL
+        )
     return folder
 
 
@@ -58,7 +62,9 @@ def shipped_folder(name: str) -> Path | None:
     """
     folder = shipped_location(name)
     if folder is not None and (differing := differing_files(folder)):
-        raise DataError(f"{folder / differing[0]} is damaged: its SHA-256 differs from the shipped file's", remedy=REINSTALL)
+        raise DataError(
+            f"{folder / differing[0]} is damaged: its SHA-256 differs from the shipped file's", remedy=REINSTALL
+        )
     return folder
 
 
@@ -90,7 +96,9 @@ def _header(weights: Path) -> dict[str, Any]:
 
 
 def _parameters(header: dict[str, Any]) -> int:
-    tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__" and not name.endswith(".scale")}
+    tensors = {
+        name: tensor for name, tensor in header.items() if name != "__metadata__" and not name.endswith(".scale")
+    }
     return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
 
 

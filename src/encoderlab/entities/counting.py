@@ -1,7 +1,9 @@
-"""Entities found and counted as conlleval does, the scorer of CoNLL's shared tasks (Tjong Kim Sang and De Meulder 2003).
+"""Entities found and counted as conlleval does, the scorer of CoNLL's shared tasks (Tjong Kim Sang and De Meulder
+2003).
 
-An entity is right if its first word, its last and its type are. If labels are not a valid sequence, I or E without anything before
-it that it could continue begins an entity. E and S are read as in seqeval, which extends conlleval's rules to S.
+An entity is right if its first word, its last and its type are. If labels are not a valid sequence, I or E without
+anything before it that it could continue begins an entity. E and S are read as in seqeval, which extends conlleval's
+rules to S.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from encoderlab.entities.scheme import EntityLabels
 class Spans:
     """The entities of consecutive sentences, one at each word that begins one.
 
-    All are [words]: `begins` tells whether a word begins one, `end` is the word after the entity that contains it (undefined
-    outside), `kind` is the index of the type in `EntityLabels.types`, -1 outside.
+    All are [words]: `begins` tells whether a word begins one, `end` is the word after the entity that contains it
+    (undefined outside), `kind` is the index of the type in `EntityLabels.types`, -1 outside.
     """
 
     begins: np.ndarray
@@ -28,7 +30,9 @@ class Spans:
 
 
 def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Spans:
-    """Return the entities of sentences of `lengths` words with the label ids `ids`, [words]; -1, no prediction, counts as O."""
+    """Return the entities of sentences of `lengths` words with the label ids `ids`, [words]; -1, no prediction, counts
+    as O.
+    """
     prefixes = np.array([*labels.prefixes, "O"])[ids]
     kinds = np.array([-1 if one is None else labels.types.index(one) for one in labels.types_of] + [-1])[ids]
     firsts = np.zeros(len(ids) + 1, bool)
@@ -44,7 +48,9 @@ def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Span
 
 
 def entity_counts(labels: EntityLabels, right: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> np.ndarray:
-    """Return how many entities of each type each sentence has: correctly predicted, predicted, true. [sentences, 3, types]."""
+    """Return how many entities of each type each sentence has: correctly predicted, predicted, true. [sentences, 3,
+    types].
+    """
     lengths = np.array([len(sentence) for sentence in right], np.int64)
     sides = [np.concatenate([np.empty(0, np.int64), *side]) for side in (predicted, right)]
     found, gold = (spans_of(labels, side, lengths) for side in sides)
@@ -63,7 +69,8 @@ def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return part / np.maximum(whole, 1)
 
 
-# From the numbers of entities rightly predicted, predicted and in truth, [..., 3], to scores; 0 if there is nothing to divide by
+# From the numbers of entities rightly predicted, predicted and in truth, [..., 3], to scores; 0 if there is nothing to
+# divide by
 ENTITY_SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "entity_precision": lambda counts: _share(counts[..., 0], counts[..., 1]),
     "entity_recall": lambda counts: _share(counts[..., 0], counts[..., 2]),

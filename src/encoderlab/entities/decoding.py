@@ -1,6 +1,8 @@
-"""The likeliest label sequence that is valid BIO or BIOES: Viterbi's algorithm (Viterbi 1967) over the allowed transitions.
+"""The likeliest label sequence that is valid BIO or BIOES: Viterbi's algorithm (Viterbi 1967) over the allowed
+transitions.
 
-All allowed transitions weigh the same, so the best sequence is the valid one with the largest product of its words' probabilities.
+All allowed transitions weigh the same, so the best sequence is the valid one with the largest product of its words'
+probabilities.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from torch import Tensor
 
 from encoderlab.entities.scheme import EntityLabels
 
-FORBIDDEN = -1e4  # added to log-probabilities; finite, so that labels without any valid sequence still get the least invalid one
+FORBIDDEN = (
+    -1e4
+)  # added to log-probabilities; finite, so that labels without any valid sequence still get the least invalid one
 
 
 class ValidDecoder:
@@ -25,8 +29,8 @@ class ValidDecoder:
     def decode(self, logits: Tensor, row: Tensor, n_rows: int, longest: int) -> Tensor:
         """Return the id of each word's label, int64 [words], from `logits` [words, labels].
 
-        `row`, [words] and rising, says which of the `n_rows` sentences a word belongs to; none has more words than `longest`. On a
-        GPU, nothing here waits for it.
+        `row`, [words] and rising, says which of the `n_rows` sentences a word belongs to; none has more words than
+        `longest`. On a GPU, nothing here waits for it.
         """
         place = torch.arange(len(row), device=row.device) - torch.searchsorted(row, row)
         counts = torch.zeros(n_rows, dtype=torch.long, device=row.device).index_add_(0, row, torch.ones_like(row))

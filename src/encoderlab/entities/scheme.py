@@ -1,6 +1,8 @@
-"""Labels that mark entities word by word: BIO (Ramshaw and Marcus 1995; IOB2) and BIOES, each as PREFIX-TYPE, such as B-person.
+"""Labels that mark entities word by word: BIO (Ramshaw and Marcus 1995; IOB2) and BIOES, each as PREFIX-TYPE, such as
+B-person.
 
-B begins an entity, I continues it and O is outside. In BIOES, E ends an entity of several words and S is one of a single word.
+B begins an entity, I continues it and O is outside. In BIOES, E ends an entity of several words and S is one of a
+single word.
 """
 
 from __future__ import annotations

@@ -9,13 +9,19 @@ from encoderlab.entities.scheme import OUTSIDE, EntityLabels, label_name
 
 
 def first_invalid(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> tuple[int, str] | None:
-    """Return the first word with a label that is invalid in its place, and a description of that place; None if all are valid.
+    """Return the first word with a label that is invalid in its place, and a description of that place; None if all are
+    valid.
 
-    The sentences, of `lengths` words, follow one another; `ids` are their label ids, [words], -1 (unknown) counting as O.
+    The sentences, of `lengths` words, follow one another; `ids` are their label ids, [words], -1 (unknown) counting as
+    O.
     """
     names, n_words = [*labels.names, OUTSIDE], len(ids)
-    may_begin, may_end = (np.array([*map(test, range(len(names) - 1)), True]) for test in (labels.may_begin, labels.may_end))
-    links = np.array([[_may_follow(labels, first, second) for second in range(len(names))] for first in range(len(names))])
+    may_begin, may_end = (
+        np.array([*map(test, range(len(names) - 1)), True]) for test in (labels.may_begin, labels.may_end)
+    )
+    links = np.array(
+        [[_may_follow(labels, first, second) for second in range(len(names))] for first in range(len(names))]
+    )
     ends = np.cumsum(lengths)[lengths > 0]
     firsts, lasts = np.zeros(n_words, bool), np.zeros(n_words, bool)
     firsts[ends - lengths[lengths > 0]], lasts[ends - 1] = True, True
@@ -38,7 +44,8 @@ def _may_follow(labels: EntityLabels, first: int, second: int) -> bool:
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """Return valid label names for the entities that conlleval finds in the sentences, [words]; arguments as for `first_invalid`.
+    """Return valid label names for the entities that conlleval finds in the sentences, [words]; arguments as for
+    `first_invalid`.
 
     IOB1, in which B only separates neighbours of one type, becomes BIO.
     """

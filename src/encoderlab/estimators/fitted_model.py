@@ -24,7 +24,9 @@ class FittedModel:
         weights = {name: weight.detach().cpu() for name, weight in saved.weights.items()}
         self.saved = replace(saved, weights=weights)
         training = saved.config.training
-        compute = choose_compute(training.device, training.precision.value, training.threads, width=saved.config.model.d_model)
+        compute = choose_compute(
+            training.device, training.precision.value, training.threads, width=saved.config.model.d_model
+        )
         model = self.saved.model().to(compute.device)
         self._assembly = Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin)
 

@@ -1,4 +1,6 @@
-"""Trains on the rows given to an estimator, in a temporary folder or in a run folder that is kept, and returns the model."""
+"""Trains on the rows given to an estimator, in a temporary folder or in a run folder that is kept, and returns the
+model.
+"""
 
 from __future__ import annotations
 
@@ -55,19 +57,30 @@ class Fit:
 
 
 def fitted(fit: Fit, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]) -> SavedModel:
-    """Train on the examples and their targets. Raises SettingError, DataError, TrainingError as `encoderlab finetune` does."""
-    with _ONE_AT_A_TIME, _quiet(fit.verbose), torch.random.fork_rng(), TemporaryDirectory(prefix="encoderlab-fit-") as temporary:
+    """Train on the examples and their targets. Raises SettingError, DataError, TrainingError as `encoderlab finetune`
+    does.
+    """
+    with (
+        _ONE_AT_A_TIME,
+        _quiet(fit.verbose),
+        torch.random.fork_rng(),
+        TemporaryDirectory(prefix="encoderlab-fit-") as temporary,
+    ):
         if fit.run_dir is not None:
             return _kept_run(fit, Path(fit.run_dir), examples, targets)
         rows = Path(temporary) / "rows.parquet"
         _write_rows(rows, examples, targets)
         config = _config(fit, rows, str(Path(temporary) / "run"))
         training = _TrainingInMemory(_command(fit), adapting(SINGLE_PROCESS))
-        run_training(training, replace(config, cache_dir=str(Path(temporary) / "cache"), baselines=False), SINGLE_PROCESS)
+        run_training(
+            training, replace(config, cache_dir=str(Path(temporary) / "cache"), baselines=False), SINGLE_PROCESS
+        )
         return _without_paths(training.model)
 
 
-def _kept_run(fit: Fit, folder: Path, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]) -> SavedModel:
+def _kept_run(
+    fit: Fit, folder: Path, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]
+) -> SavedModel:
     """Train as the command does; the rows are written next to the folder, so that the run's other commands find them."""
     check_free(fit.run_dir)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,9 @@ class InputError(DataError, ValueError):
 
 
 def refuse(error: UserError) -> NoReturn:
-    """Raise a refusal of the rows as an InputError; its remedy names settings of files, which an estimator does not have."""
+    """Raise a refusal of the rows as an InputError; its remedy names settings of files, which an estimator does not
+    have.
+    """
     raise InputError(error.wrong, allowed=error.allowed) from error
 
 
@@ -55,13 +57,17 @@ def _example(row: int, value: Any) -> TextExample:
         return TextExample(str(value))
     if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(text, str) for text in value):
         return TextExample(str(value[0]), str(value[1]))
-    if isinstance(value, complex) or (isinstance(value, tuple | list) and any(isinstance(one, complex) for one in value)):
+    if isinstance(value, complex) or (
+        isinstance(value, tuple | list) and any(isinstance(one, complex) for one in value)
+    ):
         raise InputError("Complex data not supported: X contains numbers", allowed=ALLOWED)
     raise InputError(f"Row {row} of X is {one_line(repr(value))[:80]}", allowed=ALLOWED)
 
 
 def targets_of(y: Any, n_rows: int, estimator: str) -> np.ndarray:
-    """Return the targets, [rows]. Raises ValueError if they are missing, not as many as the rows, not one column, or only one."""
+    """Return the targets, [rows]. Raises ValueError if they are missing, not as many as the rows, not one column, or
+    only one.
+    """
     if y is None:
         raise InputError(f"{estimator} requires y to be passed, but the target y is None")
     if n_rows < 2:

@@ -1,4 +1,6 @@
-"""`TextClassifier` and `TextRegressor`: scikit-learn's fit and predict on texts, from a pretrained encoder or from scratch."""
+"""`TextClassifier` and `TextRegressor`: scikit-learn's fit and predict on texts, from a pretrained encoder or from
+scratch.
+"""
 
 from __future__ import annotations
 
@@ -101,11 +103,11 @@ class _TextEstimator(BaseEstimator):
 class TextClassifier(ClassifierMixin, _TextEstimator):
     """A classifier of texts, or of pairs of texts, for scikit-learn.
 
-    `init_from` is the pretrained encoder (as in encoderlab finetune; None: fresh weights, as encoderlab train). The other
-    parameters are the settings of those names, None being the command's own default; `settings` takes any other by its full name,
-    as {"training.warmup": 0.1}, and wins over them. A tenth of the rows is held out to choose the checkpoint
-    (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, unless `run_dir` names a folder for the
-    run; its rows are then written next to it. Nothing is printed without `verbose`.
+    `init_from` is the pretrained encoder (as in encoderlab finetune; None: fresh weights, as encoderlab train). The
+    other parameters are the settings of those names, None being the command's own default; `settings` takes any other
+    by its full name, as {"training.warmup": 0.1}, and wins over them. A tenth of the rows is held out to choose the
+    checkpoint (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, unless `run_dir`
+    names a folder for the run; its rows are then written next to it. Nothing is printed without `verbose`.
 
     After `fit`: `classes_`, sorted; `model_`, the trained model.
     """
@@ -143,13 +145,16 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
 class TextRegressor(RegressorMixin, _TextEstimator):
     """A regressor of texts, or of pairs of texts, for scikit-learn. Its parameters are those of `TextClassifier`.
 
-    Numbers are scaled to mean 0 and deviation 1 for training, and answers scaled back. After `fit`: `model_`, the trained model.
+    Numbers are scaled to mean 0 and deviation 1 for training, and answers scaled back. After `fit`: `model_`, the
+    trained model.
     """
 
     _task = "regression"
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on X, an iterable of texts or of pairs of texts, and y, the number of each. Raises as `TextClassifier.fit`."""
+        """Train on X, an iterable of texts or of pairs of texts, and y, the number of each. Raises as
+        `TextClassifier.fit`.
+        """
         examples = texts_of(X)
         targets = targets_of(y, len(examples), type(self).__name__).astype(np.float64)
         self._train(examples, targets.tolist(), None)

@@ -1,4 +1,5 @@
-"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, everything else as 16-bit floats.
+"""Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, everything else as
+16-bit floats.
 
 They are read as 32-bit floats.
 """
@@ -15,10 +16,11 @@ MOST = 127  # of an 8-bit integer, so that the range is symmetric
 
 
 def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights as stored: the token embeddings [tokens, d_model] as int8 with float32 scales [tokens], others float16.
+    """Return the weights as stored: the token embeddings [tokens, d_model] as int8 with float32 scales [tokens], others
+    float16.
 
-    Each row is divided by its largest absolute value / 127 and rounded, so that no number is off by more than 1/254 of that value.
-    A weight with a value beyond the range of float16 (65,504) is stored as float32.
+    Each row is divided by its largest absolute value / 127 and rounded, so that no number is off by more than 1/254 of
+    that value. A weight with a value beyond the range of float16 (65,504) is stored as float32.
     """
     stored = {name: _shortened(weight) if weight.is_floating_point() else weight for name, weight in weights.items()}
     if TABLE in weights:
@@ -31,7 +33,9 @@ def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError if one does not fit."""
+    """Return the float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError if one does
+    not fit.
+    """
     scales = {name for name in stored if name.endswith(SCALE) and name.removesuffix(SCALE) in stored}
     return {name: _float32(name, stored) for name in stored if name not in scales}
 

@@ -30,7 +30,10 @@ DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
 _BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
 STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
 _POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
-_POOLED_THERE = ("model.pooling=mean", "model.pooling=max")  # what sentence-transformers has, and a classifier of BERT's does not
+_POOLED_THERE = (
+    "model.pooling=mean",
+    "model.pooling=max",
+)  # what sentence-transformers has, and a classifier of BERT's does not
 _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
 
 
@@ -38,9 +41,9 @@ _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder
 class HuggingFaceModel:
     """The content of a transformers folder, in our terms.
 
-    `weights` has the names of `EncoderWithHeads.state_dict()`; if there is no sequence head but the checkpoint has a pooler,
-    also `pool.dense.weight` and `pool.dense.bias`, which that model does not have. `labels` are those of a head with classes,
-    else []. `family` is "bert" or "distilbert".
+    `weights` has the names of `EncoderWithHeads.state_dict()`; if there is no sequence head but the checkpoint has a
+    pooler, also `pool.dense.weight` and `pool.dense.bias`, which that model does not have. `labels` are those of a head
+    with classes, else []. `family` is "bert" or "distilbert".
     """
 
     config: ModelConfig
@@ -68,7 +71,9 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     tie_decoder = fields.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in found
     config, vocabulary_size, pad_id = settings_of(folder, fields, family, tie_decoder=tie_decoder)
     if heads.vocabulary and config.activation is not Activation.gelu:
-        raise DataError(f"{folder} predicts masked tokens with {config.activation.value}", allowed="gelu, as in our head")
+        raise DataError(
+            f"{folder} predicts masked tokens with {config.activation.value}", allowed="gelu, as in our head"
+        )
     if config.n_layers > len(found):
         raise DataError(f"{folder}: config.json states {config.n_layers} layers, but there are {len(found)} weights")
     pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= found.keys()
@@ -91,12 +96,13 @@ def to_huggingface(
     vocabulary_size: int,
     pad_id: int,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the content of config.json and the weights under their names, for a model that gives the same logits in transformers.
+    """Return the content of config.json and the weights under their names, for a model that gives the same logits in
+    transformers.
 
-    DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a table of
-    zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that changes nothing.
-    Word dropout, which only training knows, is left out. `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`.
-    Raises SettingError, with all reasons, if there is no equivalent.
+    DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a
+    table of zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that
+    changes nothing. Word dropout, which only training knows, is left out. `weights` may have the extra `pool.dense.*`
+    of `HuggingFaceModel`. Raises SettingError, with all reasons, if there is no equivalent.
     """
     family = _family_for(config, heads)
     _refuse_what_they_lack(config, heads, family)
@@ -115,7 +121,9 @@ def to_huggingface(
     return fields, theirs
 
 
-def _shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes, *, pooler: bool) -> dict[str, torch.Size]:
+def _shapes(
+    config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes, *, pooler: bool
+) -> dict[str, torch.Size]:
     """Return the names and shapes of a model's weights, found without making it; with `pooler`, a pooler's too."""
     pool = {name: torch.Size([config.d_model] * dimensions) for name, dimensions in _POOL.items()} if pooler else {}
     model = without_weights(config, vocabulary_size, pad_id, heads)
@@ -152,7 +160,8 @@ def _check_weights(folder: Path, wanted: dict[str, torch.Size], found: Mapping[s
     for name, shape in wanted.items():
         if found[name].shape != shape:
             raise DataError(
-                f"{folder}: {name} has the shape {list(found[name].shape)}, but config.json requires {list(shape)}", remedy=remedy
+                f"{folder}: {name} has the shape {list(found[name].shape)}, but config.json requires {list(shape)}",
+                remedy=remedy,
             )
     if unknown := found.keys() - wanted.keys():
         raise DataError(f"{folder} has the unknown weight {_first(unknown)}", remedy=remedy)
@@ -227,7 +236,9 @@ def _as_theirs(
     """Return the same model with no setting that the family lacks."""
     weights = dict(weights)
     if config.positions is Positions.sinusoidal:
-        weights["encoder.embeddings.position.embedding.weight"] = SinusoidalPositions(config.reach, config.d_model).table
+        weights["encoder.embeddings.position.embedding.weight"] = SinusoidalPositions(
+            config.reach, config.d_model
+        ).table
     if config.scale_embeddings:
         if heads.vocabulary and config.tie_decoder:  # the decoder's are not scaled
             weights[_DECODER], config = weights[_TABLE], replace(config, tie_decoder=False)
@@ -237,12 +248,16 @@ def _as_theirs(
     segments = config.segments
     if not segments and family == "bert":  # its tokenizer distinguishes two texts: by zeros, which have no effect
         segments, weights["encoder.embeddings.segment.weight"] = 2, torch.zeros(2, config.d_model)
-    theirs = replace(config, positions=Positions.learned, scale_embeddings=False, segments=segments, bias=True, d_head=None)
+    theirs = replace(
+        config, positions=Positions.learned, scale_embeddings=False, segments=segments, bias=True, d_head=None
+    )
     return theirs, weights
 
 
 def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a pooler that makes the first token's vector small, where tanh is linear, and a head that compensates for it."""
+    """Return a pooler that makes the first token's vector small, where tanh is linear, and a head that compensates for
+    it.
+    """
     return {
         "pool.dense.weight": torch.eye(config.d_model) * STRAIGHT,
         "pool.dense.bias": torch.zeros(config.d_model),

@@ -53,8 +53,8 @@ def family_of(folder: Path, fields: dict[str, Any]) -> str:
 def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -> tuple[HeadSizes, bool]:
     """Return the heads that the weights belong to, and whether the sequence head is for pairs of sentences.
 
-    A `classifier` is of tokens or of sequences as the architecture's name says; if it says neither, of sequences if there is a
-    pooler.
+    A `classifier` is of tokens or of sequences as the architecture's name says; if it says neither, of sequences if
+    there is a pooler.
     """
     vocabulary = any(name.startswith(("cls.predictions.", "vocab_")) for name in found)
     pair_head = family == "bert" and "cls.seq_relationship.weight" in found
@@ -79,7 +79,9 @@ def _target_of(fields: dict[str, Any], classes: int) -> TargetKind:
     return named.get(str(fields.get("problem_type")), default)
 
 
-def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool) -> tuple[ModelConfig, int, int]:
+def settings_of(
+    folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool
+) -> tuple[ModelConfig, int, int]:
     """Return the encoder's settings, the size of its vocabulary, and the id of padding. Raises DataError."""
     values = {row.ours: _number(folder, fields, *key_and_default(row, family)) for row in SETTINGS}
     vocabulary_size = _number(folder, fields, "vocab_size", 30522)
@@ -91,7 +93,9 @@ def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decode
         )
     activation = Activation(fields.get(ACTIVATION[family], "gelu"))
     try:
-        config = ModelConfig(name=family, **values, activation=activation, pooling=POOLINGS[family], tie_decoder=tie_decoder)
+        config = ModelConfig(
+            name=family, **values, activation=activation, pooling=POOLINGS[family], tie_decoder=tie_decoder
+        )
     except SettingError as error:
         raise DataError(f"{folder}: config.json is not supported: {error.wrong}", allowed=error.allowed) from None
     return config, vocabulary_size, pad_id
@@ -120,7 +124,9 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
 
 
 def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
-    """Return the thresholds that our own export records, for every label or for the positive one of two; None if there are none."""
+    """Return the thresholds that our own export records, for every label or for the positive one of two; None if there
+    are none.
+    """
     named, positive = fields.get("thresholds"), positive_label_of(fields, labels)
     if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
         return None
@@ -144,7 +150,11 @@ def config_json(
     config: ModelConfig, heads: HeadSizes, family: str, *, labels: list[str], vocabulary_size: int, pad_id: int
 ) -> dict[str, Any]:
     """Return the content of config.json for an encoder that the family has."""
-    fields: dict[str, Any] = {"model_type": family, "architectures": [PREFIXES[family] + _suffix(heads)], "torch_dtype": "float32"}
+    fields: dict[str, Any] = {
+        "model_type": family,
+        "architectures": [PREFIXES[family] + _suffix(heads)],
+        "torch_dtype": "float32",
+    }
     fields |= {"vocab_size": vocabulary_size, "pad_token_id": pad_id, ACTIVATION[family]: config.activation.value}
     values = {row.ours: getattr(config, row.ours) for row in SETTINGS}
     values |= {"d_ff": config.feed_forward_width, "initializer_range": config.initializer_range or INITIALIZER_RANGE}
@@ -161,7 +171,10 @@ def config_json(
     if heads.sequence_classes is not None and not heads.vocabulary:
         fields["problem_type"] = PROBLEM_TYPES[heads.sequence_target]
     if heads.sequence_target == "number":
-        fields["id2label"], fields["label2id"] = {"0": "LABEL_0"}, {"LABEL_0": 0}  # transformers counts the outputs by these
+        fields["id2label"], fields["label2id"] = (
+            {"0": "LABEL_0"},
+            {"LABEL_0": 0},
+        )  # transformers counts the outputs by these
     return fields
 
 

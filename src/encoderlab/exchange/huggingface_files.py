@@ -30,7 +30,8 @@ def read_config(folder: Path, largest: int = LARGEST_CONFIG) -> dict[str, Any]:
 
 
 def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield every weight of the checkpoint with its name. Raises DataError for a damaged file, and if there are no safetensors.
+    """Yield every weight of the checkpoint with its name. Raises DataError for a damaged file, and if there are no
+    safetensors.
 
     PyTorch's own files are never opened: they are pickles, which can run any code.
     """
@@ -62,9 +63,13 @@ def _weight_files(folder: Path) -> list[Path]:
         shards = _json_object(folder / INDEX, LARGEST_INDEX).get("weight_map")
         names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
         if not names or any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
-            raise DataError(f"{folder / INDEX} is damaged: its weight_map names no files next to it", remedy="Download it again")
+            raise DataError(
+                f"{folder / INDEX} is damaged: its weight_map names no files next to it", remedy="Download it again"
+            )
         return [folder / name for name in names]
-    if pickles := sorted(path.name for pattern in ("*.bin", "*.pt", "*.h5", "*.ckpt*") for path in folder.glob(pattern)):
+    if pickles := sorted(
+        path.name for pattern in ("*.bin", "*.pt", "*.h5", "*.ckpt*") for path in folder.glob(pattern)
+    ):
         raise DataError(
             f"{folder} has its weights only as {pickles[0]}, a format that can run code when opened",
             allowed=WEIGHTS,
@@ -82,7 +87,9 @@ def _floating(file: Path, name: str, weight: Tensor) -> Tensor:
 
 def _json_object(path: Path, largest: int) -> dict[str, Any]:
     if not path.is_file():
-        raise DataError(f"There is no {path.name} in {path.parent}", allowed="a folder that transformers' save_pretrained wrote")
+        raise DataError(
+            f"There is no {path.name} in {path.parent}", allowed="a folder that transformers' save_pretrained wrote"
+        )
     if (size := path.stat().st_size) > largest:
         raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {largest:,}")
     try:

@@ -31,12 +31,16 @@ IN_A_LAYER = (  # ours, BERT's and DistilBERT's
 RENAMES = (
     Rename("encoder.embeddings.token", "bert.embeddings.word_embeddings", "distilbert.embeddings.word_embeddings"),
     Rename(
-        "encoder.embeddings.position.embedding", "bert.embeddings.position_embeddings", "distilbert.embeddings.position_embeddings"
+        "encoder.embeddings.position.embedding",
+        "bert.embeddings.position_embeddings",
+        "distilbert.embeddings.position_embeddings",
     ),
     Rename("encoder.embeddings.segment", "bert.embeddings.token_type_embeddings", None),
     Rename("encoder.embeddings.norm", "bert.embeddings.LayerNorm", "distilbert.embeddings.LayerNorm"),
     *(
-        Rename(f"encoder.layers.*.{ours}", f"bert.encoder.layer.*.{bert}", f"distilbert.transformer.layer.*.{distilbert}")
+        Rename(
+            f"encoder.layers.*.{ours}", f"bert.encoder.layer.*.{bert}", f"distilbert.transformer.layer.*.{distilbert}"
+        )
         for ours, bert, distilbert in IN_A_LAYER
     ),
     Rename("pool.dense", "bert.pooler.dense", "pre_classifier"),
@@ -47,7 +51,9 @@ RENAMES = (
     Rename("masked_token_head.decoder", "cls.predictions.decoder", "vocab_projector"),
     Rename("masked_token_head", "cls.predictions", "vocab_projector"),  # the bias of each piece
 )
-PAIR_HEAD = Rename("sequence_head", "cls.seq_relationship", None)  # of BertForPreTraining and BertForNextSentencePrediction
+PAIR_HEAD = Rename(
+    "sequence_head", "cls.seq_relationship", None
+)  # of BertForPreTraining and BertForNextSentencePrediction
 
 
 class Named(NamedTuple):
@@ -76,13 +82,17 @@ ACTIVATION = {"bert": "hidden_act", "distilbert": "activation"}
 
 
 def their_names(family: str, ours: Iterable[str], *, pair_head: bool = False) -> dict[str, str]:
-    """Return the name in `family` of each of our weights; with `pair_head`, the sequence head is for pairs of sentences."""
+    """Return the name in `family` of each of our weights; with `pair_head`, the sequence head is for pairs of
+    sentences.
+    """
     table = {row.ours: getattr(row, family) for row in (*RENAMES, *([PAIR_HEAD] if pair_head else []))}
     return {name: _renamed(name, table) for name in ours}
 
 
 def normal_name(family: str, name: str) -> str:
-    """Return a weight's name in today's checkpoints with heads: old ones have gamma and beta, bare encoders have no prefix."""
+    """Return a weight's name in today's checkpoints with heads: old ones have gamma and beta, bare encoders have no
+    prefix.
+    """
     name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
     return f"{family}.{name}" if name.startswith(BODY[family]) else name
 
@@ -93,7 +103,9 @@ def bare_name(family: str, name: str) -> str:
 
 
 def key_and_default(row: Named, family: str) -> tuple[str | None, Any]:
-    """Return the key of a setting in the family's config.json, None if its value is fixed; and its default, or that value."""
+    """Return the key of a setting in the family's config.json, None if its value is fixed; and its default, or that
+    value.
+    """
     if family == "distilbert" and row.distilbert_default is not None:
         return row.distilbert, row.distilbert_default
     return getattr(row, family), row.default

@@ -1,4 +1,6 @@
-"""A model as an ONNX graph for batches of any size and length, compared with the model itself before anyone relies on it."""
+"""A model as an ONNX graph for batches of any size and length, compared with the model itself before anyone relies on
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +20,28 @@ from encoderlab.errors import DataError
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import FIRST_TOKENS, attendable
 
-OPSET = 20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8-bit graphs took 1.3 times as long
+OPSET = (
+    20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8-bit graphs took 1.3 times as long
+)
 TOLERANCE = 1e-4  # the largest difference allowed, relative to the largest output, or to 1 if all outputs are smaller
 SLOWER = [
     "SkipLayerNormFusion"
 ]  # optimizations of onnxruntime that make a model slower: the fused sum and norm took longer than the two apart
-LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights are stored next to it
+LARGEST_GRAPH = (
+    2**31 - 2**24
+)  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights are stored next to it
 BATCH_SIZES = (1, 2, 5)  # that are compared
 EXAMPLE = (2, 2)  # batch and length for tracing the graph: neither may be 1, which would be treated as fixed
 
 
 class WholeModel(nn.Module):
-    """All outputs of a model for a batch, as tensors, with logits of every token, not only of target tokens as in training.
+    """All outputs of a model for a batch, as tensors, with logits of every token, not only of target tokens as in
+    training.
 
     A model of one question gives `logits`: [batch, classes] or [batch, length, classes]. A pretrained one gives
-    `last_hidden_state` [batch, length, d_model], `token_logits` [batch, length, vocabulary] and, where it was trained on pairs,
-    `sequence_logits` [batch, classes]; one without a head the first of these alone. Masks are 1 at real tokens.
+    `last_hidden_state` [batch, length, d_model], `token_logits` [batch, length, vocabulary] and, where it was trained
+    on pairs, `sequence_logits` [batch, classes]; one without a head the first of these alone. Masks are 1 at real
+    tokens.
     """
 
     def __init__(self, model: EncoderWithHeads) -> None:
@@ -91,7 +99,8 @@ def write_graph(whole: WholeModel, path: Path) -> None:
 
 
 def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabulary_size: int) -> float:
-    """Return the largest difference between the outputs of graph and model over several sizes and lengths, relative like TOLERANCE.
+    """Return the largest difference between the outputs of graph and model over several sizes and lengths, relative
+    like TOLERANCE.
 
     Raises DataError if it exceeds TOLERANCE or is not a number.
     """
@@ -107,7 +116,9 @@ def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabular
                 wanted = [output.numpy() for output in whole(*tensors)]
             arrays = dict(zip(whole.inputs, (tensor.numpy() for tensor in tensors), strict=True))
             found = cast("list[np.ndarray]", session.run(whole.outputs, arrays))
-            off = float(np.max([_difference(*pair) for pair in zip(wanted, found, strict=True)]))  # unlike max(), keeps NaN
+            off = float(
+                np.max([_difference(*pair) for pair in zip(wanted, found, strict=True)])
+            )  # unlike max(), keeps NaN
             if not off <= TOLERANCE:
                 raise DataError(
                     f"The ONNX graph is wrong: for {rows} rows of {length} tokens its outputs are off by {off:.2g}",
@@ -125,7 +136,9 @@ def _difference(wanted: np.ndarray, found: np.ndarray) -> float:
 
 
 def _drawn(rows: int, length: int, vocabulary_size: int, n_segments: int, generator: torch.Generator) -> list[Tensor]:
-    """Return random tokens, with a full first row and the others padded from anywhere after their first token; and any segments."""
+    """Return random tokens, with a full first row and the others padded from anywhere after their first token; and any
+    segments.
+    """
     shape = (rows, length)
     kept = torch.randint(1, length + 1, (rows, 1), generator=generator)
     kept[0] = length

@@ -1,4 +1,5 @@
-"""Predict with the model in this folder: python predict.py "A text." "One more.", or texts on standard input, one per line.
+"""Predict with the model in this folder: python predict.py "A text." "One more.", or texts on standard input, one per
+line.
 
 Needs numpy, onnxruntime and tokenizers. A tab separates the two texts of a pair. Each prediction is a line of JSON.
 """
@@ -16,17 +17,26 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
     """Return a prediction for each text, or for each pair with a tab in it, in order."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     words = config["answers_for"] == "words"
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # it also truncates, and pads to the longest
+    tokenizer = tokenizers.Tokenizer.from_file(
+        str(folder / "tokenizer.json")
+    )  # it also truncates, and pads to the longest
     tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
     slower = ["SkipLayerNormFusion"]
-    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"], disabled_optimizers=slower)
+    session = onnxruntime.InferenceSession(
+        folder / "model.onnx", providers=["CPUExecutionProvider"], disabled_optimizers=slower
+    )
     given = [text.split() if words else tuple(text.split("\t", 1)) if config["paired"] else text for text in texts]
     answers: list[dict] = []
     for start in range(0, len(given), 16):
         some = tokenizer.encode_batch(given[start : start + 16], words, add_special_tokens=config["special_tokens"])
         fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-        feed = {name: np.array([getattr(one, fields[name]) for one in some], dtype=np.int64) for name in config["inputs"]}
-        answers += [answer(config, *each) for each in zip(some, np.asarray(session.run([config["answer"]], feed)[0]), strict=True)]
+        feed = {
+            name: np.array([getattr(one, fields[name]) for one in some], dtype=np.int64) for name in config["inputs"]
+        }
+        answers += [
+            answer(config, *each)
+            for each in zip(some, np.asarray(session.run([config["answer"]], feed)[0]), strict=True)
+        ]
     return answers
 
 

@@ -1,7 +1,8 @@
-"""sentence-transformers: the modules that follow an encoder in such a folder, which pool its vectors and apply a linear head.
+"""sentence-transformers: the modules that follow an encoder in such a folder, which pool its vectors and apply a linear
+head.
 
-The folder's format is that of sentence-transformers 2 and later: modules.json names the modules in their order, and each has its
-settings in a folder of its own. The encoder itself is transformers'; see `huggingface`.
+The folder's format is that of sentence-transformers 2 and later: modules.json names the modules in their order, and
+each has its settings in a folder of its own. The encoder itself is transformers'; see `huggingface`.
 """
 
 from __future__ import annotations
@@ -39,13 +40,16 @@ def pooling_of(config: ModelConfig, heads: HeadSizes) -> Pooling:
         )
     if answers_texts(heads) and config.pooling not in MODES.values():
         raise SettingError(
-            f"sentence-transformers has no equivalent of model.pooling={config.pooling.value}", remedy="Use format=huggingface"
+            f"sentence-transformers has no equivalent of model.pooling={config.pooling.value}",
+            remedy="Use format=huggingface",
         )
     return config.pooling if config.pooling in MODES.values() else Pooling.mean
 
 
 def write_modules(folder: Path, config: ModelConfig, pooling: Pooling, head: Mapping[str, Tensor]) -> None:
-    """Write modules.json and the modules it names next to the encoder in `folder`; `head` is its `weight` and `bias`, or empty."""
+    """Write modules.json and the modules it names next to the encoder in `folder`; `head` is its `weight` and `bias`,
+    or empty.
+    """
     no_pooler = {"add_pooling_layer": False}  # BERT's own, which would be initialised randomly
     reading = {"max_seq_length": config.reach, "do_lower_case": False, "model_args": no_pooler}
     _write(folder / "sentence_bert_config.json", reading)

@@ -1,4 +1,6 @@
-"""Scores over a whole split: collected batch by batch, computed once at the end, with intervals that say how certain they are."""
+"""Scores over a whole split: collected batch by batch, computed once at the end, with intervals that say how certain
+they are.
+"""
 
 from encoderlab.metrics.classification import ClassificationMetrics
 from encoderlab.metrics.label_sets import LabelSetMetrics, LabelSetScores

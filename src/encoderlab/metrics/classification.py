@@ -15,9 +15,9 @@ from encoderlab.metrics.thresholds import ThresholdRule
 class ClassificationMetrics(TextMetrics):
     """Collects one prediction for each example.
 
-    `labels` names the classes in the order of their ids. `main` is the figure that a report puts first. Of two classes, `positive`
-    is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which probability on it is given; one that is
-    not known is fitted on the scored rows themselves. None: the more probable class is predicted.
+    `labels` names the classes in the order of their ids. `main` is the figure that a report puts first. Of two classes,
+    `positive` is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which probability on it
+    is given; one that is not known is fitted on the scored rows themselves. None: the more probable class is predicted.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class ClassificationMetrics(TextMetrics):
     def scores(self) -> Scores:
         """See `Metrics.scores`.
 
-        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`, `matthews` (Matthews
-        correlation). For two classes also `f1`, `roc_auc` and `average_precision` of the positive one; the last two are left out
-        where the split holds one class only.
+        Figures: `loss` (mean cross entropy of an example, in nats), `accuracy`, `f1_macro`, `f1_weighted`, `matthews`
+        (Matthews correlation). For two classes also `f1`, `roc_auc` and `average_precision` of the positive one; the
+        last two are left out where the split holds one class only.
         """
         rows, labels, logits = self._in_order()
         labels = labels.long()
@@ -56,12 +56,18 @@ class ClassificationMetrics(TextMetrics):
 
 
 def given_from(chances: np.ndarray, threshold: float, positive: int) -> np.ndarray:
-    """Return the `positive` class of two if its probability is at least the threshold, else the other: [n] -> class ids [n]."""
+    """Return the `positive` class of two if its probability is at least the threshold, else the other: [n] -> class ids
+    [n].
+    """
     return np.where(chances >= threshold, positive, 1 - positive)
 
 
-def answered_classes(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str, positive: int) -> Scores:
-    """Return the scores of predictions without probabilities, such as a baseline's: class ids [n] each, by row; see `Scores`."""
+def answered_classes(
+    labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str, positive: int
+) -> Scores:
+    """Return the scores of predictions without probabilities, such as a baseline's: class ids [n] each, by row; see
+    `Scores`.
+    """
     by_class = figures_by_class(labels, predicted, names)
     figures = {"accuracy": float((labels == predicted).mean())}
     figures |= {name: by_class[name] for name in ("f1_macro", "f1_weighted", "matthews")}

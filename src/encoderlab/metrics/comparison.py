@@ -1,11 +1,14 @@
-"""Settings compared on the same rows: means over seeds, paired differences with their intervals and tests, Holm's correction.
+"""Settings compared on the same rows: means over seeds, paired differences with their intervals and tests, Holm's
+correction.
 
-A score varies for two reasons: which rows the split holds, and which seed a run was trained with. A bootstrap over the rows
-covers the first (see `intervals`), several seeds the second. A difference says which of the two its interval covers.
+A score varies for two reasons: which rows the split holds, and which seed a run was trained with. A bootstrap over the
+rows covers the first (see `intervals`), several seeds the second. A difference says which of the two its interval
+covers.
 
-With one seed, the interval covers the rows (McNemar, or a paired bootstrap over rows). With several, the variances of rows and
-seeds are added, with Satterthwaite's degrees of freedom; between runs that share no seed it is Welch's test. Holm's correction
-applies to the p-values of many comparisons and not to the intervals. Runs that were scored on different rows are not compared.
+With one seed, the interval covers the rows (McNemar, or a paired bootstrap over rows). With several, the variances of
+rows and seeds are added, with Satterthwaite's degrees of freedom; between runs that share no seed it is Welch's test.
+Holm's correction applies to the p-values of many comparisons and not to the intervals. Runs that were scored on
+different rows are not compared.
 """
 
 from __future__ import annotations
@@ -40,11 +43,12 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The predictions of one run: class ids of shape [answers], and in `row` the row of the split that each belongs to, rising.
+    """The predictions of one run: class ids of shape [answers], and in `row` the row of the split that each belongs to,
+    rising.
 
-    Of sets of labels they are bool [rows, labels], of numbers float64 [rows]. `n_rows` counts also rows without an answer, as an
-    empty sentence is. `of_words` tells that a row may have several. `positive` is the class that `f1` is about. `names` are those
-    of the classes, where entities are scored.
+    Of sets of labels they are bool [rows, labels], of numbers float64 [rows]. `n_rows` counts also rows without an
+    answer, as an empty sentence is. `of_words` tells that a row may have several. `positive` is the class that `f1` is
+    about. `names` are those of the classes, where entities are scored.
     """
 
     labels: np.ndarray
@@ -59,10 +63,11 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` for no difference.
+    """By how much one setting's score exceeds another's, with a 95% interval and the p-value of the `test` for no
+    difference.
 
-    `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None if nothing is known
-    of either.
+    `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None if nothing
+    is known of either.
     """
 
     value: float
@@ -73,7 +78,9 @@ class Difference:
 
 
 def mean_over_runs(scores: Sequence[float]) -> Mean:
-    """Return mean, standard deviation and 95% interval over seeds by Student's t, which assumes normally distributed scores."""
+    """Return mean, standard deviation and 95% interval over seeds by Student's t, which assumes normally distributed
+    scores.
+    """
     values = np.asarray(scores, dtype=float)
     value, n = float(values.mean()), len(values)
     if n < 2:
@@ -83,12 +90,14 @@ def mean_over_runs(scores: Sequence[float]) -> Mean:
 
 
 def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figure: str, seed: int) -> Difference:
-    """Return how far the runs of one setting are above those of another on the same rows, averaged over each setting's seeds.
+    """Return how far the runs of one setting are above those of another on the same rows, averaged over each setting's
+    seeds.
 
-    With one run on either side only the rows vary: McNemar's exact test (McNemar 1947; the exact form is a sign test on the
-    rows that only one of both answers rightly) for single answers, else the bootstrap. With two or more on both, the variances
-    over rows and seeds are added, and Student's t has the degrees of freedom of Satterthwaite (1946). A row that some seeds
-    find harder than others counts in both variances, so that the interval is rather too wide than too narrow.
+    With one run on either side only the rows vary: McNemar's exact test (McNemar 1947; the exact form is a sign test on
+    the rows that only one of both answers rightly) for single answers, else the bootstrap. With two or more on both,
+    the variances over rows and seeds are added, and Student's t has the degrees of freedom of Satterthwaite (1946). A
+    row that some seeds find harder than others counts in both variances, so that the interval is rather too wide than
+    too narrow.
     """
     drawn, value = _bootstrap_of_difference(first, second, figure, seed)
     if len(first) > 1 and len(second) > 1:
@@ -103,7 +112,9 @@ def paired_difference(first: Sequence[Answers], second: Sequence[Answers], figur
 
 
 def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Return how far one setting's mean score is above another's if answers cannot be paired: Welch's t test (Welch 1947)."""
+    """Return how far one setting's mean score is above another's if answers cannot be paired: Welch's t test (Welch
+    1947).
+    """
     value = float(np.mean(first) - np.mean(second))
     if min(len(first), len(second)) < 2:
         return Difference(value, None, None, None, None)
@@ -111,7 +122,9 @@ def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Di
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values corrected for multiple tests (Holm 1979): the chance of any false discovery stays below the level."""
+    """Return the p-values corrected for multiple tests (Holm 1979): the chance of any false discovery stays below the
+    level.
+    """
     order = np.argsort(p_values, kind="stable")
     corrected, least = np.empty(len(p_values)), 0.0
     for rank, place in enumerate(order):
@@ -121,7 +134,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float, test: str, varies: str) -> Difference:
-    """Return the t interval and test of a difference of means, `of_rows` being the variance that the choice of rows adds."""
+    """Return the t interval and test of a difference of means, `of_rows` being the variance that the choice of rows
+    adds.
+    """
     from scipy import stats
 
     shares = [_variance(values) / len(values) for values in scores]
@@ -131,7 +146,9 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
     lost = sum(share**2 / (len(values) - 1) for share, values in zip(shares, scores, strict=True))
     freedom = variance**2 / lost if lost else np.inf
     error = np.sqrt(variance)
-    return Difference(value, _t_interval(value, error, freedom), float(2 * stats.t.sf(abs(value) / error, freedom)), test, varies)
+    return Difference(
+        value, _t_interval(value, error, freedom), float(2 * stats.t.sf(abs(value) / error, freedom)), test, varies
+    )
 
 
 def _variance(values: Sequence[float] | np.ndarray) -> float:
@@ -157,7 +174,9 @@ def _mcnemar(first: Answers, second: Answers) -> float:
 def _bootstrap_of_difference(
     first: Sequence[Answers], second: Sequence[Answers], figure: str, seed: int
 ) -> tuple[np.ndarray, float]:
-    """Return the difference in RESAMPLES bootstrap splits, each row drawn with all its answers, and in the split itself."""
+    """Return the difference in RESAMPLES bootstrap splits, each row drawn with all its answers, and in the split
+    itself.
+    """
     score = _score_of(figure)
     columns = [_columns(answers, figure) for answers in (*first, *second)]
     width = columns[0].shape[1]
@@ -195,7 +214,9 @@ def _columns(answers: Answers, figure: str) -> np.ndarray:
 
     def per_class(ids: np.ndarray, row: np.ndarray) -> np.ndarray:
         places = row * answers.n_classes + ids
-        return np.bincount(places, minlength=answers.n_rows * answers.n_classes).reshape(answers.n_rows, answers.n_classes)
+        return np.bincount(places, minlength=answers.n_rows * answers.n_classes).reshape(
+            answers.n_rows, answers.n_classes
+        )
 
     hits, labels, predicted = (
         per_class(ids, row)
@@ -242,5 +263,7 @@ def _score_of(figure: str) -> Callable[[np.ndarray], np.ndarray]:
         return score_of_totals(figure)
     if figure in ENTITY_SCORES:
         return ENTITY_SCORES[figure]
-    assert figure in ("accuracy", "token_accuracy", "f1_micro", "subset_accuracy"), f"{figure} cannot be computed from answers"
+    assert figure in ("accuracy", "token_accuracy", "f1_micro", "subset_accuracy"), (
+        f"{figure} cannot be computed from answers"
+    )
     return lambda totals: totals[:, 0] / np.maximum(totals[:, 1], 1)

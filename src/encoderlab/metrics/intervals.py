@@ -1,17 +1,20 @@
-"""95% intervals by the percentile bootstrap (Efron 1979): score many splits that might have been drawn instead of this one.
+"""95% intervals by the percentile bootstrap (Efron 1979): score many splits that might have been drawn instead of this
+one.
 
-A bootstrap split draws n examples from the n of the split, with replacement, and scores them; the interval holds the middle 95% of
-the scores. Nothing here draws examples one by one, and nothing is approximated by that:
+A bootstrap split draws n examples from the n of the split, with replacement, and scores them; the interval holds the
+middle 95% of the scores. Nothing here draws examples one by one, and nothing is approximated by that:
 
-* All scores but loss and ROC AUC depend on an example only through its kind, the pair (label, answer). Drawing n examples is
-  drawing how many there are of each kind, which is one multinomial draw over the cells of the confusion matrix. The work does not
-  grow with n.
-* The tokens of a sequence are not independent of one another, so whole sequences are drawn (a cluster bootstrap): each sequence is
+* All scores but loss and ROC AUC depend on an example only through its kind, the pair (label, answer). Drawing n
+examples is
+  drawing how many there are of each kind, which is one multinomial draw over the cells of the confusion matrix. The
+  work does not grow with n.
+* The tokens of a sequence are not independent of one another, so whole sequences are drawn (a cluster bootstrap): each
+sequence is
   a kind of its own.
 
 The interval covers the choice of the split's rows, not the training run: that takes several seeds. If every prediction
-is right, so is every bootstrap split, and the interval has no width; with n examples, an error rate of up to 3 / n is then
-still plausible (the rule of three).
+is right, so is every bootstrap split, and the interval has no width; with n examples, an error rate of up to 3 / n is
+then still plausible (the rule of three).
 
 The comparison with a baseline is paired on the same rows.
 """
@@ -32,7 +35,8 @@ Score = Callable[[np.ndarray], np.ndarray]  # from totals, [splits, columns], to
 class Kinds:
     """Examples by kind: how many there are of each (`counts`, [kinds]), and what one of them adds to a split's totals.
 
-    `right` is 1 if all of an example is predicted correctly, [kinds]; `hits`, `labels` and `answers` are [kinds, classes]:
+    `right` is 1 if all of an example is predicted correctly, [kinds]; `hits`, `labels` and `answers` are [kinds,
+    classes]:
     right answers, labels and answers of each class.
     """
 
@@ -57,7 +61,9 @@ def kinds_of_confusion(confusion: np.ndarray) -> Kinds:
 
 
 def kinds_of_answers(label: np.ndarray, answer: np.ndarray, counts: np.ndarray, n_classes: int) -> Kinds:
-    """Return the kinds of examples with one prediction each: class ids of label and prediction, and their counts, [kinds] each."""
+    """Return the kinds of examples with one prediction each: class ids of label and prediction, and their counts,
+    [kinds] each.
+    """
     one_hot = np.eye(n_classes, dtype=np.int64)
     right = (label == answer).astype(np.int64)
     return Kinds(counts, right, one_hot[label] * right[:, None], one_hot[label], one_hot[answer])
@@ -66,7 +72,8 @@ def kinds_of_answers(label: np.ndarray, answer: np.ndarray, counts: np.ndarray, 
 def class_score(figure: str, positive: int | None = None) -> Score:
     """Return a figure of classes, [splits], from totals of `Kinds.columns`, [splits, columns].
 
-    `accuracy` (examples wholly right), `token_accuracy`, `f1_macro`, `f1_weighted`, `matthews`, and `f1` of the class `positive`.
+    `accuracy` (examples wholly right), `token_accuracy`, `f1_macro`, `f1_weighted`, `matthews`, and `f1` of the class
+    `positive`.
     """
     scores: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
         "token_accuracy": lambda hits, labels, answers: hits.sum(1) / labels.sum(1),
@@ -83,24 +90,37 @@ def class_score(figure: str, positive: int | None = None) -> Score:
 def bootstrap(kinds: Kinds, seed: int, positive: int | None = None) -> dict[str, list[float]]:
     """Return [low, high] of the figures of `class_score`, and of `f1` if there is a `positive` class."""
     totals = totals_of_resamples(kinds.counts, kinds.columns, seed)
-    figures = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "matthews", *(() if positive is None else ("f1",)))
+    figures = (
+        "accuracy",
+        "token_accuracy",
+        "f1_macro",
+        "f1_weighted",
+        "matthews",
+        *(() if positive is None else ("f1",)),
+    )
     found = {figure: middle(class_score(figure, positive)(totals)) for figure in figures}
     macro, whole = class_score("f1_macro"), (kinds.counts @ kinds.columns)[None].astype(np.float64)
     return found | {"f1_macro": middle_around(float(macro(whole)[0]), macro(totals))}
 
 
 def interval_of_mean(values: np.ndarray) -> list[float]:
-    """Return the 95% interval of the mean of real numbers, [n], by the normal approximation: 1.96 standard errors to each side."""
+    """Return the 95% interval of the mean of real numbers, [n], by the normal approximation: 1.96 standard errors to
+    each side.
+    """
     reach = 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else float("inf")
     return [float(values.mean()) - reach, float(values.mean()) + reach]
 
 
 def interval_of_share(hits: np.ndarray, n_targets: np.ndarray, seed: int) -> list[float]:
-    """Return the 95% interval of the share of `hits` among `n_targets`, by row: [n] each. Rows without a target do not count."""
+    """Return the 95% interval of the share of `hits` among `n_targets`, by row: [n] each. Rows without a target do not
+    count.
+    """
     kinds, counts = np.unique(np.stack([hits, n_targets], axis=1)[n_targets > 0], axis=0, return_counts=True)
     # All tokens count as one class: only the accuracy that `bootstrap` computes is used.
     hits, n_targets = kinds[:, :1], kinds[:, 1:]
-    return bootstrap(Kinds(counts, (hits == n_targets)[:, 0].astype(np.int64), hits, n_targets, n_targets), seed)["token_accuracy"]
+    return bootstrap(Kinds(counts, (hits == n_targets)[:, 0].astype(np.int64), hits, n_targets, n_targets), seed)[
+        "token_accuracy"
+    ]
 
 
 def wilson(hits: int, n: int) -> list[float]:
@@ -112,10 +132,11 @@ def wilson(hits: int, n: int) -> list[float]:
 
 
 def difference(labels: np.ndarray, predicted: np.ndarray, other: np.ndarray, seed: int) -> tuple[float, list[float]]:
-    """Return by how much the share of right answers in `predicted` exceeds that in `other`, and the 95% interval of that.
+    """Return by how much the share of right answers in `predicted` exceeds that in `other`, and the 95% interval of
+    that.
 
-    Both answer the same examples, so the bootstrap is paired: an example is drawn with both its answers. Two methods that share
-    their hard examples differ by less luck than their separate intervals suggest.
+    Both answer the same examples, so the bootstrap is paired: an example is drawn with both its answers. Two methods
+    that share their hard examples differ by less luck than their separate intervals suggest.
     """
     lead = np.equal(predicted, labels).astype(np.int64) - np.equal(other, labels)
     kinds, counts = np.unique(lead, return_counts=True)
@@ -130,7 +151,9 @@ def score_difference(
     score: Score,
     seed: int,
 ) -> tuple[float, list[float]]:
-    """Return by how much the `class_score` of `predicted` exceeds that of `other`, ids [n] each, and its paired 95% interval."""
+    """Return by how much the `class_score` of `predicted` exceeds that of `other`, ids [n] each, and its paired 95%
+    interval.
+    """
     triples, counts = np.unique(np.stack([labels, predicted, other], axis=1), axis=0, return_counts=True)
     label, *answers = triples.T
     sides = [kinds_of_answers(label, answer, counts, n_classes).columns for answer in answers]
@@ -149,7 +172,9 @@ def lead_of_columns(
     return score_of_columns(columns, lambda totals: score(totals[:, :width]) - score(totals[:, width:]), seed, counts)
 
 
-def score_of_columns(columns: np.ndarray, score: Score, seed: int, counts: np.ndarray | None = None) -> tuple[float, list[float]]:
+def score_of_columns(
+    columns: np.ndarray, score: Score, seed: int, counts: np.ndarray | None = None
+) -> tuple[float, list[float]]:
     """Return the `score` of the totals of `columns`, [kinds, columns], and its 95% interval.
 
     `counts` says how many examples there are of each kind, [kinds]; None: one.
@@ -160,7 +185,8 @@ def score_of_columns(columns: np.ndarray, score: Score, seed: int, counts: np.nd
 
 
 def totals_of_resamples(counts: np.ndarray, additive: np.ndarray, seed: int) -> np.ndarray:
-    """Return the totals of each resample, [resamples, columns]; an example of a kind adds its row of `additive`, [kinds, columns].
+    """Return the totals of each resample, [resamples, columns]; an example of a kind adds its row of `additive`,
+    [kinds, columns].
 
     The counts are multiplied as floats, for which there are fast kernels: whole numbers below 2^53 come out exactly.
     """
@@ -174,14 +200,18 @@ def resamples(counts: np.ndarray, seed: int, number: int = RESAMPLES) -> Iterato
     size = max(_DRAWN_AT_ONCE // len(counts), 1)
     for start in range(0, number, size):
         chunk = min(size, number - start)
-        if n == len(counts):  # every example is its own kind: counting drawn indices is ten times faster than the multinomial
+        if n == len(
+            counts
+        ):  # every example is its own kind: counting drawn indices is ten times faster than the multinomial
             yield np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(chunk)])
         else:
             yield random.multinomial(n, counts / n, size=chunk)
 
 
 def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """Return F1 = 2 hits / (labels + answers), averaged over the classes in a resample: [resamples, classes] -> [resamples]."""
+    """Return F1 = 2 hits / (labels + answers), averaged over the classes in a resample: [resamples, classes] ->
+    [resamples].
+    """
     return _f1(hits, occurrences).sum(1) / np.maximum((occurrences > 0).sum(1), 1)
 
 
@@ -195,9 +225,11 @@ def _f1(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
 
 
 def matthews(hits: np.ndarray, labels: np.ndarray, answers: np.ndarray) -> np.ndarray:
-    """Return the Matthews correlation of labels and answers, for two or more classes (Gorodkin 2004, R_K), from counts by class.
+    """Return the Matthews correlation of labels and answers, for two or more classes (Gorodkin 2004, R_K), from counts
+    by class.
 
-    [resamples, classes] -> [resamples], from -1 to 1; 0 if all labels or all answers are of one class, when it is undefined.
+    [resamples, classes] -> [resamples], from -1 to 1; 0 if all labels or all answers are of one class, when it is
+    undefined.
     """
     hits, labels, answers = (counts.astype(np.float64) for counts in (hits, labels, answers))
     n = labels.sum(1)
@@ -213,9 +245,11 @@ def middle(values: np.ndarray) -> list[float]:
 
 
 def middle_around(share: float, values: np.ndarray) -> list[float]:
-    """Return [low, high] of the middle 95% of the values, corrected for bias: moved so that their median is `share`, within 0 to 1.
+    """Return [low, high] of the middle 95% of the values, corrected for bias: moved so that their median is `share`,
+    within 0 to 1.
 
-    A mean over classes is biased where classes are rare: a resample without a row of the hardest class scores better without it.
+    A mean over classes is biased where classes are rare: a resample without a row of the hardest class scores better
+    without it.
     """
     bias = float(np.median(values)) - share
     return [min(max(bound - bias, 0.0), 1.0) for bound in middle(values)]

@@ -29,8 +29,8 @@ RANKED_RESAMPLES = 200  # for average precision, which must rank all rows again
 class LabelSetScores(AnswerScores):
     """The figures of one split, and the answers they were computed from.
 
-    `labels` and `predicted` are bool [n, labels], `probabilities` float64 of that shape, in the order of `rows`, the examples'
-    places in their split. `thresholds` are the probabilities from which each label is given, [labels].
+    `labels` and `predicted` are bool [n, labels], `probabilities` float64 of that shape, in the order of `rows`, the
+    examples' places in their split. `thresholds` are the probabilities from which each label is given, [labels].
     """
 
     n: int
@@ -48,7 +48,8 @@ class LabelSetScores(AnswerScores):
     def with_intervals(self, seed: int) -> LabelSetScores:
         """Return the same scores with 95% bootstrap intervals of all figures but the loss, and of each label's F1.
 
-        Those of average precision draw 200 splits instead of 2,000, and take equal probabilities in the order of the rows.
+        Those of average precision draw 200 splits instead of 2,000, and take equal probabilities in the order of the
+        rows.
         """
         totals = totals_of_resamples(np.ones(self.n, np.int64), columns_of(self.labels, self.predicted), seed)
         found = {name: middle_around(self.figures[name], score(totals)) for name, score in SCORES.items()}
@@ -56,9 +57,12 @@ class LabelSetScores(AnswerScores):
             drawn = self._resampled_average_precision(seed)
             found["average_precision_macro"] = middle_around(self.figures["average_precision_macro"], drawn)
         hits, occurrences = _by_label(totals)
-        bounds = [middle(2 * hits[:, label] / np.maximum(occurrences[:, label], 1)) for label in range(len(self.label_names))]
+        bounds = [
+            middle(2 * hits[:, label] / np.maximum(occurrences[:, label], 1)) for label in range(len(self.label_names))
+        ]
         per_class = {
-            name: figures | {"f1_ci95": bound} for (name, figures), bound in zip(self.per_class.items(), bounds, strict=True)
+            name: figures | {"f1_ci95": bound}
+            for (name, figures), bound in zip(self.per_class.items(), bounds, strict=True)
         }
         return replace(self, intervals=found, per_class=per_class)
 
@@ -92,8 +96,8 @@ class LabelSetScores(AnswerScores):
 
 
 def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Return what each row adds to the totals that scores are computed from, [n, 2 + 2 labels]: 1, whether it is wholly right, and
-    for each label hits and occurrences (as a label and as a prediction).
+    """Return what each row adds to the totals that scores are computed from, [n, 2 + 2 labels]: 1, whether it is wholly
+    right, and for each label hits and occurrences (as a label and as a prediction).
     """
     right = (labels == predicted).all(1)
     hits, occurrences = labels & predicted, labels.astype(np.int64) + predicted
@@ -148,9 +152,9 @@ def answered_sets(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str
 class LabelSetMetrics(TextMetrics):
     """Collects a probability of each label for each example.
 
-    `labels` names them in the order of their ids. `thresholds` holds the probability from which a label is given, by its name;
-    those it lacks are fitted to the very rows that are scored (`metrics.thresholds.fit_thresholds`), all `shared` or not, or for
-    the label's precision in `precisions`. `main` names the figure that a report puts first.
+    `labels` names them in the order of their ids. `thresholds` holds the probability from which a label is given, by
+    its name; those it lacks are fitted to the very rows that are scored (`metrics.thresholds.fit_thresholds`), all
+    `shared` or not, or for the label's precision in `precisions`. `main` names the figure that a report puts first.
     """
 
     def __init__(

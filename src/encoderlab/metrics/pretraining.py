@@ -20,10 +20,10 @@ from encoderlab.metrics.scores import Metrics, refuse_non_finite, with_bounds
 class PretrainingScores:
     """The figures of one split, and what was right in each of its rows.
 
-    `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` counts each row's target tokens and
-    `hits` those predicted correctly, [n]; `token_labels` holds the labels of all target tokens, [targets]; `pairs_right` is
-    True if the pair was predicted correctly, [n], and None if pairs were not predicted. `intervals` are the 95% intervals that
-    `with_intervals` adds.
+    `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` counts each row's target
+    tokens and `hits` those predicted correctly, [n]; `token_labels` holds the labels of all target tokens, [targets];
+    `pairs_right` is True if the pair was predicted correctly, [n], and None if pairs were not predicted. `intervals`
+    are the 95% intervals that `with_intervals` adds.
     """
 
     n: int
@@ -47,7 +47,9 @@ class PretrainingScores:
         """
         intervals = {"mlm_accuracy": interval_of_share(self.hits, self.n_targets, seed)}
         if self.pairs_right is not None:
-            intervals["nsp_accuracy"] = interval_of_share(self.pairs_right.astype(np.int64), np.ones(self.n, dtype=np.int64), seed)
+            intervals["nsp_accuracy"] = interval_of_share(
+                self.pairs_right.astype(np.int64), np.ones(self.n, dtype=np.int64), seed
+            )
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,7 +73,9 @@ class _Kept(NamedTuple):
 
 
 class PretrainingMetrics(Metrics):
-    """Collects predictions for target tokens, and for pairs, with their question in `pair_question` (None: pairs not predicted)."""
+    """Collects predictions for target tokens, and for pairs, with their question in `pair_question` (None: pairs not
+    predicted).
+    """
 
     def __init__(self, pair_question: str | None) -> None:
         super().__init__()
@@ -99,9 +103,9 @@ class PretrainingMetrics(Metrics):
     def scores(self) -> PretrainingScores:
         """See `Metrics.scores`.
 
-        Figures: `mlm_loss` (mean cross entropy of a target token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the loss),
-        `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of both losses.
-        Raises DataError if there was no target token.
+        Figures: `mlm_loss` (mean cross entropy of a target token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the
+        loss), `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of
+        both losses. Raises DataError if there was no target token.
         """
         kept = _Kept(*self._columns())
         order = kept.rows.argsort()
@@ -123,7 +127,9 @@ class PretrainingMetrics(Metrics):
 
 
 def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers] each."""
+    """Return whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers]
+    each.
+    """
     logits = logits.detach().float()
     return logits.argmax(-1) == labels, cross_entropy(logits, labels, reduction="none")
 
@@ -143,5 +149,9 @@ def _figures(kept: _Kept) -> dict[str, float]:
     }
     if len(pair_losses):
         nsp_loss = float(pair_losses.mean())
-        figures |= {"loss": mlm_loss + nsp_loss, "nsp_loss": nsp_loss, "nsp_accuracy": float(kept.pair_hits.double().mean())}
+        figures |= {
+            "loss": mlm_loss + nsp_loss,
+            "nsp_loss": nsp_loss,
+            "nsp_accuracy": float(kept.pair_hits.double().mean()),
+        }
     return figures

@@ -24,7 +24,8 @@ def rounded(numbers: np.ndarray, deviation: float) -> np.ndarray:
 class NumberScores(AnswerScores):
     """The figures of one split, and the numbers they were computed from.
 
-    `labels` and `predicted` are float64 [n], in the user's units and in the order of `rows`, the examples' places in their split.
+    `labels` and `predicted` are float64 [n], in the user's units and in the order of `rows`, the examples' places in
+    their split.
     """
 
     n: int
@@ -40,8 +41,12 @@ class NumberScores(AnswerScores):
 
         Those of Spearman's correlation resample the ranks that the rows have in the whole split.
         """
-        resampled = figures_of(totals_of_resamples(np.ones(self.n, np.int64), columns_of(self.labels, self.predicted), seed))
-        ranked = figures_of(totals_of_resamples(np.ones(self.n, np.int64), columns_of(*_ranks(self.labels, self.predicted)), seed))
+        resampled = figures_of(
+            totals_of_resamples(np.ones(self.n, np.int64), columns_of(self.labels, self.predicted), seed)
+        )
+        ranked = figures_of(
+            totals_of_resamples(np.ones(self.n, np.int64), columns_of(*_ranks(self.labels, self.predicted)), seed)
+        )
         resampled["spearman"] = ranked["pearson"]
         return replace(self, intervals={name: middle(values) for name, values in resampled.items()})
 
@@ -109,7 +114,8 @@ def _ranks(labels: np.ndarray, predicted: np.ndarray) -> Sequence[np.ndarray]:
 
 
 class RegressionMetrics(TextMetrics):
-    """Collects a number for each example, and scores them in the user's units: a scaled number times `deviation`, plus `mean`.
+    """Collects a number for each example, and scores them in the user's units: a scaled number times `deviation`, plus
+    `mean`.
 
     `main` names the figure that a report puts first.
     """
@@ -119,13 +125,16 @@ class RegressionMetrics(TextMetrics):
         self.mean, self.deviation, self.main = mean, deviation, main
 
     def scores(self) -> NumberScores:
-        """See `Metrics.scores`. Figures: `loss` (mean squared error of the scaled numbers) and those of `number_figures`."""
+        """See `Metrics.scores`. Figures: `loss` (mean squared error of the scaled numbers) and those of
+        `number_figures`.
+        """
         rows, labels, predicted = (column.numpy() for column in self._in_order())
         predicted = predicted[:, 0].astype(np.float64)
         losses = (predicted - labels) ** 2
         refuse_non_finite(losses)
         targets, predictions = (
-            rounded(some.astype(np.float64) * self.deviation + self.mean, self.deviation) for some in (labels, predicted)
+            rounded(some.astype(np.float64) * self.deviation + self.mean, self.deviation)
+            for some in (labels, predicted)
         )
         figures = {"loss": float(losses.mean()), **number_figures(targets, predictions)}
         return NumberScores(len(rows), figures, rows, targets, predictions, self.main)

@@ -31,8 +31,9 @@ WITHOUT_WARNING: Any = 0  # `zero_division`: scikit-learn has no types, and type
 class AnswerScores(ABC):
     """The figures of one split with the answers they were computed from, whatever is right about a row.
 
-    `n` counts examples. `figures` holds the scores by name, `intervals` the 95% intervals that `with_intervals` adds. `rows` are
-    the examples' places in their split, rising; `labels` and `predicted` hold what is right and what was answered, in that order.
+    `n` counts examples. `figures` holds the scores by name, `intervals` the 95% intervals that `with_intervals` adds.
+    `rows` are the examples' places in their split, rising; `labels` and `predicted` hold what is right and what was
+    answered, in that order.
     """
 
     n: int
@@ -53,26 +54,30 @@ class AnswerScores(ABC):
 
     @abstractmethod
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """Return by how much the main figure is better than that of other answers to the same rows, and the paired 95% interval.
+        """Return by how much the main figure is better than that of other answers to the same rows, and the paired 95%
+        interval.
 
         `predicted` holds the other answers to all rows of the split.
         """
 
     @abstractmethod
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
-        """Return the main figure on some rows, at these places in `rows`, and its 95% interval; None if they have no target."""
+        """Return the main figure on some rows, at these places in `rows`, and its 95% interval; None if they have no
+        target.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Scores(AnswerScores):
     """The figures of one split, and the answers they were computed from.
 
-    `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for each predicted
-    one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids in that order, [n], and
-    `probabilities` is [n, classes], None if they are not known. `intervals` are the 95% intervals that `with_intervals` adds.
-    `headline` names the figure that a report puts first (None: the share of right answers). `positive` is the id of the class that
-    the figures of two classes are about, such as `f1`; None for other numbers of classes. `threshold` is the probability from which
-    it was given, None if the likelier class was the answer.
+    `n` counts examples. `figures` holds the scores by name. `confusion` has a row for each true class, a column for
+    each predicted one. `rows` are the examples' places in their split, rising; `labels` and `predicted` hold class ids
+    in that order, [n], and `probabilities` is [n, classes], None if they are not known. `intervals` are the 95%
+    intervals that `with_intervals` adds. `headline` names the figure that a report puts first (None: the share of right
+    answers). `positive` is the id of the class that the figures of two classes are about, such as `f1`; None for other
+    numbers of classes. `threshold` is the probability from which it was given, None if the likelier class was the
+    answer.
     """
 
     n: int
@@ -113,8 +118,8 @@ class Scores(AnswerScores):
     def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
         """See `AnswerScores.score_on`.
 
-        Intervals of accuracy are Wilson's (1927), which have a width even if all answers are right; others draw texts, as in
-        `encoderlab.metrics.intervals`.
+        Intervals of accuracy are Wilson's (1927), which have a width even if all answers are right; others draw texts,
+        as in `encoderlab.metrics.intervals`.
         """
         if self.main == "accuracy":
             hits = int((self.labels[places] == self.predicted[places]).sum())
@@ -124,7 +129,9 @@ class Scores(AnswerScores):
         return score_of_columns(kinds.columns, class_score(self.main, self.positive), seed)
 
     def with_intervals(self, seed: int) -> Scores:
-        """Return the same scores with 95% bootstrap intervals of accuracy and of F1; see `encoderlab.metrics.intervals`."""
+        """Return the same scores with 95% bootstrap intervals of accuracy and of F1; see
+        `encoderlab.metrics.intervals`.
+        """
         found = bootstrap(kinds_of_confusion(np.array(self.confusion)), seed, self.positive)
         return replace(self, intervals={name: found[name] for name in found if name in self.figures})
 
@@ -187,7 +194,9 @@ class Metrics(ABC):
 
     @abstractmethod
     def scores(self) -> SplitScores:
-        """Score all that was added, in the order of the split. Raises TrainingError if an answer is not a finite number."""
+        """Score all that was added, in the order of the split. Raises TrainingError if an answer is not a finite
+        number.
+        """
 
     def _columns(self) -> list[Tensor]:
         """Return each column that was kept, with all batches one after another."""
@@ -227,9 +236,9 @@ def is_lower_better(figure: str) -> bool:
 def figures_by_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     """Return F1 over the classes, scores of each class, and the confusion matrix, for class ids of shape [answers].
 
-    Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a split does
-    not have says nothing about the model. `per_class` lists all classes, with zeros instead of divisions by zero.
-    `matthews` is the correlation of `encoderlab.metrics.intervals.matthews`.
+    Macro F1 is the plain mean over the classes that occur as a label or an answer (scikit-learn's rule): a class that a
+    split does not have says nothing about the model. `per_class` lists all classes, with zeros instead of divisions by
+    zero. `matthews` is the correlation of `encoderlab.metrics.intervals.matthews`.
     """
     from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
 

@@ -23,10 +23,10 @@ Decode = Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's place
 class TaggingScores(AnswerScores):
     """The figures of one split, and the answers they were computed from.
 
-    `labels` and `predicted` hold an array of class ids for each sentence, in the order of `rows`, the sentences' places in their
-    split; `confidences` the probability of each answer, if known. `confusion` has a row for each true class, a column
-    for each predicted one. `per_entity` has precision, recall, F1 and support (how many there are) of each type of entity; it is
-    empty if labels are neither BIO nor BIOES.
+    `labels` and `predicted` hold an array of class ids for each sentence, in the order of `rows`, the sentences' places
+    in their split; `confidences` the probability of each answer, if known. `confusion` has a row for each true class, a
+    column for each predicted one. `per_entity` has precision, recall, F1 and support (how many there are) of each type
+    of entity; it is empty if labels are neither BIO nor BIOES.
     """
 
     n: int
@@ -54,7 +54,8 @@ class TaggingScores(AnswerScores):
         bounds = {name: middle(values) for name, values in found.items()}
         f1 = ENTITY_SCORES["entity_f1"](np.moveaxis(_entities_of_totals(totals, len(self.label_names)), 1, 2))
         by_type = {
-            name: figures | {"f1_ci95": middle(f1[:, place])} for place, (name, figures) in enumerate(self.per_entity.items())
+            name: figures | {"f1_ci95": middle(f1[:, place])}
+            for place, (name, figures) in enumerate(self.per_entity.items())
         }
         return replace(self, intervals=bounds, per_entity=by_type)
 
@@ -90,7 +91,8 @@ class TaggingScores(AnswerScores):
 def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str]) -> np.ndarray:
     """Return what each sentence adds to the totals that scores are computed from: [sentences, 2 + 3 classes + 3 types].
 
-    1 if it has any word, 1 if all are right, then of each class hits, labels and answers, and what `entity_counts` gives.
+    1 if it has any word, 1 if all are right, then of each class hits, labels and answers, and what `entity_counts`
+    gives.
     """
     lengths = np.array([len(sentence) for sentence in labels], np.int64)
     sentence = np.repeat(np.arange(len(lengths)), lengths)
@@ -123,11 +125,15 @@ def scores_of_totals(totals: np.ndarray, n_classes: int) -> dict[str, np.ndarray
     return found
 
 
-def answered_words(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str], main: str) -> TaggingScores:
-    """Return the scores of predictions without probabilities, such as a baseline's: an array of class ids for each sentence.
+def answered_words(
+    labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str], main: str
+) -> TaggingScores:
+    """Return the scores of predictions without probabilities, such as a baseline's: an array of class ids for each
+    sentence.
 
-    Figures over all target positions: `token_accuracy`, `f1_macro`, `f1_weighted`; `accuracy` is the share of sentences answered
-    rightly at every one, among those with any. Where labels are BIO or BIOES also `entity_precision`, `entity_recall`, `entity_f1`.
+    Figures over all target positions: `token_accuracy`, `f1_macro`, `f1_weighted`; `accuracy` is the share of sentences
+    answered rightly at every one, among those with any. Where labels are BIO or BIOES also `entity_precision`,
+    `entity_recall`, `entity_f1`.
     """
     totals = columns_of(labels, predicted, names).sum(0, keepdims=True)
     by_class = figures_by_class(np.concatenate(labels), np.concatenate(predicted), names)
@@ -171,7 +177,8 @@ class _Kept(NamedTuple):
 class TaggingMetrics(Metrics):
     """Collects an answer for each target position.
 
-    `labels` names the classes in the order of their ids, `main` the figure that a report puts first. `decode` chooses the labels.
+    `labels` names the classes in the order of their ids, `main` the figure that a report puts first. `decode` chooses
+    the labels.
     """
 
     def __init__(self, labels: Sequence[str], main: str, decode: Decode) -> None:
@@ -179,7 +186,9 @@ class TaggingMetrics(Metrics):
         self.labels, self.main, self.decode = list(labels), main, decode
 
     def columns(self, prediction: Prediction, batch: Batch) -> _Kept:
-        """See `Metrics.columns`. Returns predictions, confidences and losses, not logits: those would be tokens times classes."""
+        """See `Metrics.columns`. Returns predictions, confidences and losses, not logits: those would be tokens times
+        classes.
+        """
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only labelled examples can be scored"
         logits, labels = prediction.token_logits.detach().float(), batch.token_labels.long()

@@ -17,7 +17,9 @@ from encoderlab.metrics.scores import Metrics, refuse_non_finite, with_bounds
 
 @dataclass(frozen=True, slots=True)
 class TeacherVectorsScores:
-    """The figures of one split, and each row's cosines they are means of: `sequence` and `token` (a mean itself), [n] each."""
+    """The figures of one split, and each row's cosines they are means of: `sequence` and `token` (a mean itself), [n]
+    each.
+    """
 
     n: int
     figures: dict[str, float]

@@ -1,4 +1,6 @@
-"""Thresholds of labels: the probability from which a label is predicted, fitted on held-out rows for F1 or for a precision."""
+"""Thresholds of labels: the probability from which a label is predicted, fitted on held-out rows for F1 or for a
+precision.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,12 @@ LEAST_POSITIVES = 10  # with fewer, a label's own F1 says too little, and it get
 
 
 def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray, *, shared: bool) -> np.ndarray:
-    """Return a threshold for each label, [labels], from the `probabilities` and the 0 or 1 of each label, both [rows, labels].
+    """Return a threshold for each label, [labels], from the `probabilities` and the 0 or 1 of each label, both [rows,
+    labels].
 
-    One that is `shared` has the best micro F1. Otherwise each label with at least LEAST_POSITIVES rows has the threshold of its own
-    best F1, and the others have the shared one (SCutFBR.1's idea: Yang 2001, "A Study of Thresholding Strategies for Text
-    Categorization", section 2.3).
+    One that is `shared` has the best micro F1. Otherwise each label with at least LEAST_POSITIVES rows has the
+    threshold of its own best F1, and the others have the shared one (SCutFBR.1's idea: Yang 2001, "A Study of
+    Thresholding Strategies for Text Categorization", section 2.3).
     """
     together = best_threshold(probabilities.ravel(), labels.ravel())
     found = np.full(labels.shape[1], together)
@@ -26,7 +29,9 @@ def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray, *, shared: boo
 
 
 def best_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Return the threshold with the best F1, midway between the two probabilities it separates; DEFAULT if no row has the label."""
+    """Return the threshold with the best F1, midway between the two probabilities it separates; DEFAULT if no row has
+    the label.
+    """
     if not labels.any():
         return DEFAULT
     found, given, between = _cuts(probabilities, labels)
@@ -34,7 +39,8 @@ def best_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def threshold_for_precision(probabilities: np.ndarray, labels: np.ndarray, precision: float) -> float:
-    """Return the lowest threshold with this precision, which has the highest recall; the most precise one if none has it.
+    """Return the lowest threshold with this precision, which has the highest recall; the most precise one if none has
+    it.
 
     It is midway between the two probabilities that it separates. DEFAULT if no row has the label.
     """

@@ -20,8 +20,8 @@ def attention_weights(
 ) -> Float[Tensor, "batch heads queries length"]:
     """softmax(q k^T / sqrt(d_head)), equation 1: how much of each token goes into each output. Each row sums to 1.
 
-    `mask` is True at tokens that may be attended to, at least one per sequence (see `attendable`); None: all tokens. The
-    scale is the root of d_head, as in the paper; some notebooks use the root of the sequence's length.
+    `mask` is True at tokens that may be attended to, at least one per sequence (see `attendable`); None: all tokens.
+    The scale is the root of d_head, as in the paper; some notebooks use the root of the sequence's length.
     """
     scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # fewer divisions than after the product
     if mask is not None:
@@ -74,7 +74,8 @@ def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float
 def _gpu_has_flash_attention(d_head: int) -> bool:
     """Return whether the GPU has it: from compute capability 8 (Ampere) on. (The compiler can trace these calls.)
 
-    Those with less shared memory, 8.6 to 8.9 and 12.0 to 12.1, have no backward pass for heads 193 to 224 wide (sdp_utils.cpp).
+    Those with less shared memory, 8.6 to 8.9 and 12.0 to 12.1, have no backward pass for heads 193 to 224 wide
+    (sdp_utils.cpp).
     """
     if not torch.backends.cuda.is_flash_attention_available():
         return False
@@ -95,8 +96,8 @@ def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O with head_i = Attention(x W_i^Q, x W_i^K, x W_i^V) (paper, section 3.2.2).
 
-    The W_i of all heads are concatenated in one linear map. `d_head` need not be d_model / n_heads. Rotary positions, if
-    configured, rotate queries and keys.
+    The W_i of all heads are concatenated in one linear map. `d_head` need not be d_model / n_heads. Rotary positions,
+    if configured, rotate queries and keys.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -114,7 +115,9 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
     ) -> Float[Tensor, "*targets d_model"]:
-        """Return what the `selected` tokens (None: all) attend to among all tokens of their sequences, whose vectors are `x`."""
+        """Return what the `selected` tokens (None: all) attend to among all tokens of their sequences, whose vectors
+        are `x`.
+        """
         queried, queries = (x, layout) if selected is None else (selected.pick(x), selected.layout)
         q, k, v = (self.by_head(each) for each in (self.query(queried), self.key(x), self.value(x)))
         if self.rotate is not None:
@@ -131,7 +134,9 @@ class MultiHeadAttention(nn.Module):
         """Return whether there is an attention kernel for packed sequences; see `packed_kernel_takes`."""
         return packed_kernel_takes(device, dtype, self.dropout.p if self.training else 0.0, self.d_head)
 
-    def weights(self, x: Float[Tensor, "batch length d_model"], layout: Layout) -> Float[Tensor, "batch heads length length"]:
+    def weights(
+        self, x: Float[Tensor, "batch length d_model"], layout: Layout
+    ) -> Float[Tensor, "batch heads length length"]:
         """Return the attention weights that `forward` uses in evaluation mode; `x` is padded."""
         q, k = self.by_head(self.query(x)), self.by_head(self.key(x))
         if self.rotate is not None:

@@ -57,7 +57,8 @@ class Pairs(Enum):
     separate = "separate"
 
 
-AGREEING = (  # the settings that pretrained weights depend on: with other values they would mean something else, or not fit
+# the settings that pretrained weights depend on: with other values they would mean something else, or not fit
+AGREEING = (
     "n_layers",
     "d_model",
     "n_heads",
@@ -100,7 +101,9 @@ class ModelConfig(ModelChoice):
     d_head: int | None = setting(
         None, "Width of each head's queries, keys and values; null: d_model / n_heads.", least=1, most=4096
     )
-    d_ff: int | None = setting(None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536)
+    d_ff: int | None = setting(
+        None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536
+    )
     max_length: int | None = setting(
         128,
         "Longest sequence, with special tokens; null or auto: enough for 99% of the training rows, at most 512 (pretrain: 128).",
@@ -108,11 +111,15 @@ class ModelConfig(ModelChoice):
         most=1048576,
     )
     positions: Positions = setting(Positions.learned, "Position encoding: sinusoidal, learned or rotary.")
-    segments: int = setting(2, "Number of segment embeddings (2 distinguish the texts of a pair; 0: none).", least=0, most=1024)
+    segments: int = setting(
+        2, "Number of segment embeddings (2 distinguish the texts of a pair; 0: none).", least=0, most=1024
+    )
     scale_embeddings: bool = setting(False, "Multiply token embeddings by sqrt(d_model), as the paper does.")
     embedding_norm: bool = setting(True, "Normalise the sum of the embeddings, as BERT does.")
     norm: Norm = setting(Norm.layer, "layer, rms, or scalar (one learned scale and shift for all features).")
-    norm_position: NormPosition = setting(NormPosition.post, "post (after each residual sum) or pre (before each sublayer).")
+    norm_position: NormPosition = setting(
+        NormPosition.post, "post (after each residual sum) or pre (before each sublayer)."
+    )
     norm_epsilon: float = setting(1e-5, "Added to the variance before a norm divides by its root.", above=0)
     activation: Activation = setting(Activation.gelu, "relu, gelu, or geglu (a gated feed-forward network).")
     bias: bool = setting(True, "Use biases in the linear maps and norms of the layers.")
@@ -123,7 +130,9 @@ class ModelConfig(ModelChoice):
     pairs: Pairs = setting(
         Pairs.joint, "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared)."
     )
-    tie_decoder: bool = setting(True, "Predict masked tokens with the token embeddings as the decoder's weights, as BERT does.")
+    tie_decoder: bool = setting(
+        True, "Predict masked tokens with the token embeddings as the decoder's weights, as BERT does."
+    )
     dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the heads' input.", least=0, most=0.9)
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
     word_dropout: float = setting(0.0, "Dropout of whole token embeddings.", least=0, most=0.9)
@@ -153,7 +162,9 @@ class ModelConfig(ModelChoice):
             )
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
-        """See `ModelChoice.resolve`: both agree in everything that pretrained weights depend on. Dropout and heads may differ."""
+        """See `ModelChoice.resolve`: both agree in everything that pretrained weights depend on. Dropout and heads may
+        differ.
+        """
         if pretrained is not None:
             for name in AGREEING:
                 mine, theirs = (_comparable(config, name) for config in (self, pretrained))

@@ -9,13 +9,15 @@ from torch.nn import functional as F
 class Dropout(nn.Module):
     """Zero each number with probability `p` during training and divide the others by 1 - p (paper, section 5.4).
 
-    On a CPU, PyTorch draws random numbers one at a time; here one draw of 64 bits decides four numbers, which is 2 to 3 times as
-    fast. `p` is then rounded to a multiple of 1 / 65536. (The compiler's dropout is fast by itself.)
+    On a CPU, PyTorch draws random numbers one at a time; here one draw of 64 bits decides four numbers, which is 2 to 3
+    times as fast. `p` is then rounded to a multiple of 1 / 65536. (The compiler's dropout is fast by itself.)
     """
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        assert 0 <= p <= 0.9, p  # closer to 1, rounding would change the fraction kept by over 1 in 10,000, and finally overflow
+        assert 0 <= p <= 0.9, (
+            p
+        )  # closer to 1, rounding would change the fraction kept by over 1 in 10,000, and finally overflow
         self.p = p
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -20,8 +20,8 @@ from encoderlab.model.positions import build_positions
 class Embeddings(nn.Module):
     """Token + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2).
 
-    Padding's token embedding is and stays zero. Word dropout zeroes the embeddings of whole tokens, so that the encoder does
-    not learn to rely on single words.
+    Padding's token embedding is and stays zero. Word dropout zeroes the embeddings of whole tokens, so that the encoder
+    does not learn to rely on single words.
     """
 
     norm: nn.Module
@@ -42,7 +42,9 @@ class Embeddings(nn.Module):
         token_type_ids: Int[Tensor, "*batch tokens"],
         positions: slice | Int[Tensor, " tokens"] | None = None,
     ) -> Float[Tensor, "*batch tokens d_model"]:
-        """Return the sum of the three, normalised; `positions` are the tokens' positions in their sequences (None: consecutive)."""
+        """Return the sum of the three, normalised; `positions` are the tokens' positions in their sequences (None:
+        consecutive).
+        """
         x = self.token(input_ids) * self.scale
         if self.training and self.word_dropout:
             x = F.dropout1d(x, self.word_dropout)
@@ -56,7 +58,8 @@ class Embeddings(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each in a residual connection with a norm (paper, section 3.1).
 
-    Given the vectors `x` of tokens in `layout`, it computes those of all tokens or, faster, only of the `selected` ones.
+    Given the vectors `x` of tokens in `layout`, it computes those of all tokens or, faster, only of the `selected`
+    ones.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -78,7 +81,9 @@ class PostNormLayer(EncoderLayer):
         x = self.attention_norm(residual + self.dropout(self.attention(x, layout, selected)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
-    def attention_map(self, x: Float[Tensor, "batch length d_model"], layout: Layout) -> Float[Tensor, "batch heads length length"]:
+    def attention_map(
+        self, x: Float[Tensor, "batch length d_model"], layout: Layout
+    ) -> Float[Tensor, "batch heads length length"]:
         return self.attention.weights(x, layout)
 
 
@@ -92,7 +97,9 @@ class PreNormLayer(EncoderLayer):
         x = residual + self.dropout(self.attention(self.attention_norm(x), layout, selected))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
-    def attention_map(self, x: Float[Tensor, "batch length d_model"], layout: Layout) -> Float[Tensor, "batch heads length length"]:
+    def attention_map(
+        self, x: Float[Tensor, "batch length d_model"], layout: Layout
+    ) -> Float[Tensor, "batch heads length length"]:
         return self.attention.weights(self.attention_norm(x), layout)
 
 
@@ -133,8 +140,9 @@ class Encoder(nn.Module):
     ) -> Float[Tensor, "*answers d_model"]:
         """Return the same vectors, faster: without computing padding, and only for the selected tokens.
 
-        If `n_tokens` counts the real tokens of a batch with padding, all layers work on only these, and the vectors of padding
-        are zeros. With a `selection` the last layer computes only its tokens, which saves a third of the time of two layers:
+        If `n_tokens` counts the real tokens of a batch with padding, all layers work on only these, and the vectors of
+        padding are zeros. With a `selection` the last layer computes only its tokens, which saves a third of the time
+        of two layers:
         [targets, d_model], or [batch, first, d_model] for the first tokens of each sequence.
         """
         layout = self._layout(input_ids, attention_mask, n_tokens)
@@ -170,7 +178,9 @@ class Encoder(nn.Module):
     ) -> Layout:
         """Return a packed layout if there is padding and the number of real tokens is known, otherwise a padded one."""
         batch, length = input_ids.shape
-        assert length <= self.max_length, f"a sequence of {length} tokens in a model for {self.max_length}: truncate first"
+        assert length <= self.max_length, (
+            f"a sequence of {length} tokens in a model for {self.max_length}: truncate first"
+        )
         if attention_mask is None or n_tokens is None:
             return Layout.padded(batch, length, attention_mask)
         return Layout.packed(attention_mask, n_tokens)

@@ -17,7 +17,9 @@ ACTIVATIONS = {Activation.relu: F.relu, Activation.gelu: F.gelu, Activation.gegl
 
 
 class FeedForward(nn.Module):
-    """activation(x W1 + b1) W2 + b2 (paper, equation 2). GEGLU needs a W1 twice as wide, so 1.5 times as many parameters."""
+    """activation(x W1 + b1) W2 + b2 (paper, equation 2). GEGLU needs a W1 twice as wide, so 1.5 times as many
+    parameters.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

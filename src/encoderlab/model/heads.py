@@ -19,10 +19,11 @@ TILE = 64  # outputs: 128 bytes in bf16
 
 
 class MaskedTokenHead(nn.Module):
-    """decoder(norm(gelu(dense(x)))) + bias: a logit for each token of the vocabulary (BERT, task 1; its code's `cls.predictions`).
+    """decoder(norm(gelu(dense(x)))) + bias: a logit for each token of the vocabulary (BERT, task 1; its code's
+    `cls.predictions`).
 
-    A tied decoder is the table of token embeddings, passed in at each call: the head then has no decoder of its own, and
-    a saved model holds the table once (Press and Wolf 2017).
+    A tied decoder is the table of token embeddings, passed in at each call: the head then has no decoder of its own,
+    and a saved model holds the table once (Press and Wolf 2017).
     """
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
@@ -45,10 +46,11 @@ class MaskedTokenHead(nn.Module):
 def linear_in_tiles(
     x: Float[Tensor, "targets d_model"], weight: Float[Tensor, "classes d_model"], bias: Float[Tensor, " classes"]
 ) -> Float[Tensor, "targets classes"]:
-    """Return the linear map, computed with as many outputs as make whole tiles of a GPU's tensor cores; the rest is cut off again.
+    """Return the linear map, computed with as many outputs as make whole tiles of a GPU's tensor cores; the rest is cut
+    off again.
 
-    With a number of classes that is no multiple of eight, cuBLAS would use a slow kernel in bf16 (NVIDIA, "Matrix Multiplication
-    Background User's Guide"). The padding is part of no file and gets no gradient.
+    With a number of classes that is no multiple of eight, cuBLAS would use a slow kernel in bf16 (NVIDIA, "Matrix
+    Multiplication Background User's Guide"). The padding is part of no file and gets no gradient.
     """
     missing = -len(weight) % TILE
     if not missing:
@@ -57,7 +59,9 @@ def linear_in_tiles(
 
 
 def most_targets_in_a_sequence(batch: Batch) -> int:
-    """Return the most target positions in one sequence. On a GPU, counting would have to wait, so it may be the whole length."""
+    """Return the most target positions in one sequence. On a GPU, counting would have to wait, so it may be the whole
+    length.
+    """
     n, length = batch.input_ids.shape
     if batch.target_positions.device.type != "cpu":
         return length
@@ -68,9 +72,9 @@ class EncoderWithHeads(nn.Module):
     """An encoder with a head for each kind of target.
 
     The sequence head is a linear map of the pooled vector. The token head is a linear map of the vector at each target
-    position, or a `MaskedTokenHead` that predicts tokens of the vocabulary. The teacher head maps each token's vector to that
-    of a teacher, in distillation. Initial weights come from PyTorch's global generator: seed it (`torch.manual_seed`) first.
-    `packs` says whether the encoder skips padding; None: whenever that is faster.
+    position, or a `MaskedTokenHead` that predicts tokens of the vocabulary. The teacher head maps each token's vector
+    to that of a teacher, in distillation. Initial weights come from PyTorch's global generator: seed it
+    (`torch.manual_seed`) first. `packs` says whether the encoder skips padding; None: whenever that is faster.
     """
 
     packs: bool | None = None
@@ -94,16 +98,21 @@ class EncoderWithHeads(nn.Module):
         self.window_pooling: WindowPooling | None = heads.window_pooling
         initialize(self, config)
         if self.separates_pairs and self.sequence_head is not None:
-            # Its features are large: random weights would send random gradients into a pretrained encoder (Kumar et al. 2022).
-            # After 280 steps SICK's Pearson correlation on validation was 0.843 from zero, and 0.532 from random weights.
+            # Its features are large: random weights would send random gradients into a pretrained encoder (Kumar et al.
+            # 2022). After 280 steps SICK's Pearson correlation on validation was 0.843 from zero, and 0.532 from random
+            # weights.
             nn.init.zeros_(self.sequence_head.weight)
 
     def forward(self, batch: Batch) -> Prediction:
-        """Return logits for each row and each target position (no others, as vocabularies are large); or a teacher's vectors."""
+        """Return logits for each row and each target position (no others, as vocabularies are large); or a teacher's
+        vectors.
+        """
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
         if self.separates_pairs:
-            return Prediction(self.pair_logits(batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.n_tokens))
+            return Prediction(
+                self.pair_logits(batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.n_tokens)
+            )
         sequences, tokens = self._hidden(batch)
         sequence_logits, token_logits = None, None
         if self.sequence_head is not None and self.pool is not None:
@@ -124,7 +133,9 @@ class EncoderWithHeads(nn.Module):
         attention_mask: Bool[Tensor, "pairs length"] | None,
         n_tokens: int | None = None,
     ) -> Float[Tensor, "pairs classes"]:
-        """Return logits for pairs of texts that are encoded one by one; `n_tokens` tokens of the pairs are real (None: unknown)."""
+        """Return logits for pairs of texts that are encoded one by one; `n_tokens` tokens of the pairs are real (None:
+        unknown).
+        """
         assert self.pool is not None and self.sequence_head is not None
         ids, mask = separate_texts(input_ids, token_type_ids, attention_mask)
         known = n_tokens + len(input_ids) if n_tokens else None  # each second text gets its own [CLS]
@@ -134,9 +145,11 @@ class EncoderWithHeads(nn.Module):
         return self.sequence_head(self.dropout(compared(self.pool(hidden, attendable(mask)))))
 
     def let_batches_decide_all_shapes(self) -> None:
-        """Compute every token of every batch from now on, padding too: a shape inside the encoder is then one of the batch's own.
+        """Compute every token of every batch from now on, padding too: a shape inside the encoder is then one of the
+        batch's own.
 
-        CUDA graphs are recorded again for each shape, and the numbers of real tokens and of targets differ at nearly every step.
+        CUDA graphs are recorded again for each shape, and the numbers of real tokens and of targets differ at nearly
+        every step.
         """
         self.packs, self.reads_first = False, self.reads_first and not self.asks_tokens
 
@@ -144,10 +157,16 @@ class EncoderWithHeads(nn.Module):
         """Return the vectors at the target positions and the mean over each sequence, as wide as the teacher's."""
         vectors = teacher_head(self._encode(batch))
         pooled = MeanPool()(vectors, attendable(batch.attention_mask))
-        return Prediction(sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.target_positions))
+        return Prediction(
+            sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.target_positions)
+        )
 
-    def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "targets d_model"] | None]:
-        """Return what the pooling reads, and the vectors at target positions (None: no head for them); no others are computed."""
+    def _hidden(
+        self, batch: Batch
+    ) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "targets d_model"] | None]:
+        """Return what the pooling reads, and the vectors at target positions (None: no head for them); no others are
+        computed.
+        """
         n, length = batch.input_ids.shape
         if not self.reads_first:
             hidden = self._encode(batch)
@@ -171,7 +190,9 @@ class EncoderWithHeads(nn.Module):
         return worth_packing(n_tokens, input_ids, kernel=attention.has_packed_kernel(device, dtype))
 
     def parameters_by_depth(self) -> list[list[nn.Parameter]]:
-        """Return the embeddings' parameters, each layer's from the lowest, and last those above: the final norm and the heads."""
+        """Return the embeddings' parameters, each layer's from the lowest, and last those above: the final norm and the
+        heads.
+        """
         depths = [list(part.parameters()) for part in (self.encoder.embeddings, *self.encoder.layers)]
         lower = {id(parameter) for depth in depths for parameter in depth}
         return [*depths, [parameter for parameter in self.parameters() if id(parameter) not in lower]]

@@ -14,10 +14,11 @@ from encoderlab.model.config import ModelConfig
 def initialize(model: nn.Module, config: ModelConfig) -> None:
     """Draw the weights of all linear maps and embeddings of `model` from PyTorch's global generator.
 
-    With `initializer_range`: normal with that standard deviation, as BERT does. Without it: linear maps by the rule of Glorot and
-    Bengio (2010, equation 16), so that outputs are about as large as inputs; embeddings with standard deviation
-    1 / sqrt(d_model), which `scale_embeddings` brings to 1. (PyTorch's own 1 without a scale is too much to unlearn: it cost 3 and
-    5 points on SST-2 for two models of width 64, one seed each.) Biases and padding's embedding start at zero.
+    With `initializer_range`: normal with that standard deviation, as BERT does. Without it: linear maps by the rule of
+    Glorot and Bengio (2010, equation 16), so that outputs are about as large as inputs; embeddings with standard
+    deviation 1 / sqrt(d_model), which `scale_embeddings` brings to 1. (PyTorch's own 1 without a scale is too much to
+    unlearn: it cost 3 and 5 points on SST-2 for two models of width 64, one seed each.) Biases and padding's embedding
+    start at zero.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -22,7 +22,9 @@ def build_norm(config: ModelConfig) -> nn.Module:
 
 
 class ScalarNorm(nn.Module):
-    """Layer norm with one scale and one shift shared by all features, and the unbiased variance (divided by d_model - 1)."""
+    """Layer norm with one scale and one shift shared by all features, and the unbiased variance (divided by d_model -
+    1).
+    """
 
     def __init__(self, epsilon: float, *, bias: bool) -> None:
         super().__init__()

@@ -1,7 +1,9 @@
-"""The layout of a batch's tokens in memory, padded to one length or packed without padding, and the tokens the last layer computes.
+"""The layout of a batch's tokens in memory, padded to one length or packed without padding, and the tokens the last
+layer computes.
 
 Removing padding everywhere, from the embeddings up, is the unpadding of MosaicBERT (Portes et al. 2023) and ModernBERT
-(Warner et al. 2024). Nothing here makes the host wait for the device: everything that determines a shape comes from the host.
+(Warner et al. 2024). Nothing here makes the host wait for the device: everything that determines a shape comes from the
+host.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from torch import Tensor
 
 
 def attendable(attention_mask: Bool[Tensor, "batch length"] | None) -> Bool[Tensor, "batch length"] | None:
-    """Return the mask with every token of a fully padded sequence made attendable, because a softmax over no tokens is NaN."""
+    """Return the mask with every token of a fully padded sequence made attendable, because a softmax over no tokens is
+    NaN.
+    """
     if attention_mask is None:
         return None
     return attention_mask | ~attention_mask.any(dim=1, keepdim=True)
@@ -27,17 +31,17 @@ def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kern
     """
     if n_tokens == 0 or input_ids.device.type == "mps":  # MPS has no nonzero_static
         return False
-    # Without a kernel each layer gathers and pads. On a CPU that costs what it saves with 4% of padding; with 18% and 42%, training
-    # steps of `tiny` and `mini` took 0.8 and 0.6 times as long.
+    # Without a kernel each layer gathers and pads. On a CPU that costs what it saves with 4% of padding; with 18% and
+    # 42%, training steps of `tiny` and `mini` took 0.8 and 0.6 times as long.
     return kernel or n_tokens < 0.9 * input_ids.numel()
 
 
 class Layout:
     """The tokens of a batch: padded, [batch, width, ...], or packed one after another, [tokens, ...].
 
-    `pad` and `pack` convert between the two; if nothing is packed, both return the tensor unchanged. `positions` are the
-    tokens' positions in their sequences; `mask` is True at those that may be attended to (None: all). Packed tokens come from
-    the `slots` of the flattened padded batch; those of sequence i are `bounds[i]` to `bounds[i + 1]`.
+    `pad` and `pack` convert between the two; if nothing is packed, both return the tensor unchanged. `positions` are
+    the tokens' positions in their sequences; `mask` is True at those that may be attended to (None: all). Packed tokens
+    come from the `slots` of the flattened padded batch; those of sequence i are `bounds[i]` to `bounds[i + 1]`.
     """
 
     def __init__(
@@ -49,8 +53,17 @@ class Layout:
         slots: Int[Tensor, " tokens"] | None = None,
         bounds: Int[Tensor, " bounds"] | None = None,
     ) -> None:
-        self.batch, self.width, self.positions, self.mask, self.slots, self.bounds = batch, width, positions, mask, slots, bounds
-        self.real: Tensor | None = None  # if tokens are packed: True at the tokens of the flattened padded batch that are kept
+        self.batch, self.width, self.positions, self.mask, self.slots, self.bounds = (
+            batch,
+            width,
+            positions,
+            mask,
+            slots,
+            bounds,
+        )
+        self.real: Tensor | None = (
+            None  # if tokens are packed: True at the tokens of the flattened padded batch that are kept
+        )
 
     @classmethod
     def padded(cls, batch: int, length: int, attention_mask: Bool[Tensor, "batch length"] | None = None) -> Layout:
@@ -82,7 +95,8 @@ class Layout:
 class Selection(NamedTuple):
     """The tokens to compute vectors for, at most `most` of each sequence.
 
-    `positions` are their indices in the flattened padded batch, in any order; None means the first `most` of each sequence.
+    `positions` are their indices in the flattened padded batch, in any order; None means the first `most` of each
+    sequence.
     """
 
     positions: Int[Tensor, " targets"] | None
@@ -101,7 +115,9 @@ class SelectedTokens:
         if selection.positions is not None:
             self._find(selection.positions, selection.most, tokens)
         elif tokens.real is None:
-            self.layout = Layout(tokens.batch, most, slice(most))  # the first tokens of a padded batch are a slice of it
+            self.layout = Layout(
+                tokens.batch, most, slice(most)
+            )  # the first tokens of a padded batch are a slice of it
         else:
             starts = torch.arange(tokens.batch, device=tokens.real.device)[:, None] * tokens.width
             self._find(starts + torch.arange(most, device=starts.device), most, tokens)
@@ -132,5 +148,7 @@ class SelectedTokens:
 
 
 def _bounds(sequences: Int[Tensor, " tokens"], batch: int) -> Int[Tensor, " bounds"]:
-    """Return where each of the `batch` sequences begins, and the last one ends, given the ascending sequence of each token."""
+    """Return where each of the `batch` sequences begins, and the last one ends, given the ascending sequence of each
+    token.
+    """
     return torch.searchsorted(sequences, torch.arange(batch + 1, device=sequences.device), out_int32=True)

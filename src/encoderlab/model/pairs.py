@@ -15,9 +15,11 @@ def separate_texts(
     token_type_ids: Int[Tensor, "pairs length"],
     attention_mask: Bool[Tensor, "pairs length"] | None,
 ) -> tuple[Int[Tensor, "texts length"], Bool[Tensor, "texts length"]]:
-    """Return the texts of pairs as separate sequences, all first texts and then all second ones, and the mask of their tokens.
+    """Return the texts of pairs as separate sequences, all first texts and then all second ones, and the mask of their
+    tokens.
 
-    A pair is [CLS] a [SEP] b [SEP], with token type 1 from b on. Its texts are [CLS] a [SEP] and [CLS] b [SEP]: one token more.
+    A pair is [CLS] a [SEP] b [SEP], with token type 1 from b on. Its texts are [CLS] a [SEP] and [CLS] b [SEP]: one
+    token more.
     """
     pairs, length = input_ids.shape
     columns = torch.arange(length, device=input_ids.device)
@@ -31,10 +33,12 @@ def separate_texts(
 
 
 def compared(texts: Float[Tensor, "texts d_model"]) -> Float[Tensor, "pairs features"]:
-    """u, v, |u - v| and u * v of the vectors of first and second texts (Conneau et al. 2017, section 3.1), 4 * d_model wide.
+    """u, v, |u - v| and u * v of the vectors of first and second texts (Conneau et al. 2017, section 3.1), 4 * d_model
+    wide.
 
-    u and v are scaled to the length sqrt(d_model), so that their features are about 1 each: of an encoder trained for sentence
-    vectors, the mean of u * v is then the cosine. Unscaled, SICK's Pearson correlation on validation was 0.826, not 0.850.
+    u and v are scaled to the length sqrt(d_model), so that their features are about 1 each: of an encoder trained for
+    sentence vectors, the mean of u * v is then the cosine. Unscaled, SICK's Pearson correlation on validation was
+    0.826, not 0.850.
     """
     scaled = F.normalize(texts, dim=-1) * texts.shape[-1] ** 0.5
     first, second = scaled.unflatten(0, (2, -1)).unbind()

@@ -58,7 +58,9 @@ class Pooler(nn.Module):
 
 
 def build_pooling(config: ModelConfig) -> nn.Module:
-    """Return the pooling that the settings choose: `(hidden, mask) -> pooled`; the mask is True at real tokens (None: all are)."""
+    """Return the pooling that the settings choose: `(hidden, mask) -> pooled`; the mask is True at real tokens (None:
+    all are).
+    """
     if config.pooling is Pooling.pooler:
         return Pooler(config.d_model, nn.Tanh())
     if config.pooling is Pooling.relu_pooler:
@@ -67,9 +69,14 @@ def build_pooling(config: ModelConfig) -> nn.Module:
 
 
 def pool_windows(
-    x: Float[Tensor, "sequences features"], row_of_sequence: Int[Tensor, " sequences"], rows: int, pooling: WindowPooling
+    x: Float[Tensor, "sequences features"],
+    row_of_sequence: Int[Tensor, " sequences"],
+    rows: int,
+    pooling: WindowPooling,
 ) -> Float[Tensor, "{rows} features"]:
-    """Return the mean or the maximum of each feature over the sequences of each of the `rows`; every row has at least one."""
+    """Return the mean or the maximum of each feature over the sequences of each of the `rows`; every row has at least
+    one.
+    """
     x = x.float()
     index = row_of_sequence[:, None].expand_as(x)
     if pooling == "max":

@@ -50,10 +50,11 @@ class LearnedPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    """Rotate each pair of features of a query or key by an angle proportional to its position (Su et al. 2021, equation 34).
+    """Rotate each pair of features of a query or key by an angle proportional to its position (Su et al. 2021, equation
+    34).
 
-    The product of a rotated query and a rotated key then depends on their distance, not on their positions. As in most later
-    work, the pairs are feature i and feature i + d_head / 2.
+    The product of a rotated query and a rotated key then depends on their distance, not on their positions. As in most
+    later work, the pairs are feature i and feature i + d_head / 2.
     """
 
     cosines: Tensor

@@ -1,8 +1,8 @@
 """A finished run served over HTTP: predictions as JSON, and a web page to try it.
 
-Requests are limited before they are read. A page of another site can neither read a response (there are no CORS headers) nor
-request one, because a request must be declared as JSON; a name that it points here itself is refused by `hosts`. The model
-predicts in a thread of its own, one request at a time, so that other requests never wait for it.
+Requests are limited before they are read. A page of another site can neither read a response (there are no CORS
+headers) nor request one, because a request must be declared as JSON; a name that it points here itself is refused by
+`hosts`. The model predicts in a thread of its own, one request at a time, so that other requests never wait for it.
 
 The service listens to this machine only, and a signal ends it as it ends a run.
 """
@@ -65,7 +65,10 @@ def web_service(assembly: Assembly, limits: Limits, hosts: list[str]) -> Starlet
     handlers: dict[Any, Any] = {HTTPException: _refused, UserError: _mistaken, ClientDisconnect: _gone}
     return Starlette(
         routes=routes,
-        middleware=[Middleware(_WithHeaders), Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+        middleware=[
+            Middleware(_WithHeaders),
+            Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+        ],
         exception_handlers=handlers,
     )
 
@@ -119,7 +122,9 @@ def _words(words: tuple[str, ...], answer: Answer, names: Sequence[str], top_k: 
     cut = [None] * (len(words) - len(answer.labels))
     found = [
         {"word": word, "predicted": label, "probability": chance}
-        for word, label, chance in zip(words, [*answer.labels, *cut], [*(answer.word_confidences or ()), *cut], strict=True)
+        for word, label, chance in zip(
+            words, [*answer.labels, *cut], [*(answer.word_confidences or ()), *cut], strict=True
+        )
     ]
     if top_k is not None and answer.word_probabilities is not None:
         top = [as_objects(likeliest(names, of_word, top_k)) for of_word in answer.word_probabilities]
@@ -188,7 +193,9 @@ def _pairs(content: Any, limits: Limits) -> list[tuple[str, str | None]]:
 
 
 def _top_k(content: dict[str, Any], task: Task) -> int | None:
-    """Return the request's `top_k` (None: all classes). Raises HTTPException if it is out of range, or the model has no classes."""
+    """Return the request's `top_k` (None: all classes). Raises HTTPException if it is out of range, or the model has no
+    classes.
+    """
     top_k = content.get("top_k")
     if top_k is None:
         return None
@@ -217,7 +224,9 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 
 
 async def _mistaken(request: Request, error: UserError) -> Response:
-    """Return the response for an error: what the model cannot read is the request's fault, too little memory is the server's."""
+    """Return the response for an error: what the model cannot read is the request's fault, too little memory is the
+    server's.
+    """
     return JSONResponse({"error": str(error)}, 422 if isinstance(error, DataError) else 503)
 
 

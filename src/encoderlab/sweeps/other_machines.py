@@ -14,7 +14,8 @@ NAMED = 5  # jobs in a message
 def wait_for_others(sweep: Sweep) -> bool:
     """Wait while other processes run jobs of this sweep, and say which.
 
-    Returns True once such a job is free, because it was stopped or because its process is dead; False if all have ended.
+    Returns True once such a job is free, because it was stopped or because its process is dead; False if all have
+    ended.
     """
     left, printed = set(sweep.jobs.values()), ""
     while not sweep.dry:
@@ -32,7 +33,9 @@ def wait_for_others(sweep: Sweep) -> bool:
             return False
         names = ", ".join(running[:NAMED]) + (", ..." if len(running) > NAMED else "")
         if names != printed:
-            say(f"waiting for {names}. Jobs that stop, or do not answer for {sweep.takeover_seconds} s, are resumed here")
+            say(
+                f"waiting for {names}. Jobs that stop, or do not answer for {sweep.takeover_seconds} s, are resumed here"
+            )
         printed = names
         time.sleep(min(POLL_SECONDS, sweep.claims.pause))
     return False

@@ -35,7 +35,12 @@ def compare_runs(root: Path, folders: Sequence[str]) -> None:
     """Show the comparison of the runs, or GLUE's table, and write it to `root`; say why if they cannot be compared."""
     from encoderlab.reports.comparison.comparison import build_comparison
     from encoderlab.reports.comparison.files import write_comparison
-    from encoderlab.reports.comparison.glue_table import are_of_glue, build_glue_table, show_glue_table, write_glue_table
+    from encoderlab.reports.comparison.glue_table import (
+        are_of_glue,
+        build_glue_table,
+        show_glue_table,
+        write_glue_table,
+    )
     from encoderlab.reports.comparison.screen import show_comparison
     from encoderlab.runs.folders.finished import finished_runs
 

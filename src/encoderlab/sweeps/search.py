@@ -32,12 +32,15 @@ FAILURES_AT_FIRST = 3  # if none succeeded before them, the cause is something a
 _LOG = re.compile(r"=log\((.*)\)$")
 
 
-def search(sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[list[str], int], JobRecord | None]) -> None:
-    """Run trials until the sweep's folder has as many, wait for those that other processes run, and show all, the best first.
+def search(
+    sweep: Sweep, arguments: Sequence[str], trials: int, run: Callable[[list[str], int], JobRecord | None]
+) -> None:
+    """Run trials until the sweep's folder has as many, wait for those that other processes run, and show all, the best
+    first.
 
-    `run` starts the job of a command line with a number. What other processes that search in the same folder have tried counts;
-    a trial that was started and left is resumed. Raises SettingError if there is nothing to search, or if the search was started
-    with other values.
+    `run` starts the job of a command line with a number. What other processes that search in the same folder have tried
+    counts; a trial that was started and left is resumed. Raises SettingError if there is nothing to search, or if the
+    search was started with other values.
     """
     if sweep.command not in SEARCHED:
         raise SettingError(f"encoderlab {sweep.command} has nothing to search", allowed=f"one of {', '.join(SEARCHED)}")
@@ -62,7 +65,12 @@ def _unfinished(study: Study) -> list[int]:
 
 
 def _run_trial(
-    study: Study, number: int, fixed: Sequence[str], run: Callable[[list[str], int], JobRecord | None], *, give_up: bool = False
+    study: Study,
+    number: int,
+    fixed: Sequence[str],
+    run: Callable[[list[str], int], JobRecord | None],
+    *,
+    give_up: bool = False,
 ) -> None:
     """Run a trial, unless another process does, and report its score to the study.
 
@@ -82,8 +90,8 @@ def _run_trial(
 def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution], list[str]]:
     """Return the distribution of each setting that is given several values, and the other arguments.
 
-    The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of which each
-    tenfold gets the same share. Raises SettingError if there is nothing to draw.
+    The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of
+    which each tenfold gets the same share. Raises SettingError if there is nothing to draw.
     """
     parser, space, fixed = OverridesParser.create(), {}, []
     for argument in arguments:
@@ -103,7 +111,9 @@ def search_space(arguments: Sequence[str]) -> tuple[dict[str, BaseDistribution],
             "sweep_dir= share a search",
         )
     if not space:
-        raise SettingError("trials=... has nothing to search", remedy="Give a range, such as training.learning_rate=log(1e-5,1e-2)")
+        raise SettingError(
+            "trials=... has nothing to search", remedy="Give a range, such as training.learning_rate=log(1e-5,1e-2)"
+        )
     return space, fixed
 
 
@@ -113,14 +123,18 @@ def _distribution(override: Override, argument: str) -> BaseDistribution:
     values = override.value()
     try:
         if isinstance(values, IntervalSweep):
-            kind = IntDistribution if isinstance(values.start, int) and isinstance(values.end, int) else FloatDistribution
+            kind = (
+                IntDistribution if isinstance(values.start, int) and isinstance(values.end, int) else FloatDistribution
+            )
             bounds: Any = (values.start, values.end)
             return kind(*bounds, log="log" in values.tags)
         parts = (values.start, values.stop, values.step) if isinstance(values, RangeSweep) else ()
         if len(whole := [part for part in parts if isinstance(part, int)]) == 3:
             return IntDistribution(whole[0], whole[1] - 1, step=whole[2])
     except ValueError as error:
-        raise SettingError(f"{argument} cannot be searched: {error}", allowed="log(a,b) and interval(a,b) with a < b") from None
+        raise SettingError(
+            f"{argument} cannot be searched: {error}", allowed="log(a,b) and interval(a,b) with a < b"
+        ) from None
     return CategoricalDistribution(list(override.sweep_string_iterator()))
 
 
@@ -142,7 +156,9 @@ def _refuse_other_values(study: Study, space: dict[str, BaseDistribution]) -> No
     """Raise SettingError if `space` has what the study cannot go on with: of another kind, or another list of values."""
     from optuna.distributions import check_distribution_compatibility
 
-    previous = {name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()}
+    previous = {
+        name: values for trial in study.get_trials(deepcopy=False) for name, values in trial.distributions.items()
+    }
     for name in sorted(previous.keys() & space.keys()):
         try:
             check_distribution_compatibility(previous[name], space[name])
@@ -200,14 +216,16 @@ def _failed() -> Any:
 
 
 def score_of(folder: RunFolder) -> float | None:
-    """Return the main figure of a finished run on validation, an error (as MAE) with a minus; None if it is no finite number.
+    """Return the main figure of a finished run on validation, an error (as MAE) with a minus; None if it is no finite
+    number.
 
     Raises SettingError if validation was not scored.
     """
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:
         raise SettingError(
-            "A search needs validation rows to score trials", remedy="Hold some out with dataset.validation_fraction=0.1"
+            "A search needs validation rows to score trials",
+            remedy="Hold some out with dataset.validation_fraction=0.1",
         )
     score = report["splits"][SPLIT][report["main_figure"]]
     return -score if score is not None and is_lower_better(report["main_figure"]) else score
@@ -216,7 +234,9 @@ def score_of(folder: RunFolder) -> float | None:
 def _stop_if_hopeless(study: Study) -> None:
     ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
     if len(ended) == FAILURES_AT_FIRST and all(trial.value is None for trial in ended):
-        raise SettingError(f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="Correct the errors shown above")
+        raise SettingError(
+            f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="Correct the errors shown above"
+        )
 
 
 def _show(sweep: Sweep, study: Study, fixed: Sequence[str]) -> None:

@@ -24,7 +24,9 @@ def sweep_settings(arguments: Sequence[str], multirun: bool) -> tuple[SweepConfi
     Raises SettingError for such a setting without -m, and for a value it cannot have.
     """
     names = [declared.name for declared in fields(SweepConfig)]
-    given = {name: value for name, equals, value in (one.partition("=") for one in arguments) if equals and name in names}
+    given = {
+        name: value for name, equals, value in (one.partition("=") for one in arguments) if equals and name in names
+    }
     rest = [argument for argument in arguments if argument.partition("=")[0] not in given]
     alone = [*given, *(["sweep"] if any(one.startswith("sweep=") and one != "sweep=null" for one in rest) else [])]
     if alone and not multirun:
@@ -50,7 +52,9 @@ def _whole_number(name: str, value: str) -> int:
 def as_arguments(options: SweepConfig) -> list[str]:
     """Return the arguments that set them, except `sweep_dir`."""
     defaults = {declared.name: declared.default for declared in fields(options) if declared.name != "sweep_dir"}
-    return [f"{name}={getattr(options, name)}" for name, default in defaults.items() if getattr(options, name) != default]
+    return [
+        f"{name}={getattr(options, name)}" for name, default in defaults.items() if getattr(options, name) != default
+    ]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Sweeps: what each job does around its command.
 
-A signal to jobs that run side by side is passed on to their processes, which ignore it from their birth until they can handle it.
+A signal to jobs that run side by side is passed on to their processes, which ignore it from their birth until they can
+handle it.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Sweep:
     """A sweep of one command, as the process that was started knows it, and each process of a job is told.
 
     `start` runs the command for one job's settings and returns its run folder, if it has one. `composed` collects the
-    command lines of the jobs, so that it is known how many there are, and `jobs` has the key of each. `dry`: its jobs write
-    nothing, and its folder will be gone. `failed_before` has the failures to try again, each with the command line that it came
-    from. What fails meanwhile on another machine that shares the folder is not tried again.
+    command lines of the jobs, so that it is known how many there are, and `jobs` has the key of each. `dry`: its jobs
+    write nothing, and its folder will be gone. `failed_before` has the failures to try again, each with the command
+    line that it came from. What fails meanwhile on another machine that shares the folder is not tried again.
     """
 
     command: str
@@ -155,7 +156,9 @@ class Sweep:
         self.folder.write(record)
         return record
 
-    def _started(self, job: JobRecord, settings: Any, before: JobRecord | None, taken_over_from: Claim | None) -> JobRecord:
+    def _started(
+        self, job: JobRecord, settings: Any, before: JobRecord | None, taken_over_from: Claim | None
+    ) -> JobRecord:
         if taken_over_from is not None:
             say(f"job {job.number} is taken over from {taken_over_from.holder}")
         if taken_over_from is not None and before is not None and before.folder is not None:
@@ -179,7 +182,9 @@ class Sweep:
             if not isinstance(error, UserError):
                 traceback.print_exc()
             return self._failed(self._ended(record, FAILED, started), error)
-        return self._ended(replace(record, folder=found.root) if isinstance(found, RunFolder) else record, FINISHED, started)
+        return self._ended(
+            replace(record, folder=found.root) if isinstance(found, RunFolder) else record, FINISHED, started
+        )
 
     def _ended(self, record: JobRecord, state: str, started: float) -> JobRecord:
         ended = replace(record, state=state, seconds=round(time.perf_counter() - started, 2))
@@ -206,7 +211,11 @@ class Sweep:
         wants_gpu = getattr(holder, "device", None) in ("auto", "cuda") and (gpus := _gpus())
         with self.folder.gpu(gpus, number) if wants_gpu else nullcontext() as gpu:
             own |= {} if gpu is None else {"device": f"cuda:{gpu}"}
-            yield replace(settings, training=replace(holder, **own)) if holder is not settings else replace(settings, **own)
+            yield (
+                replace(settings, training=replace(holder, **own))
+                if holder is not settings
+                else replace(settings, **own)
+            )
 
     @contextmanager
     def _own_output(self, key: str) -> Iterator[None]:
@@ -234,7 +243,9 @@ def is_finished(record: JobRecord) -> bool:
 
 
 def _continued(settings: Any, unused: Callable[[str], Path], before: JobRecord | None) -> Any:
-    """Return the settings with the run folder that an earlier process began or a new one, unless they name a run themselves."""
+    """Return the settings with the run folder that an earlier process began or a new one, unless they name a run
+    themselves.
+    """
     if getattr(settings, "resume", "none") is not None:  # already named, or a command that cannot be resumed
         return settings
     typed = None if settings.run_dir is None else Path(settings.run_dir)

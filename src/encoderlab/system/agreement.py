@@ -11,7 +11,9 @@ from encoderlab.system.failures import name_processes
 LONGEST_VALUE = 60  # characters of a value that a message shows
 
 
-def check_agreement(processes: Processes, facts: Mapping[str, object], remedy: str, error: type[UserError] = SettingError) -> None:
+def check_agreement(
+    processes: Processes, facts: Mapping[str, object], remedy: str, error: type[UserError] = SettingError
+) -> None:
     """Compare this process's `facts`, by name, with the main process's; all processes call it.
 
     Raises `error`, the same in each of them, for the first fact in which a process differs.
@@ -29,7 +31,8 @@ def check_agreement(processes: Processes, facts: Mapping[str, object], remedy: s
             same = [rank for rank in other if every[rank].get(name) == every[other[0]].get(name)]
             theirs, ours = (_short(found.get(name)) for found in (every[other[0]], wanted))
             raise error(
-                f"{name_processes(same, processes.hosts)} has {name} {theirs}, and {processes.hosts[0]} {ours}", remedy=remedy
+                f"{name_processes(same, processes.hosts)} has {name} {theirs}, and {processes.hosts[0]} {ours}",
+                remedy=remedy,
             )
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(final: Path) -> Iterator[Path]:
-    """Yield a free path next to `final` for a file or a folder; it becomes `final` at the end, or is removed on an error."""
+    """Yield a free path next to `final` for a file or a folder; it becomes `final` at the end, or is removed on an
+    error.
+    """
     temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
     try:
         yield temporary

@@ -15,7 +15,9 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, ten tim
 
 
 class _WordsAsTexts(yaml.SafeLoader):
-    """Reads as numbers, truth values and null what Hydra does, and other words as texts: `no` is one, and `1e-05` is a number."""
+    """Reads as numbers, truth values and null what Hydra does, and other words as texts: `no` is one, and `1e-05` is a
+    number.
+    """
 
     yaml_implicit_resolvers: ClassVar = {}
 
@@ -33,8 +35,8 @@ for _tag, _pattern, _first in (
 def load_yaml(text: str, *, words_as_texts: bool = False) -> Any:
     """Return the values of a YAML document, plain ones only.
 
-    With `words_as_texts`, words such as yes, no, on and off are texts, not truth values. Raises ValueError if they are too many or
-    nested too deeply, yaml.YAMLError if it is not YAML.
+    With `words_as_texts`, words such as yes, no, on and off are texts, not truth values. Raises ValueError if they are
+    too many or nested too deeply, yaml.YAMLError if it is not YAML.
     """
     check_yaml(text)
     return yaml.load(text, _WordsAsTexts if words_as_texts else LOADER)
@@ -48,7 +50,9 @@ def check_yaml(text: str) -> None:
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"it has more than {MOST_CHARACTERS:,} characters")
     sizes: dict[str, float] = {}
-    unfinished: list[tuple[str | None, float]] = [(None, 0)]  # the document, and each list and mapping around the next event
+    unfinished: list[tuple[str | None, float]] = [
+        (None, 0)
+    ]  # the document, and each list and mapping around the next event
     for event in yaml.parse(text, LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             unfinished.append((event.anchor, 1))

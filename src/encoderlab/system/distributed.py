@@ -1,13 +1,13 @@
 """The processes of a run: how many there are, which one this is, and how they communicate.
 
-They talk through PyTorch's own process group, and report failures through its store, which outlives any of them. Alone, all of
-this is free, and nothing of it is loaded. `torchrun.py` connects them.
+They talk through PyTorch's own process group, and report failures through its store, which outlives any of them. Alone,
+all of this is free, and nothing of it is loaded. `torchrun.py` connects them.
 
-The processes of a run are one value, passed down from the command line like device and seed. It sums, gathers, lets the main
-process go first, and reports a lost process. Losses are divided by the number of targets in all processes, counted on the host
-in the one small message of a step, which also carries the wish to stop. The main process scores an evaluation from what all have
-collected, in the order that one process would have used. A run of several processes ends without Python's own shutdown, during
-which a thread of PyTorch's process group can abort it (`Processes.end`).
+The processes of a run are one value, passed down from the command line like device and seed. It sums, gathers, lets the
+main process go first, and reports a lost process. Losses are divided by the number of targets in all processes, counted
+on the host in the one small message of a step, which also carries the wish to stop. The main process scores an
+evaluation from what all have collected, in the order that one process would have used. A run of several processes ends
+without Python's own shutdown, during which a thread of PyTorch's process group can abort it (`Processes.end`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ PATIENCE_SECONDS = 5  # to learn whether the main process reports the same
 SHOWN_AFTER_SECONDS = 10  # of waiting, and again after twice as long
 RESTART = "Start the run again on every machine, with resume=auto to continue from its last checkpoint"
 POLL_SECONDS = 0.05
-SIGNS = ("gloo", "NCCL", "nccl", "Connection closed by peer", "Connection reset", "Broken pipe", "TCPStore", "DistBackendError")
+SIGNS = (
+    "gloo",
+    "NCCL",
+    "nccl",
+    "Connection closed by peer",
+    "Connection reset",
+    "Broken pipe",
+    "TCPStore",
+    "DistBackendError",
+)
 STORE_ERRORS = ("DistStoreError", "DistNetworkError")
 Answer = TypeVar("Answer")
 
@@ -41,9 +50,9 @@ Answer = TypeVar("Answer")
 class Processes:
     """The processes of a run, and this one's place among them.
 
-    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, number `machine`. `hosts` has
-    each process's machine by name. Apart from `rank` and what depends on it, all processes must call the same methods in the same
-    order: each waits for the others.
+    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, number `machine`. `hosts`
+    has each process's machine by name. Apart from `rank` and what depends on it, all processes must call the same
+    methods in the same order: each waits for the others.
     """
 
     rank: int = 0
@@ -58,7 +67,9 @@ class Processes:
     restarted: bool = False  # torchrun restarted one of them after a failure, as `--max-restarts` allows
     errors: int = 2  # the file descriptor of the standard error that the user sees
     stay: bool = False  # another run follows, so the end of one does not end the process group
-    turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each time that the main process went first
+    turns: list[None] = field(
+        default_factory=list, repr=False, compare=False
+    )  # one for each time that the main process went first
 
     @property
     def is_main(self) -> bool:
@@ -129,7 +140,8 @@ class Processes:
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """Run the enclosed work on the main process, then one process per other machine, then all others, which find it done.
+        """Run the enclosed work on the main process, then one process per other machine, then all others, which find it
+        done.
 
         They wait as long as it takes.
         """
@@ -165,7 +177,9 @@ class Processes:
         return ", ".join(self.store.get(f"machine {number}").decode() for number in numbers)
 
     def tell_user(self, line: str) -> None:
-        """Print a line to the user's standard error, even if this process is silenced (see `torchrun.speaking_for_all`)."""
+        """Print a line to the user's standard error, even if this process is silenced (see
+        `torchrun.speaking_for_all`).
+        """
         with suppress(OSError):
             os.write(self.errors, f"encoderlab: {line}\n".encode())
 
@@ -185,14 +199,18 @@ class Processes:
         try:
             yield
         except RuntimeError as error:
-            if self.size == 1 or not (type(error).__name__ in STORE_ERRORS or any(sign in str(error) for sign in SIGNS)):
+            if self.size == 1 or not (
+                type(error).__name__ in STORE_ERRORS or any(sign in str(error) for sign in SIGNS)
+            ):
                 raise
             raise self._gone(error, remedy) from None
 
     def _gone(self, error: RuntimeError, remedy: str) -> Exception:
         """Return what a broken connection means: the next heartbeats, or another process's report, show who has died."""
         broken = time.monotonic()
-        if hasattr(signal, "pthread_sigmask"):  # torchrun ends the remaining processes, and this one still has to say why
+        if hasattr(
+            signal, "pthread_sigmask"
+        ):  # torchrun ends the remaining processes, and this one still has to say why
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             if self.heartbeat is not None:
@@ -214,7 +232,9 @@ class Processes:
         return ProcessLostError(f"The {self.size} processes of this run {how}", remedy=remedy)
 
     def lost_meanwhile(self) -> ProcessLostError | None:
-        """After a signal that was announced: return the error if another process has died, because torchrun then ends the rest."""
+        """After a signal that was announced: return the error if another process has died, because torchrun then ends
+        the rest.
+        """
         if self.heartbeat is None:
             return None
         signalled, others = time.monotonic(), range(1, self.size) if self.is_main else [0]
@@ -230,7 +250,9 @@ class Processes:
         return None
 
     def give_up(self, lost: list[int], why: str) -> None:
-        """End this process, from any thread, because the processes `lost` have died or, without any, the main one ended it."""
+        """End this process, from any thread, because the processes `lost` have died or, without any, the main one ended
+        it.
+        """
         if lost and (self.local_rank == 0 or (self.local_rank == 1 and self.machine == 0 and 0 in lost)):
             self.tell_user(f"Lost {name_processes(lost, self.hosts)}: {why}. {RESTART}.")
         if self.is_main:
@@ -243,8 +265,8 @@ class Processes:
     def announce(self, error: BaseException, exit_code: int) -> bool:
         """Tell the others that this process ends with `exit_code`; return whether it should tell the user why.
 
-        The main process prints what it knows of any failure. A process of another machine prints on that machine as well,
-        unless the main process prints the same.
+        The main process prints what it knows of any failure. A process of another machine prints on that machine as
+        well, unless the main process prints the same.
         """
         if self.store is None:  # alone, or not connected yet
             return True
@@ -283,9 +305,9 @@ class Processes:
     def end(self, exit_code: int) -> None:
         """End this process, unless it is the only one and everything went well.
 
-        One of several skips what Python does at its end: a thread of PyTorch's process group that gives a tensor back just then
-        aborts the process (pytorch/pytorch#190489), and modules and caches of PyTorch keep the group, so that leaving it does not
-        end its threads.
+        One of several skips what Python does at its end: a thread of PyTorch's process group that gives a tensor back
+        just then aborts the process (pytorch/pytorch#190489), and modules and caches of PyTorch keep the group, so that
+        leaving it does not end its threads.
         """
         if self.size > 1:
             for stream in (sys.stdout, sys.stderr):

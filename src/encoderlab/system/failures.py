@@ -1,4 +1,6 @@
-"""How a run of several processes fails: which process, on which machine, with which exit code, and what the user is told."""
+"""How a run of several processes fails: which process, on which machine, with which exit code, and what the user is
+told.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +51,8 @@ def name_processes(ranks: Sequence[int], hosts: Sequence[str]) -> str:
         by_host.setdefault(hosts[rank], []).append(str(rank))
     named = []
     for host, numbers in by_host.items():
-        several = f"processes {', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else f"process {numbers[0]}"
+        several = (
+            f"processes {', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else f"process {numbers[0]}"
+        )
         named.append(f"{host} ({several} of {len(hosts)})")
     return ", ".join(named)

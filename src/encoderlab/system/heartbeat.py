@@ -1,8 +1,9 @@
 """Detects which processes of a run still answer.
 
-Every process increments a counter in the store once a second. The main process reads all counts; the others read the main
-one's. A process whose count stops has died, is frozen, or cannot be reached. The main thread may wait inside a collective that
-no signal ends, so threads do this: one talks to the store, which a broken network can block, and one looks at the clock.
+Every process increments a counter in the store once a second. The main process reads all counts; the others read the
+main one's. A process whose count stops has died, is frozen, or cannot be reached. The main thread may wait inside a
+collective that no signal ends, so threads do this: one talks to the store, which a broken network can block, and one
+looks at the clock.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ GRACE_SECONDS = 3.0  # for the main thread to end by itself, once another proces
 class Heartbeat:
     """The beats of process `rank`, one of `size`, in a `store` of its own connection.
 
-    `give_up` is called, from a thread, with the ranks that are lost and the reason; with none if the main process has given one
-    up. Lost is a process without a beat for `lost_seconds` or, in the main process, once another one has met a closed
-    connection (`tell_broken`), for some beats.
+    `give_up` is called, from a thread, with the ranks that are lost and the reason; with none if the main process has
+    given one up. Lost is a process without a beat for `lost_seconds` or, in the main process, once another one has met
+    a closed connection (`tell_broken`), for some beats.
     """
 
-    def __init__(self, rank: int, size: int, store: Any, lost_seconds: float, give_up: Callable[[list[int], str], None]) -> None:
+    def __init__(
+        self, rank: int, size: int, store: Any, lost_seconds: float, give_up: Callable[[list[int], str], None]
+    ) -> None:
         self.lost_seconds = max(lost_seconds, LEAST_SECONDS)
         self._rank, self._store, self._give_up = rank, store, give_up
         self._watched = [other for other in range(size) if other != rank] if rank == 0 else [0]
@@ -62,7 +65,9 @@ class Heartbeat:
 
     def _exchange(self) -> None:
         counts: dict[int, bytes] = {}
-        with suppress(RuntimeError):  # the store is gone, and with it the main process's machine: its beats will be missed
+        with suppress(
+            RuntimeError
+        ):  # the store is gone, and with it the main process's machine: its beats will be missed
             for beat in count(1):
                 if self._ended.wait(BEAT_SECONDS):
                     return

@@ -12,10 +12,11 @@ from typing import Any
 
 
 def hub_answers(endpoint: str) -> bool:
-    """Return whether the hub answers without a server error, in two attempts within HF_HUB_ETAG_TIMEOUT (10) seconds plus one.
+    """Return whether the hub answers without a server error, in two attempts within HF_HUB_ETAG_TIMEOUT (10) seconds
+    plus one.
 
-    It is called before anything is loaded, because `huggingface_hub` itself tries for half a minute or more; in a thread of its
-    own, because looking up a name can hang, and one that hangs must not keep the program from ending.
+    It is called before anything is loaded, because `huggingface_hub` itself tries for half a minute or more; in a
+    thread of its own, because looking up a name can hang, and one that hangs must not keep the program from ending.
     """
     from huggingface_hub import constants
 
@@ -71,13 +72,15 @@ def no_requests() -> Iterator[None]:
 def few_retries() -> Iterator[None]:
     """Retry an interrupted stream only once.
 
-    Each reading tries for half a minute already (`huggingface_hub.utils.http_backoff`: six requests); `datasets` would read twenty
-    times.
+    Each reading tries for half a minute already (`huggingface_hub.utils.http_backoff`: six requests); `datasets` would
+    read twenty times.
     """
     from datasets import config
 
     few = {"STREAMING_READ_MAX_RETRIES": 1, "STREAMING_OPEN_MAX_RETRIES": 1}
-    few |= {name: 1 for name in dir(config) if name.startswith("STREAMING_") and name.endswith("_RETRY_INTERVAL")}  # seconds
+    few |= {
+        name: 1 for name in dir(config) if name.startswith("STREAMING_") and name.endswith("_RETRY_INTERVAL")
+    }  # seconds
     before = {name: getattr(config, name) for name in few}
     for name, value in few.items():
         setattr(config, name, value)

@@ -21,14 +21,17 @@ def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
 
 
 def matches_manifest(folder: Path, names: Collection[str], **facts: int) -> bool:
-    """Return whether `folder` has a manifest with these `facts` and exactly these `names`, each with the hash it states."""
+    """Return whether `folder` has a manifest with these `facts` and exactly these `names`, each with the hash it
+    states.
+    """
     return not differing_files(folder, names, **facts)
 
 
 def differing_files(folder: Path, names: Collection[str] | None = None, **facts: int) -> list[str]:
     """Return the names of the files in `folder` that are missing, or differ from its manifest.
 
-    It is manifest.json itself if that cannot be read, states other `facts`, or does not have exactly these `names` (None: any).
+    It is manifest.json itself if that cannot be read, states other `facts`, or does not have exactly these `names`
+    (None: any).
     """
     try:
         manifest = _read(folder)

@@ -1,8 +1,9 @@
-"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program at a point where no work is lost; a second one ends it at once.
+"""Signals: Ctrl-C, SIGTERM and a closed terminal end the program at a point where no work is lost; a second one ends it
+at once.
 
-A signal sets a flag. Work that can be saved asks for the flag between steps and between scoring batches; all other work ends at
-once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it. A signal that arrives during an import waits
-for its end: C++ code that calls Python as it loads aborts on an exception.
+A signal sets a flag. Work that can be saved asks for the flag between steps and between scoring batches; all other work
+ends at once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it. A signal that arrives
+during an import waits for its end: C++ code that calls Python as it loads aborts on an exception.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class _Received:
 
 @contextmanager
 def signals_handled() -> Iterator[None]:
-    """Turn the first signal into `Interrupted`, at once or when `deferred` work checks for it; the second ends the process.
+    """Turn the first signal into `Interrupted`, at once or when `deferred` work checks for it; the second ends the
+    process.
 
     A signal that is already ignored, such as SIGHUP under nohup, stays ignored.
     """
@@ -106,7 +108,9 @@ def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
 
 @contextmanager
 def deferred(promise: str = "saving after this step") -> Iterator[None]:
-    """Make signals wait until the enclosed work calls `stop_if_interrupted`, or ends; the `promise` is printed when one arrives."""
+    """Make signals wait until the enclosed work calls `stop_if_interrupted`, or ends; the `promise` is printed when one
+    arrives.
+    """
     _Received.is_deferred, _Received.promise = True, promise
     try:
         yield
@@ -117,13 +121,14 @@ def deferred(promise: str = "saving after this step") -> Iterator[None]:
 
 @contextmanager
 def signals_passed_on(promise: str) -> Iterator[Callable[[], None]]:
-    """Pass signals on to workers and handle them here only when the work is done; a second signal also kills the workers.
+    """Pass signals on to workers and handle them here only when the work is done; a second signal also kills the
+    workers.
 
     Yields a function to call before the first worker is started, if any. From then on signals are blocked, in the
-    workers from their very beginning, until they enter `signals_for_worker`: a signal would kill one that is still starting, and
-    joblib then kills the others in the midst of their saving. A thread checks for signals, because the main one may wait for
-    the workers in a call that ends for no signal. Raises Interrupted at the end. Without signal masks, as on Windows, nothing is
-    passed on.
+    workers from their very beginning, until they enter `signals_for_worker`: a signal would kill one that is still
+    starting, and joblib then kills the others in the midst of their saving. A thread checks for signals, because the
+    main one may wait for the workers in a call that ends for no signal. Raises Interrupted at the end. Without signal
+    masks, as on Windows, nothing is passed on.
     """
     ended = Event()
     listener = Thread(target=_pass_on, args=(ended,), daemon=True)
@@ -132,7 +137,8 @@ def signals_passed_on(promise: str) -> Iterator[Callable[[], None]]:
         if _Received.has_workers or not hasattr(signal, "pthread_sigmask"):
             return
         _Received.has_workers, _Received.is_deferred, _Received.promise = True, True, promise
-        resource_tracker.ensure_running()  # up to Python 3.13, starting it unblocks signals; it would start with the first worker
+        # up to Python 3.13, starting it unblocks signals; it would start with the first worker
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, _heeded())
         listener.start()
 
@@ -186,7 +192,9 @@ def signals_for_worker() -> Iterator[None]:
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     if _Received.number is not None:
-        if not _Received.is_worker and UNDER_TORCHRUN not in os.environ:  # these get again what the terminal has sent to all
+        if (
+            not _Received.is_worker and UNDER_TORCHRUN not in os.environ
+        ):  # these get again what the terminal has sent to all
             if _Received.has_workers:
                 _tell_workers(signal.SIGKILL)
             os._exit(128 + number)

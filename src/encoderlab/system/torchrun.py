@@ -20,7 +20,8 @@ START = "torchrun --standalone --nproc-per-node=2 -m encoderlab train"
 
 
 def placed() -> Processes:
-    """Return this process's place from torchrun's variables, not yet connected to the others; otherwise `SINGLE_PROCESS`.
+    """Return this process's place from torchrun's variables, not yet connected to the others; otherwise
+    `SINGLE_PROCESS`.
 
     Raises SettingError for variables that are missing or not numbers.
     """
@@ -58,7 +59,9 @@ def join(place: Processes) -> Processes:
         meet, prefixed = distributed.rendezvous, distributed.PrefixStore  # pyright: ignore[reportPrivateImportUsage]  documented
         store, _, _ = next(meet("env://", timeout=timeout))
         distributed.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
-        processes = _with_heartbeat(replace(place, store=prefixed("encoderlab", store)), min(wait, LOST_SECONDS), timeout)
+        processes = _with_heartbeat(
+            replace(place, store=prefixed("encoderlab", store)), min(wait, LOST_SECONDS), timeout
+        )
     except (RuntimeError, ValueError) as error:
         why = " ".join(str(error).split())[:160]
         raise ProcessLostError(
@@ -68,21 +71,27 @@ def join(place: Processes) -> Processes:
 
 
 def _with_heartbeat(place: Processes, lost_seconds: int, timeout: timedelta) -> Processes:
-    """Return the same, with the machines known and all heartbeats running; see `Heartbeat`, which has its own connection."""
+    """Return the same, with the machines known and all heartbeats running; see `Heartbeat`, which has its own
+    connection.
+    """
     import torch.distributed as distributed
 
     prefixed, tcp = distributed.PrefixStore, distributed.TCPStore  # pyright: ignore[reportPrivateImportUsage]  documented
     connection = tcp(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
     found: list[Processes] = []
     own_store = prefixed("encoderlab", connection)
-    heartbeat = Heartbeat(place.rank, place.size, own_store, lost_seconds, lambda lost, why: found[0].give_up(lost, why))
+    heartbeat = Heartbeat(
+        place.rank, place.size, own_store, lost_seconds, lambda lost, why: found[0].give_up(lost, why)
+    )
     place.store.set(f"host {place.rank}", socket.gethostname())
     place.store.set(f"machine {place.machine}", socket.gethostname())
-    # They meet here: one that ends at once, because of a wrong setting, would leave others still connecting to it. A machine that
-    # was rebooted has not been restarted itself, and must resume with those that were.
+    # They meet here: one that ends at once, because of a wrong setting, would leave others still connecting to it. A
+    # machine that was rebooted has not been restarted itself, and must resume with those that were.
     [restarted] = place.all_reduce_sum([int(place.restarted)])
     hosts = place.store.multi_get([f"host {rank}" for rank in range(place.size)])
-    found.append(replace(place, hosts=tuple(host.decode() for host in hosts), heartbeat=heartbeat, restarted=restarted > 0))
+    found.append(
+        replace(place, hosts=tuple(host.decode() for host in hosts), heartbeat=heartbeat, restarted=restarted > 0)
+    )
     heartbeat.start()
     return found[0]
 
@@ -98,7 +107,9 @@ def _whole_number(name: str, least: int, *, below: int | None = None, default: i
         most = "" if below is None else f" and at most {below - 1}"
         remedy = f"Let torchrun set it: {START}; without it, unset WORLD_SIZE"
         raise SettingError(
-            f"The environment variable {name} is {found}", allowed=f"a whole number, at least {least}{most}", remedy=remedy
+            f"The environment variable {name} is {found}",
+            allowed=f"a whole number, at least {least}{most}",
+            remedy=remedy,
         )
     return value
 

@@ -29,10 +29,11 @@ class TaggingScore(Enum):
 
 
 class Decoding(Enum):
-    """How a sentence's labels are chosen: the most probable label of each word, or the most probable valid BIO or BIOES sequence.
+    """How a sentence's labels are chosen: the most probable label of each word, or the most probable valid BIO or BIOES
+    sequence.
 
-    `auto` is valid for BIO or BIOES labels, otherwise argmax: on the validation split of WNUT-17, valid adds 0.6 points of
-    entity F1.
+    `auto` is valid for BIO or BIOES labels, otherwise argmax: on the validation split of WNUT-17, valid adds 0.6 points
+    of entity F1.
     """
 
     auto = "auto"

@@ -24,13 +24,15 @@ from encoderlab.tasks.task import Answer, Task, Windowing, refuse_unknown_label
 class Classification(Task):
     """Predicts one label for the whole sequence.
 
-    With two labels, the figures of two classes refer to the one with the id `positive`: `positive_label` of the settings, or
-    the last label if they name none. `threshold` is the probability from which it is predicted (None: if it is the more
-    probable one). A threshold that is still to be fitted is fitted in scoring; until then predictions take the more probable
-    label.
+    With two labels, the figures of two classes refer to the one with the id `positive`: `positive_label` of the
+    settings, or the last label if they name none. `threshold` is the probability from which it is predicted (None: if
+    it is the more probable one). A threshold that is still to be fitted is fitted in scoring; until then predictions
+    take the more probable label.
     """
 
-    def __init__(self, config: ClassificationConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+    def __init__(
+        self, config: ClassificationConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int
+    ) -> None:
         super().__init__(tokenizer, labels, max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
         self.windows = Windowing.of(config)
         self.heads = HeadSizes(sequence_classes=len(self.labels), window_pooling=self.windows and self.windows.pooling)
@@ -53,11 +55,15 @@ class Classification(Task):
             return answers
         chances = logits.double().softmax(-1)[:, self.positive].cpu().numpy()
         given = given_from(chances, self.threshold.known, self.positive)
-        return [replace(answer, labels=(self.labels[id_],)) for answer, id_ in zip(answers, given.tolist(), strict=True)]
+        return [
+            replace(answer, labels=(self.labels[id_],)) for answer, id_ in zip(answers, given.tolist(), strict=True)
+        ]
 
 
 def threshold_rule(config: ClassificationConfig) -> ThresholdRule | None:
-    """Return how the threshold of the positive label is found; None to predict the more probable label. Raises SettingError."""
+    """Return how the threshold of the positive label is found; None to predict the more probable label. Raises
+    SettingError.
+    """
     given = config.threshold
     if given is None or given == "f1":
         return ThresholdRule() if given else None

@@ -42,7 +42,9 @@ class Windows(Enum):
 
 
 class SecondSentence(Enum):
-    """What to predict for a pair: whether the second follows (BERT), whether the two are in order (ALBERT), or no pairs at all."""
+    """What to predict for a pair: whether the second follows (BERT), whether the two are in order (ALBERT), or no pairs
+    at all.
+    """
 
     next = "next"
     swapped = "swapped"
@@ -76,10 +78,13 @@ class LabelledTaskConfig(TaskConfig):
     """A task whose labels may have different weights in the loss."""
 
     class_weights: Any = setting(
-        None, "Weight of each label in the loss: balanced (rare ones more), or your own, such as {fraud: 5}; others are 1."
+        None,
+        "Weight of each label in the loss: balanced (rare ones more), or your own, such as {fraud: 5}; others are 1.",
     )
     focal: float = setting(
-        0.0, "Exponent of the focal loss, which lowers the weight of labels that the model already predicts well; 0: off.", least=0
+        0.0,
+        "Exponent of the focal loss, which lowers the weight of labels that the model already predicts well; 0: off.",
+        least=0,
     )
 
     def __post_init__(self) -> None:
@@ -87,7 +92,8 @@ class LabelledTaskConfig(TaskConfig):
         given = self.class_weights
         if given not in (None, BALANCED) and not isinstance(given, dict):
             raise SettingError(
-                f"task.class_weights is {given}", allowed=f"{BALANCED}, or a weight for each label, such as {{fraud: 5}}"
+                f"task.class_weights is {given}",
+                allowed=f"{BALANCED}, or a weight for each label, such as {{fraud: 5}}",
             )
         for label, weight in (given if isinstance(given, dict) else {}).items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
@@ -128,7 +134,9 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         None,
         "Probability from which the positive label is predicted, or how to fit it on validation: f1, or precision:0.9.",
     )
-    label_smoothing: float = setting(0.0, "Share of each label's weight spread over all labels in the loss.", least=0, below=1)
+    label_smoothing: float = setting(
+        0.0, "Share of each label's weight spread over all labels in the loss.", least=0, below=1
+    )
 
 
 @dataclass
@@ -136,9 +144,13 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     """Any number of labels for a whole text, or for a pair of texts."""
 
     target: ClassVar[Target] = "label_set"
-    passes: ClassVar[int] = 4  # most labels are rare, so each row says little about them; BERT read GoEmotions four times
+    passes: ClassVar[int] = (
+        4  # most labels are rare, so each row says little about them; BERT read GoEmotions four times
+    )
 
-    score: MultilabelScore = setting(MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report.")
+    score: MultilabelScore = setting(
+        MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report."
+    )
     fit_thresholds: FittedThresholds = setting(
         FittedThresholds.per_label,
         "Probability from which a label is predicted, fitted on validation: per_label or shared (one for all labels).",
@@ -151,10 +163,16 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.thresholds, dict | None):
-            raise SettingError(f"task.thresholds is {self.thresholds}", allowed="a probability for each label, such as {joy: 0.3}")
+            raise SettingError(
+                f"task.thresholds is {self.thresholds}", allowed="a probability for each label, such as {joy: 0.3}"
+            )
         for label, threshold in (self.thresholds or {}).items():
-            if requested_precision(threshold) is None and (not isinstance(threshold, int | float) or not 0 <= threshold <= 1):
-                raise SettingError(f"task.thresholds gives {label} {threshold}", allowed="a probability, or precision:0.9")
+            if requested_precision(threshold) is None and (
+                not isinstance(threshold, int | float) or not 0 <= threshold <= 1
+            ):
+                raise SettingError(
+                    f"task.thresholds gives {label} {threshold}", allowed="a probability, or precision:0.9"
+                )
 
     @property
     def known_thresholds(self) -> dict[str, float]:
@@ -164,7 +182,11 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     @property
     def requested_precisions(self) -> dict[str, float]:
         """Return the precisions for which the other `thresholds` are fitted."""
-        return {str(label): requested for label, one in (self.thresholds or {}).items() if (requested := requested_precision(one))}
+        return {
+            str(label): requested
+            for label, one in (self.thresholds or {}).items()
+            if (requested := requested_precision(one))
+        }
 
 
 @dataclass
@@ -173,8 +195,12 @@ class RegressionConfig(TextTaskConfig):
 
     target: ClassVar[Target] = "number"
 
-    score: RegressionScore = setting(RegressionScore.pearson, "Score that selects the best checkpoint and leads the report.")
-    mean: float | None = setting(None, "Number subtracted from every target before training; null: the mean of the training rows.")
+    score: RegressionScore = setting(
+        RegressionScore.pearson, "Score that selects the best checkpoint and leads the report."
+    )
+    mean: float | None = setting(
+        None, "Number subtracted from every target before training; null: the mean of the training rows."
+    )
     deviation: float | None = setting(
         None, "Number that every target is then divided by; null: the standard deviation of the training rows.", above=0
     )
@@ -193,7 +219,9 @@ class TaggingConfig(LabelledTaskConfig):
         Decoding.auto,
         "Decoding: argmax (word by word) or valid (the most probable valid BIO or BIOES sequence); auto: valid if possible.",
     )
-    label_smoothing: float = setting(0.0, "Share of each label's weight spread over all labels in the loss.", least=0, below=1)
+    label_smoothing: float = setting(
+        0.0, "Share of each label's weight spread over all labels in the loss.", least=0, below=1
+    )
     special_tokens: bool = setting(True, "Put [CLS] before the words and [SEP] after them.")
 
     def figure(self, labels: Sequence[str]) -> str:
@@ -233,9 +261,13 @@ class TeacherVectorsConfig(DocumentTaskConfig):
     """The vectors of a teacher for texts and their tokens, learned on documents (encoderlab distill)."""
 
     token_weight: float = setting(1.0, "Weight of the cosine distance of the tokens' vectors in the loss.", least=0)
-    sequence_weight: float = setting(1.0, "Weight of the cosine distance of the texts' mean vectors in the loss.", least=0)
+    sequence_weight: float = setting(
+        1.0, "Weight of the cosine distance of the texts' mean vectors in the loss.", least=0
+    )
     teacher_width: int | None = setting(None, "Width of the teacher's vectors; set by the teacher.", brought=True)
-    score: TeacherScore = setting(TeacherScore.sequence_cosine, "Score that selects the best checkpoint, with training.keep=best.")
+    score: TeacherScore = setting(
+        TeacherScore.sequence_cosine, "Score that selects the best checkpoint, with training.keep=best."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -254,7 +286,9 @@ class PretrainingConfig(DocumentTaskConfig):
         SecondSentence.next, "next (does it follow?), swapped (are the two in order?), none (masked tokens only)."
     )
     mlm_probability: float = setting(0.15, "Share of the ordinary tokens to predict.", above=0, below=1)
-    mask_replace_prob: float = setting(0.8, "Share of the predicted tokens that the mask token replaces.", least=0, most=1)
+    mask_replace_prob: float = setting(
+        0.8, "Share of the predicted tokens that the mask token replaces.", least=0, most=1
+    )
     random_replace_prob: float = setting(
         0.1, "Share of the predicted tokens that a random token replaces; the rest stay unchanged.", least=0, most=1
     )

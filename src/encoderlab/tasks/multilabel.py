@@ -33,7 +33,9 @@ class Multilabel(Task):
         self.shared = config.fit_thresholds is FittedThresholds.shared
         self.windows = Windowing.of(config)
         self.heads = HeadSizes(
-            sequence_classes=len(self.labels), sequence_target="label_set", window_pooling=self.windows and self.windows.pooling
+            sequence_classes=len(self.labels),
+            sequence_target="label_set",
+            window_pooling=self.windows and self.windows.pooling,
         )
 
     @property
@@ -65,6 +67,8 @@ class Multilabel(Task):
         thresholds = [self.thresholds.get(label, DEFAULT) for label in self.labels]
         answers = []
         for row in logits.double().sigmoid().tolist():
-            given = (label for label, chance, least in zip(self.labels, row, thresholds, strict=True) if chance >= least)
+            given = (
+                label for label, chance, least in zip(self.labels, row, thresholds, strict=True) if chance >= least
+            )
             answers.append(Answer(tuple(given), tuple(row)))
         return answers

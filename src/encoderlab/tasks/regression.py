@@ -19,7 +19,9 @@ from encoderlab.tasks.task import Answer, Task, Windowing
 
 
 class Regression(Task):
-    """Predicts one number. The model learns it minus the `mean` and in units of the `deviation`, which callers never see."""
+    """Predicts one number. The model learns it minus the `mean` and in units of the `deviation`, which callers never
+    see.
+    """
 
     def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, config.score.value, shortest=5)  # [CLS] a [SEP] b [SEP]
@@ -27,7 +29,9 @@ class Regression(Task):
         self.mean, self.deviation = config.mean, config.deviation
         self.unit = config.deviation
         self.windows = Windowing.of(config)
-        self.heads = HeadSizes(sequence_classes=1, sequence_target="number", window_pooling=self.windows and self.windows.pooling)
+        self.heads = HeadSizes(
+            sequence_classes=1, sequence_target="number", window_pooling=self.windows and self.windows.pooling
+        )
 
     @property
     def key(self) -> str:

@@ -1,4 +1,5 @@
-"""The rows a run reads: encoded examples are written to a token store once, and gathered into batches by vectorised reads.
+"""The rows a run reads: encoded examples are written to a token store once, and gathered into batches by vectorised
+reads.
 
 The rows of a split belong to an epoch: `rows.epoch(seed, epoch)` returns their lengths, gathers some into a batch and
 prepares it on its device. The rows of examples are the same every epoch; those of documents are drawn
@@ -90,7 +91,9 @@ def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
 def _one_behind_another(stores: Sequence[TokenStore], names: Iterable[str]) -> TokenStore:
     lengths = {name: [store[name].lengths() for store in stores] for name in names}
     columns = {
-        name: Column(np.concatenate([store[name].values for store in stores]), np.concatenate([[0], *lengths[name]]).cumsum())
+        name: Column(
+            np.concatenate([store[name].values for store in stores]), np.concatenate([[0], *lengths[name]]).cumsum()
+        )
         for name in lengths
     }
     return TokenStore(sum(map(len, stores)), columns)
@@ -198,7 +201,8 @@ class ExampleRows:
 def side_by_side(
     flat: np.ndarray, lengths: np.ndarray, first_lengths: np.ndarray, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the sequences that follow one another in `flat`, padded to the longest: ids, segments, and the mask or None.
+    """Return the sequences that follow one another in `flat`, padded to the longest: ids, segments, and the mask or
+    None.
 
     All are [sequences, longest]. A sequence's first `first_lengths` tokens are segment 0, the others 1.
     """

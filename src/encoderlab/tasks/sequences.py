@@ -1,4 +1,6 @@
-"""How token ids become the sequence a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al. 2019, 3)."""
+"""How token ids become the sequence a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al.
+2019, 3).
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -29,7 +31,9 @@ def join(
     return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=truncated)
 
 
-def in_windows(tokenizer: Tokenizer, ids: Sequence[int], max_length: int, windows: Windowing, label: Target = None) -> Encoded:
+def in_windows(
+    tokenizer: Tokenizer, ids: Sequence[int], max_length: int, windows: Windowing, label: Target = None
+) -> Encoded:
     """Return a text longer than `max_length` as [CLS] window [SEP], once for each window."""
     room = max_length - 2
     starts = windows.starts(len(ids), room)

@@ -20,10 +20,14 @@ from encoderlab.tasks.task import Answer, Task
 
 
 class Tagging(Task):
-    """Predicts a label for each word. Words beyond `max_length` tokens have no target; the run reports how many rows have some."""
+    """Predicts a label for each word. Words beyond `max_length` tokens have no target; the run reports how many rows
+    have some.
+    """
 
     def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
-        super().__init__(tokenizer, labels, max_length, config.figure(labels), shortest=3 if config.special_tokens else 1)
+        super().__init__(
+            tokenizer, labels, max_length, config.figure(labels), shortest=3 if config.special_tokens else 1
+        )
         self.special_tokens = config.special_tokens
         self.heads = HeadSizes(token_classes=len(self.labels))
         self.decoder = _decoder(config, self.labels)
@@ -72,15 +76,21 @@ class Tagging(Task):
         probabilities = logits.softmax(-1).cpu().numpy()
         rows = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
         starts = np.searchsorted(rows, np.arange(1, len(batch)))
-        return [self._answer(*of_row) for of_row in zip(np.split(ids, starts), np.split(probabilities, starts), strict=True)]
+        return [
+            self._answer(*of_row) for of_row in zip(np.split(ids, starts), np.split(probabilities, starts), strict=True)
+        ]
 
     def _answer(self, ids: np.ndarray, probabilities: np.ndarray) -> Answer:
         confidences = probabilities[np.arange(len(ids)), ids]
-        return Answer(tuple(self.labels[id_] for id_ in ids), None, tuple(confidences.tolist()), word_probabilities=probabilities)
+        return Answer(
+            tuple(self.labels[id_] for id_ in ids), None, tuple(confidences.tolist()), word_probabilities=probabilities
+        )
 
 
 def _decoder(config: TaggingConfig, labels: Sequence[str]) -> ValidDecoder | None:
-    """Return the decoder of valid sequences, or None. Raises SettingError if labels have to be BIO or BIOES and are not."""
+    """Return the decoder of valid sequences, or None. Raises SettingError if labels have to be BIO or BIOES and are
+    not.
+    """
     entities = None if config.decoding is Decoding.argmax else entity_labels(labels)
     if entities is None and config.decoding is Decoding.valid:
         raise SettingError(

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class Answer:
     """The prediction for one example: a label with every class's probability, or one label for each word that was read.
 
-    For a set of labels, `labels` are those predicted, with the probabilities of all; a number has neither. `word_confidences`
-    are the probabilities of the words' labels, `word_probabilities` those of all classes, [words, classes].
+    For a set of labels, `labels` are those predicted, with the probabilities of all; a number has neither.
+    `word_confidences` are the probabilities of the words' labels, `word_probabilities` those of all classes, [words,
+    classes].
     """
 
     labels: tuple[str, ...]
@@ -42,8 +43,8 @@ class Answer:
     def as_dict(self, names: Sequence[str], target: TargetKind, top_k: int | None = None) -> dict[str, Any]:
         """Return the prediction for a whole text as programs read it; `names` as for `by_label`.
 
-        `predicted` is a label, a list of labels or a number, as the `target` is; labels come with the `probabilities` of all, or
-        the `top` of them.
+        `predicted` is a label, a list of labels or a number, as the `target` is; labels come with the `probabilities`
+        of all, or the `top` of them.
         """
         if target == "number":
             return {"predicted": self.number}
@@ -89,7 +90,9 @@ class Windowing:
         return tuple(round(place * last / gaps) for place in range(gaps + 1))
 
 
-def likeliest(names: Sequence[str], probabilities: Sequence[float] | np.ndarray, k: int | None) -> list[tuple[str, float]]:
+def likeliest(
+    names: Sequence[str], probabilities: Sequence[float] | np.ndarray, k: int | None
+) -> list[tuple[str, float]]:
     """Return the `k` most probable classes (None: all), most probable first; ties go to the class that comes first."""
     order = sorted(range(len(names)), key=lambda label: -probabilities[label])
     return [(names[label], float(probabilities[label])) for label in order[:k]]
@@ -103,15 +106,18 @@ def as_objects(found: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
 class Task(ABC):
     """What to predict, and how. `labels` are the names of the classes in the order of their ids.
 
-    A subclass is made from its settings, the tokenizer, the labels of the examples and the length of the longest sequence in
-    tokens. Raises SettingError if `max_length` is less than the `shortest` sequence that can hold an example.
+    A subclass is made from its settings, the tokenizer, the labels of the examples and the length of the longest
+    sequence in tokens. Raises SettingError if `max_length` is less than the `shortest` sequence that can hold an
+    example.
     """
 
     heads: HeadSizes
     unit: float = 1.0  # the user's units per 1 in the logits of a number
     windows: Windowing | None = None  # how texts longer than `max_length` are read; None: truncated
 
-    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int
+    ) -> None:
         if max_length < shortest:
             raise SettingError(
                 f"model.max_length={max_length} leaves no room for a token besides the special ones",
@@ -140,7 +146,9 @@ class Task(ABC):
         """Return an empty collection of predictions, to be scored."""
 
     def answers_of(self, logits: Float[Tensor, "rows classes"]) -> list[Answer]:
-        """Return the predictions of rows of logits, for sequences or tokens: the most probable class, unless overridden."""
+        """Return the predictions of rows of logits, for sequences or tokens: the most probable class, unless
+        overridden.
+        """
         probabilities = logits.float().softmax(-1)
         best = probabilities.argmax(-1).tolist()
         return [Answer((self.labels[i],), tuple(row)) for i, row in zip(best, probabilities.tolist(), strict=True)]

@@ -58,7 +58,9 @@ class TaughtRows:
         tagging = batch.labels is None and batch.token_labels is not None
         counts = np.ones(len(rows), dtype=np.int64)
         if tagging:
-            counts = np.bincount((batch.target_positions // batch.input_ids.shape[1]).cpu().numpy(), minlength=len(rows))
+            counts = np.bincount(
+                (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy(), minlength=len(rows)
+            )
         logits = torch.from_numpy(self.logits.of(rows, counts)).to(batch.input_ids.device)
         shared = Targets(temperature=self.temperature, sequence_weight=self.weight, token_weight=self.weight)
         targets = replace(shared, token_logits=logits) if tagging else replace(shared, sequence_logits=logits)

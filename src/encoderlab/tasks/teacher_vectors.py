@@ -24,7 +24,9 @@ class TeacherVectors(Encoding):
 
     teacher: Callable[[Batch], Targets] | None = None
 
-    def __init__(self, config: TeacherVectorsConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+    def __init__(
+        self, config: TeacherVectorsConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int
+    ) -> None:
         super().__init__(config, tokenizer, labels, max_length)
         self.config, self.score = config, config.score.value
         self.heads = HeadSizes(teacher_width=config.teacher_width)

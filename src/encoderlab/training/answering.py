@@ -1,4 +1,6 @@
-"""A model's answers for many batches: several batches at once on a CPU, and in halves where memory is too small for one."""
+"""A model's answers for many batches: several batches at once on a CPU, and in halves where memory is too small for
+one.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +29,32 @@ _several_at_once = Lock()  # held while PyTorch has fewer threads
 
 
 def answered(
-    batches: Iterable[Batch], answer: Callable[[Batch], Answer], compute: Compute, *, at_once: bool = True, halve: bool = True
+    batches: Iterable[Batch],
+    answer: Callable[[Batch], Answer],
+    compute: Compute,
+    *,
+    at_once: bool = True,
+    halve: bool = True,
 ) -> Iterator[tuple[Batch, Answer]]:
-    """Yield each batch with its answer, in order. A batch that does not fit in memory is halved, as are all later ones of its size.
+    """Yield each batch with its answer, in order. A batch that does not fit in memory is halved, as are all later ones
+    of its size.
 
-    On a CPU each core computes a batch of its own, because two cores multiply two pairs of matrices faster than one pair after
-    the other. Until the last answer, the calling thread has fewer PyTorch threads, too. With fewer batches than cores, or more
-    than MOST_AT_ONCE cores, several cores share a batch. One batch follows the other if there is only one, if a teacher computes
-    the targets of each between them, or while another thread uses the cores in this way.
+    On a CPU each core computes a batch of its own, because two cores multiply two pairs of matrices faster than one
+    pair after the other. Until the last answer, the calling thread has fewer PyTorch threads, too. With fewer batches
+    than cores, or more than MOST_AT_ONCE cores, several cores share a batch. One batch follows the other if there is
+    only one, if a teacher computes the targets of each between them, or while another thread uses the cores in this
+    way.
 
-    `answer` is called in several threads. It must leave nothing behind if it fails, nor change the model, even briefly (then say
-    `at_once=False`), and its answer for a row must not depend on the batch. Processes that compute each batch together must not
-    `halve` one alone. Raises MemoryTooSmallError if a single row is too much, or halving is not allowed.
+    `answer` is called in several threads. It must leave nothing behind if it fails, nor change the model, even briefly
+    (then say `at_once=False`), and its answer for a row must not depend on the batch. Processes that compute each batch
+    together must not `halve` one alone. Raises MemoryTooSmallError if a single row is too much, or halving is not
+    allowed.
     """
     in_halves = _InHalves(answer, allowed=halve)
     waiting = iter(batches)
-    first = list(islice(waiting, min(compute.threads, MOST_AT_ONCE))) if at_once and compute.device.type == "cpu" else []
+    first = (
+        list(islice(waiting, min(compute.threads, MOST_AT_ONCE))) if at_once and compute.device.type == "cpu" else []
+    )
     waiting = chain(first, waiting)
     several = len(first) > 1 and first[0].targets is None
     if several and _several_at_once.acquire(blocking=False):
@@ -98,7 +110,8 @@ def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
 def _at_once(
     batches: Iterator[Batch], answer: Callable[[Batch], Answers[Answer]], cores: int, most: int
 ) -> Generator[Answers[Answer]]:
-    """Yield the answers for each batch, in order, computed by `most` threads or fewer: as many as use most of the cores.
+    """Yield the answers for each batch, in order, computed by `most` threads or fewer: as many as use most of the
+    cores.
 
     An error in a thread is raised here, when its batch is due. The threads end with this generator, however that ends.
     """
@@ -152,7 +165,9 @@ def _answer_all(
 
 
 def _resolve(future: Future[Answers[Answer]], work: Callable[[], Answers[Answer]]) -> None:
-    """Set the result of `work`, or what it raises, which is then raised where the result is due; not if that was cancelled."""
+    """Set the result of `work`, or what it raises, which is then raised where the result is due; not if that was
+    cancelled.
+    """
     if not future.set_running_or_notify_cancel():
         return
     try:

@@ -1,8 +1,9 @@
 """Checkpoints that survive a kill at any moment: written to a temporary folder, synced, hashed, and renamed into place.
 
-The order of the steps makes this safe; overwriting the last file is not. Every file is written and synced in a temporary folder,
-a manifest with each file's SHA-256 is written last, the folder is synced and renamed to a name never used before, and only then
-are older checkpoints deleted. Reading uses the newest folder whose manifest verifies, never a link.
+The order of the steps makes this safe; overwriting the last file is not. Every file is written and synced in a
+temporary folder, a manifest with each file's SHA-256 is written last, the folder is synced and renamed to a name never
+used before, and only then are older checkpoints deleted. Reading uses the newest folder whose manifest verifies, never
+a link.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def verified(checkpoint: Path) -> bool:
-    """Return whether every file of the checkpoint exists and has the hash in its manifest, and the manifest is of this step."""
+    """Return whether every file of the checkpoint exists and has the hash in its manifest, and the manifest is of this
+    step.
+    """
     return matches_manifest(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
 
 
@@ -109,7 +112,9 @@ def prune(folder: Path, *, newest: int, keep: Collection[int]) -> None:
     """Delete all checkpoints but the `newest` ones and those of the steps in `keep`."""
     for path in checkpoints(folder)[:-newest]:
         if step_of(path) not in keep:
-            gone = path.rename(folder / f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")  # never half a checkpoint under a valid name
+            gone = path.rename(
+                folder / f".tmp-{uuid.uuid4().hex[:8]}-{path.name}"
+            )  # never half a checkpoint under a valid name
             shutil.rmtree(gone, ignore_errors=True)  # some network file systems keep open files; see `clear_unfinished`
 
 

@@ -70,7 +70,9 @@ class TrainingConfig:
         above=0,
     )
     min_steps: int = setting(
-        1000, "With epochs=auto: enough whole epochs for about this many steps, at least one and at most max_epochs.", least=1
+        1000,
+        "With epochs=auto: enough whole epochs for about this many steps, at least one and at most max_epochs.",
+        least=1,
     )
     max_epochs: int = setting(20, "With epochs=auto: most epochs, however few rows there are.", least=1)
     many_labels_passes: int = setting(
@@ -79,7 +81,9 @@ class TrainingConfig:
         least=1,
     )
     max_tokens: int | None = setting(
-        None, "With epochs=auto: read about this many tokens at most, in fewer epochs if rows are long (at least 3).", least=1
+        None,
+        "With epochs=auto: read about this many tokens at most, in fewer epochs if rows are long (at least 3).",
+        least=1,
     )
     steps: int | None = setting(None, "Optimizer steps; overrides epochs.", least=1)
     budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; overrides epochs.")
@@ -108,7 +112,9 @@ class TrainingConfig:
         1.0, "Largest norm of the gradient; larger gradients are scaled down; null: no clipping.", above=0
     )
     skip_nonfinite: int = setting(
-        0, "Steps with a non-finite loss or gradient that may be skipped before the run stops; 0: stop at the first.", least=0
+        0,
+        "Steps with a non-finite loss or gradient that may be skipped before the run stops; 0: stop at the first.",
+        least=0,
     )
     layer_decay: float = setting(
         1.0, "Factor on the learning rate from each layer to the layer below, starting at the heads.", above=0, most=1
@@ -116,9 +122,12 @@ class TrainingConfig:
     freeze_layers: int = setting(
         0, "Number of lowest layers to freeze, together with the embeddings; 0: train everything.", least=0
     )
-    precision: Precision = setting(Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
+    precision: Precision = setting(
+        Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16."
+    )
     compile: Compile = setting(
-        Compile.auto, "Compile the encoder: auto (long runs on CUDA), always, never, or cuda_graphs (for small models on CUDA)."
+        Compile.auto,
+        "Compile the encoder: auto (long runs on CUDA), always, never, or cuda_graphs (for small models on CUDA).",
     )
     deterministic: bool = setting(
         False, "Use only deterministic kernels on CUDA, at some cost in speed; CPU kernels are always deterministic."
@@ -126,20 +135,26 @@ class TrainingConfig:
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.", names=Names.device)
     threads: int | None = setting(None, "CPU threads of a process; null: one per core it may use.", least=1, most=1024)
     sharding: Sharding = setting(
-        Sharding.none, "With several processes: none (each holds all weights) or full (sharded, for models too large for one GPU)."
+        Sharding.none,
+        "With several processes: none (each holds all weights) or full (sharded, for models too large for one GPU).",
     )
     evaluate_every: int | None = setting(None, "Steps between evaluations; null: set by training.evaluations.", least=1)
     evaluations: int | None = setting(
-        None, "With evaluate_every=null: number of evaluations, evenly spaced; null, or with a budget: one per epoch.", least=1
+        None,
+        "With evaluate_every=null: number of evaluations, evenly spaced; null, or with a budget: one per epoch.",
+        least=1,
     )
     checkpoint_every: int | None = setting(
         None, "Steps between checkpoints, in addition to those at evaluations; null: none.", least=1
     )
     patience: int | None = setting(
-        None, "Stop after this many evaluations without a better score (ties are broken by the loss); null: never.", least=1
+        None,
+        "Stop after this many evaluations without a better score (ties are broken by the loss); null: never.",
+        least=1,
     )
     keep: Keep = setting(
-        Keep.best, "Which checkpoint becomes the model: best (by the task's score on validation, then by the loss) or last."
+        Keep.best,
+        "Which checkpoint becomes the model: best (by the task's score on validation, then by the loss) or last.",
     )
     min_validation_rows: int = setting(
         0,

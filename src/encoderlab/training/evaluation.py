@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: nn.Module, batches: Iterable[Batch], metrics: "Metrics", compute: Compute, processes: Processes = SINGLE_PROCESS
+    model: nn.Module,
+    batches: Iterable[Batch],
+    metrics: "Metrics",
+    compute: Compute,
+    processes: Processes = SINGLE_PROCESS,
 ) -> "SplitScores":
     """Score `model` on `batches`, which hold each example of a split once, in any order.
 
-    The `processes` have been dealt the batches in turn. Their predictions are gathered before scoring, in the order in which one
-    process would have made them, so the scores are the same. A batch for which memory is too small is scored in halves, which
-    changes no score. Raises MemoryTooSmallError if one row is too much. The model is left in the mode it was found in, because a
-    loop may be training a wrapper that would not notice.
+    The `processes` have been dealt the batches in turn. Their predictions are gathered before scoring, in the order in
+    which one process would have made them, so the scores are the same. A batch for which memory is too small is scored
+    in halves, which changes no score. Raises MemoryTooSmallError if one row is too much. The model is left in the mode
+    it was found in, because a loop may be training a wrapper that would not notice.
     """
 
     alone = processes.size == 1
@@ -65,7 +69,9 @@ def _until_interrupted(batches: Iterable[Batch], processes: Processes) -> Iterat
 
 
 def _scores_of(metrics: "Metrics", collected: Sequence[Sequence[Any]] | None) -> "SplitScores":
-    """Return the scores of what all processes collected, in their order; called on the main process, which alone has it."""
+    """Return the scores of what all processes collected, in their order; called on the main process, which alone has
+    it.
+    """
     assert collected is not None
     in_turn = chain.from_iterable(zip_longest(*collected))
     metrics.replace([batch for batch in in_turn if batch is not None])

@@ -1,6 +1,7 @@
 """The length of a run: a number of steps, or as many as a time budget allows; and how the number of rows determines it.
 
-With a time budget the number of steps is re-estimated after each step, so that every schedule reaches zero just in time.
+With a time budget the number of steps is re-estimated after each step, so that every schedule reaches zero just in
+time.
 """
 
 import math
@@ -25,7 +26,9 @@ def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
 
 
 def passes_for(config: TrainingConfig, passes: int, labels: int) -> int:
-    """Return the factor on the steps that the number of rows suggests: the task's `passes`, or more if it has many `labels`."""
+    """Return the factor on the steps that the number of rows suggests: the task's `passes`, or more if it has many
+    `labels`.
+    """
     return max(passes, config.many_labels_passes) if labels >= MANY_LABELS else passes
 
 
@@ -37,10 +40,10 @@ def total_steps(config: TrainingConfig, rows: int) -> int:
 def fixed_by_rows(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1) -> TrainingConfig:
     """Return the settings with `epochs` and `evaluate_every` decided if they were left open.
 
-    The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between the run
-    has about `min_steps` steps. Long rows, with `tokens` tokens in total, are read fewer times, but at least FEW_EPOCHS: about
-    `max_tokens` tokens in all. A task that takes longer to learn has `passes` times as many steps and tokens. If `steps` or
-    `budget` decide, `epochs` stays open, because nothing reads it.
+    The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between
+    the run has about `min_steps` steps. Long rows, with `tokens` tokens in total, are read fewer times, but at least
+    FEW_EPOCHS: about `max_tokens` tokens in all. A task that takes longer to learn has `passes` times as many steps and
+    tokens. If `steps` or `budget` decide, `epochs` stays open, because nothing reads it.
 
     >>> fixed = fixed_by_rows(TrainingConfig(epochs=None, evaluations=10), rows=3_000)
     >>> fixed.epochs, fixed.evaluate_every
@@ -62,7 +65,8 @@ def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1)
 
 
 def fixed_by_validation(config: TrainingConfig, rows: int) -> TrainingConfig:
-    """Return the settings for this many validation `rows`: if they are too few to choose by, the last checkpoint is kept.
+    """Return the settings for this many validation `rows`: if they are too few to choose by, the last checkpoint is
+    kept.
 
     Nor does the run then stop early.
 
@@ -74,18 +78,23 @@ def fixed_by_validation(config: TrainingConfig, rows: int) -> TrainingConfig:
 
 
 def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
-    """Return in words how long a run on this many rows is, how often it is `evaluated` if at all, and when it stops early.
+    """Return in words how long a run on this many rows is, how often it is `evaluated` if at all, and when it stops
+    early.
 
     `epoch` is the word for a pass over the rows.
     """
     every = config.evaluate_every or steps_per_epoch(config, rows)
     if config.budget is not None:
-        length = f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} per {epoch})"
+        length = (
+            f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} per {epoch})"
+        )
     else:
         steps = total_steps(config, rows)
         epochs = round(steps / steps_per_epoch(config, rows), 2)
         every = min(every, steps)
-        length = f"{epochs:g} {epoch}{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
+        length = (
+            f"{epochs:g} {epoch}{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
+        )
     if not evaluated:
         return length
     often = f"{length}; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"
@@ -100,7 +109,9 @@ class Horizon(ABC):
 
     @abstractmethod
     def steps(self, done: int) -> int:
-        """Return how many steps the run is expected to have in all, after `done` steps. The run is over when the two are equal."""
+        """Return how many steps the run is expected to have in all, after `done` steps. The run is over when the two
+        are equal.
+        """
 
     def spent(self) -> float:
         """Return the seconds of the budget used so far, for a resumed run; 0 if there is no time budget."""
@@ -128,8 +139,9 @@ class FixedSteps(Horizon):
 class TimeBudget(Horizon):
     """A run of this many seconds from its first step, evaluations included, and of at least one step.
 
-    The number of steps is re-estimated after each step from the time taken so far. A schedule that follows the estimate reaches
-    zero with the last step, which ends before the time does. If the model is `compiled`, some of the first steps compile code:
+    The number of steps is re-estimated after each step from the time taken so far. A schedule that follows the estimate
+    reaches zero with the last step, which ends before the time does. If the model is `compiled`, some of the first
+    steps compile code:
     their extra time is charged to the budget, but not used to estimate the steps to come.
     """
 
@@ -150,7 +162,9 @@ class TimeBudget(Horizon):
         if self._started is None:
             self._started = now - self._spent
             self._before = 0 if self._spent else done
-            self._usual = self._spent / done if self._spent and done else math.inf  # per step, before this process began
+            self._usual = (
+                self._spent / done if self._spent and done else math.inf
+            )  # per step, before this process began
         elif self.compiled and len(self._first) < self.FIRST_STEPS:
             self._first.append(now - self._ended)
         self._ended = now
@@ -174,7 +188,9 @@ class TimeBudget(Horizon):
         return self._spent if self._started is None else self.clock() - self._started
 
 
-def numbered(batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 0) -> Iterator[tuple[int, int, Sequence[Batch]]]:
+def numbered(
+    batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 0
+) -> Iterator[tuple[int, int, Sequence[Batch]]]:
     """Yield each step until the `horizon`: its number, counted from `after`, the expected total, and its micro-batches."""
     batches = iter(batches)
     for number in count(after + 1):
@@ -188,10 +204,14 @@ def numbered(batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 
 def horizon_of(
     training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
 ) -> tuple[Horizon, int]:
-    """Return where training on `rows` rows ends, and how many steps make an epoch; `compiled` tells if a compiler runs at first."""
+    """Return where training on `rows` rows ends, and how many steps make an epoch; `compiled` tells if a compiler runs
+    at first.
+    """
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
-        clock = partial(processes.broadcast_from_main, time.monotonic)  # shared by all, which must end after the same step
+        clock = partial(
+            processes.broadcast_from_main, time.monotonic
+        )  # shared by all, which must end after the same step
         compiled = processes.all_reduce_max(int(compiled)) > 0
         return TimeBudget(seconds_of(training.budget), clock, compiled=compiled), per_epoch
     return FixedSteps(total_steps(training, rows)), per_epoch

@@ -1,8 +1,8 @@
 """The training loop: a generator that takes one optimizer step after another and reports each.
 
 Whoever iterates decides what to log, score and save (`runs/fitting/fit.py`), and what to do when memory runs out
-(`runs/engine/out_of_memory.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses stay tensors
-until someone reads them.
+(`runs/engine/out_of_memory.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses
+stay tensors until someone reads them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from encoderlab.training.totals import Totals, count_totals
 class Step:
     """A finished optimizer step: its `number`, counted from 1, and how many the run is expected to have (`of`).
 
-    `losses` are means over the step's targets, by name; `gradient_norm` is measured before clipping. Both stay tensors, so a step
-    whose figures nobody reads never waits for the device. `skipped` lists the steps newly known to have been skipped, perhaps this
-    one (see `NonFiniteGuard`); `n_skipped` counts those of the whole run. All figures cover all processes.
+    `losses` are means over the step's targets, by name; `gradient_norm` is measured before clipping. Both stay tensors,
+    so a step whose figures nobody reads never waits for the device. `skipped` lists the steps newly known to have been
+    skipped, perhaps this one (see `NonFiniteGuard`); `n_skipped` counts those of the whole run. All figures cover all
+    processes.
     """
 
     number: int
@@ -47,18 +48,28 @@ class Step:
     n_skipped: int = 0
 
     def figures(self) -> dict[str, float | None]:
-        """Return the step's figures as plain numbers, with `loss` as the sum of all losses; None for any that is not finite."""
+        """Return the step's figures as plain numbers, with `loss` as the sum of all losses; None for any that is not
+        finite.
+        """
         by_name = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
         loss = float(sum(self.losses.values()))
-        figures = {"loss": loss, **by_name, "gradient_norm": float(self.gradient_norm), "learning_rate": self.learning_rate}
-        return {name: value if math.isfinite(value) else None for name, value in figures.items()} | {"skipped": self.n_skipped}
+        figures = {
+            "loss": loss,
+            **by_name,
+            "gradient_norm": float(self.gradient_norm),
+            "learning_rate": self.learning_rate,
+        }
+        return {name: value if math.isfinite(value) else None for name, value in figures.items()} | {
+            "skipped": self.n_skipped
+        }
 
 
 class Learner:
-    """A model with everything that trains it: optimizer, settings, device, guard against non-finite steps, and processes.
+    """A model with everything that trains it: optimizer, settings, device, guard against non-finite steps, and
+    processes.
 
-    With several `processes`, `model` averages its gradients with theirs after the last micro-batch of a step. Without a `guard`,
-    a new one allows `config.skip_nonfinite` skipped steps. `label_loss` says how labels count in the loss.
+    With several `processes`, `model` averages its gradients with theirs after the last micro-batch of a step. Without a
+    `guard`, a new one allows `config.skip_nonfinite` skipped steps. `label_loss` says how labels count in the loss.
     """
 
     def __init__(
@@ -72,8 +83,16 @@ class Learner:
         label_loss: LabelLoss = PLAIN,
     ) -> None:
         self.label_loss = label_loss.to(compute.device)
-        self.model, self.optimizer, self.config, self.compute, self.processes = model, optimizer, config, compute, processes
-        self.guard = guard or NonFiniteGuard(config.skip_nonfinite, waits=compute.device.type != "cuda", processes=processes)
+        self.model, self.optimizer, self.config, self.compute, self.processes = (
+            model,
+            optimizer,
+            config,
+            compute,
+            processes,
+        )
+        self.guard = guard or NonFiniteGuard(
+            config.skip_nonfinite, waits=compute.device.type != "cuda", processes=processes
+        )
 
 
 def optimize(
@@ -86,8 +105,9 @@ def optimize(
 ) -> Iterator[Step]:
     """Take one optimizer step per item of `batches` until the `horizon`, counting on from `after` steps.
 
-    An item is one batch, split into the micro-batches it is computed in. With several processes it is this process's share of the
-    batch; each step checks whether any of them is `stopping`. Raises TrainingError if too many steps are not finite.
+    An item is one batch, split into the micro-batches it is computed in. With several processes it is this process's
+    share of the batch; each step checks whether any of them is `stopping`. Raises TrainingError if too many steps are
+    not finite.
     """
     optimizer, config, guard = learner.optimizer, learner.config, learner.guard
     learner.model.train()
@@ -104,7 +124,9 @@ def optimize(
     guard.read()
 
 
-def accumulate_gradients(learner: Learner, micro_batches: Sequence[Batch], targets: Mapping[str, int]) -> dict[str, Tensor]:
+def accumulate_gradients(
+    learner: Learner, micro_batches: Sequence[Batch], targets: Mapping[str, int]
+) -> dict[str, Tensor]:
     """Add up the gradients of all micro-batches; return the mean losses of the whole batch, over all processes.
 
     Accumulation is exact: each summed loss is divided by `targets`, how many there are of its kind in the whole batch.
@@ -123,10 +145,14 @@ def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) 
     """Add the gradients of one micro-batch to the existing ones; return its share of the mean losses."""
     with learner.compute.autocast():
         prediction = learner.model(micro_batch)
-    shares = {name: loss / max(targets[name], 1) for name, loss in losses(prediction, micro_batch, learner.label_loss).items()}
+    shares = {
+        name: loss / max(targets[name], 1) for name, loss in losses(prediction, micro_batch, learner.label_loss).items()
+    }
     total = torch.stack(list(shares.values())).sum()
     size = learner.processes.size
-    (total * size if size > 1 else total).backward()  # the processes average their gradients, which divides by their number
+    (
+        total * size if size > 1 else total
+    ).backward()  # the processes average their gradients, which divides by their number
     return {name: share.detach() for name, share in shares.items()}
 
 

@@ -20,10 +20,11 @@ LEAST_ERROR = 1e-6  # of a probability in the focal loss, whose gradient would b
 class LabelLoss:
     """How the labels of a task count in its loss.
 
-    `weights` are the weights of classes or, for sets of labels, of a label that a row has, relative to one that it lacks.
-        None: all equal. `smoothing` is the share of a label that is spread over all classes (Szegedy et al. 2016, section 7).
-        `focal` is the exponent of the focal loss (Lin et al. 2017, equation 4): an answer's loss is multiplied by one minus the
-        probability of the right one, to this power.
+    `weights` are the weights of classes or, for sets of labels, of a label that a row has, relative to one that it
+    lacks.
+        None: all equal. `smoothing` is the share of a label that is spread over all classes (Szegedy et al. 2016,
+        section 7). `focal` is the exponent of the focal loss (Lin et al. 2017, equation 4): an answer's loss is
+        multiplied by one minus the probability of the right one, to this power.
     """
 
     weights: Float[Tensor, " classes"] | None = None
@@ -41,15 +42,18 @@ PLAIN = LabelLoss()
 def losses(prediction: Prediction, batch: Batch, labels: LabelLoss = PLAIN) -> dict[str, Float[Tensor, ""]]:
     """Return the losses of a batch by name, each *summed* over its targets.
 
-    `sequence` is `sequence_loss`, `token` the cross entropy against the labels; `teacher_sequence` and `teacher_token` measure
-    how far the student is from its teacher (`targets` of the batch). They are sums, not means, so that micro-batches can be
-    added up exactly before the division; see `count_targets`. A target that `labels` weighs still counts as one, so that the
-    sum does not depend on what shares a micro-batch. In a batch without targets, a loss is 0, and so are its gradients.
+    `sequence` is `sequence_loss`, `token` the cross entropy against the labels; `teacher_sequence` and `teacher_token`
+    measure how far the student is from its teacher (`targets` of the batch). They are sums, not means, so that
+    micro-batches can be added up exactly before the division; see `count_targets`. A target that `labels` weighs still
+    counts as one, so that the sum does not depend on what shares a micro-batch. In a batch without targets, a loss is
+    0, and so are its gradients.
     """
     found = {}
     weights = _label_weights(batch.targets)
     if prediction.sequence_logits is not None and batch.labels is not None:
-        found["sequence"] = weights[0] * sequence_loss(_answered(prediction.sequence_logits, batch).float(), batch.labels, labels)
+        found["sequence"] = weights[0] * sequence_loss(
+            _answered(prediction.sequence_logits, batch).float(), batch.labels, labels
+        )
     if prediction.token_logits is not None and batch.token_labels is not None:
         found["token"] = weights[1] * class_loss(prediction.token_logits.float(), batch.token_labels, labels)
     return found if batch.targets is None else found | _teacher_losses(prediction, batch, batch.targets)
@@ -62,7 +66,8 @@ def sequence_loss(
 ) -> Float[Tensor, ""]:
     """Return the loss of whole sequences, summed over them; it depends on the kind of `targets` (`batch.TargetKind`).
 
-    Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over the labels. Numbers: squared error.
+    Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over the labels. Numbers: squared
+    error.
     """
     if not targets.is_floating_point():
         return class_loss(logits, targets, labels)
@@ -74,7 +79,9 @@ def sequence_loss(
     return F.mse_loss(logits[:, 0], targets, reduction="sum")
 
 
-def class_loss(logits: Float[Tensor, "answers classes"], targets: Int[Tensor, " answers"], labels: LabelLoss) -> Float[Tensor, ""]:
+def class_loss(
+    logits: Float[Tensor, "answers classes"], targets: Int[Tensor, " answers"], labels: LabelLoss
+) -> Float[Tensor, ""]:
     """Return the summed cross entropy of class ids."""
     if not labels.focal:
         return F.cross_entropy(logits, targets, labels.weights, label_smoothing=labels.smoothing, reduction="sum")
@@ -87,7 +94,9 @@ def count_targets(batch: Batch) -> dict[str, int]:
     """Return how many targets each loss of `batch` sums over. Reads only shapes, so it never waits for a device."""
     counts = {"sequence": batch.labels, "token": batch.token_labels}
     if (targets := batch.targets) is not None:
-        counts["teacher_sequence"] = targets.sequence_vectors if targets.sequence_logits is None else targets.sequence_logits
+        counts["teacher_sequence"] = (
+            targets.sequence_vectors if targets.sequence_logits is None else targets.sequence_logits
+        )
         counts["teacher_token"] = targets.token_vectors if targets.token_logits is None else targets.token_logits
     return {name: len(answered) for name, answered in counts.items() if answered is not None}
 
@@ -109,7 +118,13 @@ def _teacher_losses(prediction: Prediction, batch: Batch, targets: Targets) -> d
     compared: list[tuple[str, Callable[[Tensor, Tensor], Tensor], Tensor | None, Tensor | None, float]] = [
         ("teacher_sequence", softened, prediction.sequence_logits, targets.sequence_logits, targets.sequence_weight),
         ("teacher_token", softened, prediction.token_logits, targets.token_logits, targets.token_weight),
-        ("teacher_sequence", cosine_distance, prediction.sequence_vectors, targets.sequence_vectors, targets.sequence_weight),
+        (
+            "teacher_sequence",
+            cosine_distance,
+            prediction.sequence_vectors,
+            targets.sequence_vectors,
+            targets.sequence_weight,
+        ),
         ("teacher_token", cosine_distance, prediction.token_vectors, targets.token_vectors, targets.token_weight),
     ]
     return {
@@ -122,7 +137,8 @@ def _teacher_losses(prediction: Prediction, batch: Batch, targets: Targets) -> d
 def soft_cross_entropy(
     logits: Float[Tensor, "answers classes"], targets: Float[Tensor, "answers classes"], temperature: float
 ) -> Float[Tensor, ""]:
-    """Return the summed KL divergence of the softened distributions, times the squared temperature (Hinton et al. 2015, section 2).
+    """Return the summed KL divergence of the softened distributions, times the squared temperature (Hinton et al. 2015,
+    section 2).
 
     The factor keeps the size of the gradients independent of the temperature.
     """
@@ -130,7 +146,9 @@ def soft_cross_entropy(
     return F.kl_div(student, teacher, reduction="sum", log_target=True) * temperature**2
 
 
-def cosine_distance(vectors: Float[Tensor, "answers width"], targets: Float[Tensor, "answers width"]) -> Float[Tensor, ""]:
+def cosine_distance(
+    vectors: Float[Tensor, "answers width"], targets: Float[Tensor, "answers width"]
+) -> Float[Tensor, ""]:
     """Return one minus the cosine of each vector and its target, summed."""
     return (1 - F.cosine_similarity(vectors.float(), targets.float(), dim=-1)).sum()
 

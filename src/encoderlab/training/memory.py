@@ -36,7 +36,9 @@ def out_of_memory(
         return None
     remedy = "Choose a smaller model, or a smaller model.max_length"
     if not micro_batches:
-        return MemoryTooSmallError(f"The memory is too small for the batch of step {step}", remedy=remedy, fewer_rows_help=True)
+        return MemoryTooSmallError(
+            f"The memory is too small for the batch of step {step}", remedy=remedy, fewer_rows_help=True
+        )
     rows = sum(len(micro_batch) for micro_batch in micro_batches)
     longest = max(micro_batch.input_ids.shape[1] for micro_batch in micro_batches)
     device = micro_batches[0].input_ids.device.type

@@ -1,6 +1,7 @@
 """Steps whose loss or gradient is not finite: they are skipped, counted, and reported with the rows of their batch.
 
-On CUDA, the fused AdamW reads a flag on the device and skips the update if it is set; the host reads the flag when it logs.
+On CUDA, the fused AdamW reads a flag on the device and skips the update if it is set; the host reads the flag when it
+logs.
 """
 
 from __future__ import annotations
@@ -69,13 +70,19 @@ class _Unread:
 class NonFiniteGuard:
     """Makes the optimizer skip steps whose losses or gradient are not finite, at most `limit` of them.
 
-    A skipped step changes neither the weights nor the optimizer's averages nor its step count. On CUDA the device decides: the
-    fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it when it reads the figures anyway. Elsewhere
-    (`waits`) the host reads the flag at once and drops the gradients. `before` is the `state` of an earlier part of the same run.
+    A skipped step changes neither the weights nor the optimizer's averages nor its step count. On CUDA the device
+    decides: the fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it when it reads the
+    figures anyway. Elsewhere (`waits`) the host reads the flag at once and drops the gradients. `before` is the `state`
+    of an earlier part of the same run.
     """
 
     def __init__(
-        self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = (), processes: Processes = SINGLE_PROCESS
+        self,
+        limit: int,
+        *,
+        waits: bool,
+        before: Iterable[Mapping[str, Any]] = (),
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         self.limit, self.waits, self.processes = limit, waits, processes
         self.armed = 0  # the latest step about to change the weights
@@ -95,12 +102,15 @@ class NonFiniteGuard:
         gradient_norm: Tensor,
         micro_batches: Sequence[Batch],
     ) -> None:
-        """Make the next `optimizer.step()` change nothing if one of the figures is not finite. Raises TrainingError as `read` does.
+        """Make the next `optimizer.step()` change nothing if one of the figures is not finite. Raises TrainingError as
+        `read` does.
 
         If several processes train one model, all must pass the figures of the whole step, so that all decide alike.
         """
         flag = (~torch.stack([*losses.values(), gradient_norm]).isfinite().all()).float()
-        self._unread.append(_Unread(step, flag, losses, gradient_norm, [micro_batch.rows for micro_batch in micro_batches]))
+        self._unread.append(
+            _Unread(step, flag, losses, gradient_norm, [micro_batch.rows for micro_batch in micro_batches])
+        )
         self.armed = step
         if not self.waits:
             optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW reads it

@@ -18,7 +18,8 @@ class _Deep(Protocol):
 
 
 class EagerAdamW(torch.optim.AdamW):
-    """PyTorch's AdamW without the guards that keep its methods from being compiled, because no compiled code calls them here.
+    """PyTorch's AdamW without the guards that keep its methods from being compiled, because no compiled code calls them
+    here.
 
     The guards load the compiler's front end when the optimizer is built, which takes as long as loading PyTorch.
     """
@@ -31,16 +32,20 @@ class EagerAdamW(torch.optim.AdamW):
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
-    """Return AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own optimizer.
+    """Return AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own
+    optimizer.
 
-    Each group's `scale` multiplies the learning rate of its weights: `layer_decay` to the power of their depth below the heads
-    (the discriminative fine-tuning of Howard and Ruder 2018, section 3.2; by depth as in Clark et al. 2020, appendix A). Frozen
-    weights are in no group. The fused kernel updates all weights in one pass over memory, on CPU too.
+    Each group's `scale` multiplies the learning rate of its weights: `layer_decay` to the power of their depth below
+    the heads (the discriminative fine-tuning of Howard and Ruder 2018, section 3.2; by depth as in Clark et al. 2020,
+    appendix A). Frozen weights are in no group. The fused kernel updates all weights in one pass over memory, on CPU
+    too.
     """
     groups = list(_groups(model, config))
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     assert config.learning_rate is not None
-    return EagerAdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+    return EagerAdamW(
+        groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused
+    )
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> float:

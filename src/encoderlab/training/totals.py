@@ -12,7 +12,8 @@ from encoderlab.training.loss import LOSSES, count_targets
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A step's examples, real tokens, tokens with padding, and `targets` by the name of the loss that averages over them.
+    """A step's examples, real tokens, tokens with padding, and `targets` by the name of the loss that averages over
+    them.
 
     `stop` is True if one of the processes was asked to stop before this step.
     """
@@ -27,7 +28,9 @@ class Totals:
 def count_totals(
     micro_batches: Sequence[Batch], processes: Processes = SINGLE_PROCESS, stopping: Callable[[], bool] = bool
 ) -> Totals:
-    """Count the micro-batches of this process and add the counts of the others, in one message and without waiting for a device."""
+    """Count the micro-batches of this process and add the counts of the others, in one message and without waiting for
+    a device.
+    """
     examples = sum(len(micro_batch.rows) for micro_batch in micro_batches)
     tokens = sum(micro_batch.n_tokens for micro_batch in micro_batches)
     padded = sum(micro_batch.input_ids.numel() for micro_batch in micro_batches)

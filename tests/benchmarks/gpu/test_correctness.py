@@ -41,13 +41,19 @@ class Written(Runs):
         run = self.folder / name / "run"
         assert [path.name for path in sorted((run / "checkpoints").iterdir())] == ["step-0", f"step-{HALF}"]
         assert not (run / "report.json").exists() and not (run / "model").exists()
-        self.write(name, [loss + self.moved * (loss >= HALF) for loss in range(STEPS)], b"weights" if not self.moved else b"others")
+        self.write(
+            name,
+            [loss + self.moved * (loss >= HALF) for loss in range(STEPS)],
+            b"weights" if not self.moved else b"others",
+        )
         return Finished("", 1.0, 0)
 
     def write(self, name, losses, weights):
         run = self.folder / name / "run"
         (run / "model").mkdir(parents=True, exist_ok=True)
-        (run / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps(*losses)), encoding="utf-8")
+        (run / "metrics.jsonl").write_text(
+            "".join(json.dumps(step) + "\n" for step in steps(*losses)), encoding="utf-8"
+        )
         (run / "report.json").write_text("{}", encoding="utf-8")
         (run / "model" / "model.safetensors").write_bytes(weights)
 

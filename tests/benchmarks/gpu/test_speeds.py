@@ -39,7 +39,9 @@ def measured(tmp_path, monkeypatch, *, broken=False):
     monkeypatch.setattr(Pretended, "broken", broken, raising=False)
     monkeypatch.setattr(speeds, "journalled", lambda done, folder, compiled: dict(FIGURES))
     probed = []
-    monkeypatch.setattr(speeds, "probe", lambda shape, tokens, device, **rest: probed.append(tokens) or {"bfloat16": 5e14})
+    monkeypatch.setattr(
+        speeds, "probe", lambda shape, tokens, device, **rest: probed.append(tokens) or {"bfloat16": 5e14}
+    )
     runs, found = Pretended(tmp_path, "cuda", 1, 1, 30_522, 0.1), Rows()
     found.measure(speed_rows(runs, SCALES, Roofs(runs, small=False), 60, compiled=True), Budget(1000))
     return found, runs.requests, probed
@@ -56,7 +58,8 @@ def test_every_scale_is_measured_with_packing_compilation_and_graphs_on_and_off(
         "base-512",
     ]  # as shipped, before anything is switched off
     assert all(
-        f"training.compile={row['compile']}" in settings for row, (_, _, settings) in zip(found.figures, requests, strict=True)
+        f"training.compile={row['compile']}" in settings
+        for row, (_, _, settings) in zip(found.figures, requests, strict=True)
     )
     assert probed == [1024 * 128, 256 * 128]  # base at 512 has the products of base at 128
     assert all(0 < row["mfu"] < 1 for row in found.figures)

@@ -11,7 +11,15 @@ MADE = {
     "device": "NVIDIA H100",
     "minutes": 8.0,
 }
-FP32 = {"name": "fp32", "steps": 12, "first_loss": 9e-7, "loss": 3e-6, "gradient_norm": 2e-3, "first_bound": 2e-5, "bound": 1e-4}
+FP32 = {
+    "name": "fp32",
+    "steps": 12,
+    "first_loss": 9e-7,
+    "loss": 3e-6,
+    "gradient_norm": 2e-3,
+    "first_bound": 2e-5,
+    "bound": 1e-4,
+}
 RESUMED = {"name": "resumed", "steps": 6, "losses_equal": True, "weights_equal": False, "passed": False}
 SPEED = {
     "name": "mini_128, padded, compiled with CUDA graphs",
@@ -33,7 +41,9 @@ def test_the_tables_show_agreement_exactness_and_speed():
     assert "| fp32 | 9.0e-07 (at most 2e-05) | 3.0e-06 (at most 1e-04) | 0.2% | agrees |" in lines
     assert "| resumed | bit-identical | different | **failed** |" in lines
     speeds = [line for line in lines if line.startswith("| mini, 128")]
-    assert speeds[0] == "| mini, 128 | no | with CUDA graphs | 1,024 | 2,500,000 | 8.0% | 31 s | 600.00 TFLOP/s | 12.3% |"
+    assert (
+        speeds[0] == "| mini, 128 | no | with CUDA graphs | 1,024 | 2,500,000 | 8.0% | 31 s | 600.00 TFLOP/s | 12.3% |"
+    )
     assert speeds[1].startswith("| mini, 128 | yes | no |")
 
 

@@ -41,8 +41,20 @@ def write_run(folder, seed, n_right, fingerprint="rows"):
 def folder(tmp_path):
     """A dataset whose linear model is right on 70 of 100 rows."""
     write_answers(tmp_path / "baselines", 70)
-    scores = {"accuracy": 0.7, "accuracy_ci95": [0.6, 0.8], "f1_macro": 0.7, "seconds": 1.0, "per_class": {"a": {}, "b": {}}}
-    facts = {"main_figure": "accuracy", "scored_split": "test", "n": len(LABELS), "training_rows": 300, "labels": ["a", "b"]}
+    scores = {
+        "accuracy": 0.7,
+        "accuracy_ci95": [0.6, 0.8],
+        "f1_macro": 0.7,
+        "seconds": 1.0,
+        "per_class": {"a": {}, "b": {}},
+    }
+    facts = {
+        "main_figure": "accuracy",
+        "scored_split": "test",
+        "n": len(LABELS),
+        "training_rows": 300,
+        "labels": ["a", "b"],
+    }
     report = facts | {"fingerprint": "rows", "best": "tfidf_logreg", "baselines": {"tfidf_logreg": scores}}
     (tmp_path / "baselines" / "report.json").write_text(json.dumps(report), encoding="utf-8")
     return tmp_path
@@ -98,7 +110,9 @@ def test_label_sets_are_compared_by_macro_f1_if_that_comes_first(tmp_path):
     labels = ["a", "b", "a|b", ""] * 25
     never_b = [label.replace("|b", "").replace("b", "") for label in labels]
     figures = {"f1_macro": 1.0, "f1_micro": 1.0, "subset_accuracy": 1.0}
-    write_of_task(tmp_path, figures, [(labels, labels), (labels, never_b)], "f1_macro", {"per_class": {"a": {}, "b": {}}})
+    write_of_task(
+        tmp_path, figures, [(labels, labels), (labels, never_b)], "f1_macro", {"per_class": {"a": {}, "b": {}}}
+    )
     found = figures_of("goemotions", tmp_path)["kinds"]["box"]
     assert found["ahead"]["value"] == pytest.approx(0.5)
     assert found["f1_micro_ahead"]["value"] == pytest.approx(1 - 2 * 50 / (50 + 100))

@@ -104,4 +104,6 @@ def test_all_students_on_a_dataset_share_one_teacher():
 
 
 def test_finetuning_from_the_shipped_encoder_names_no_encoder():
-    assert shlex.join(Run("docs", "box", 0, parsed([])).words) == "finetune task=docs seed=0 'run_dir={output}/docs/box/0'"
+    assert (
+        shlex.join(Run("docs", "box", 0, parsed([])).words) == "finetune task=docs seed=0 'run_dir={output}/docs/box/0'"
+    )

@@ -84,5 +84,7 @@ def test_figures_of_another_command_are_not_taken_for_those_of_this_one(started,
     perform(run)
     finish(run)
     check_unchanged([run])
-    with pytest.raises(SettingError, match=r"contains a run of another command, which differs in training\.steps=5\. Delete"):
+    with pytest.raises(
+        SettingError, match=r"contains a run of another command, which differs in training\.steps=5\. Delete"
+    ):
         check_unchanged([run_of(tmp_path)])

@@ -19,7 +19,12 @@ MADE = {
 def kind_of_runs(ahead, *, date="2026-01-02", error=None):
     run = {"seed": 0, "score": 0.8, "made": {**MADE, "date": date}}
     interval = [ahead - 0.01, ahead + 0.01]
-    of_scores = {"score": 0.8 + ahead, "interval": [0.7, 0.9], "f1_macro": 0.75, "ahead": {"value": ahead, "interval": interval}}
+    of_scores = {
+        "score": 0.8 + ahead,
+        "interval": [0.7, 0.9],
+        "f1_macro": 0.75,
+        "ahead": {"value": ahead, "interval": interval},
+    }
     costs = {"train_seconds": 90.0, "wall_seconds": None, "megabytes": 20.0, "parameters": 9.8e6, "peak_memory": 2**30}
     failed = [{"seed": 1, "error": error}] if error else []
     return {"command": ["train", "dataset.train={suite}/x.csv"], "failed": failed, "runs": [run]} | of_scores | costs
@@ -38,7 +43,9 @@ def result_of(name, figure="accuracy", **kinds):
 
 
 def row_of(table, title):
-    return next([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith(f"| {title}"))
+    return next(
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith(f"| {title}")
+    )
 
 
 @pytest.mark.parametrize(("ahead", "expected"), [(0.02, "above"), (0.005, "not distinguishable"), (-0.02, "below")])
@@ -95,7 +102,9 @@ def test_a_regression_shows_its_correlation_and_is_compared_with_the_training_me
 
 
 def test_targets_are_met_missed_or_not_measured():
-    found = targets_table({"sick_relatedness": numbers(), "wnut17": result_of("wnut17", "entity_f1", box=kind_of_runs(0.05))})
+    found = targets_table(
+        {"sick_relatedness": numbers(), "wnut17": result_of("wnut17", "entity_f1", box=kind_of_runs(0.05))}
+    )
     assert row_of(found, "sick_relatedness")[1:] == ["Pearson", "at least 0.80", "0.820", "met"]
     assert row_of(found, "wnut17")[1:] == ["entity F1", "+0.10 over the linear model", "+0.050", "missed"]
     assert row_of(found, "goemotions")[1:] == ["", "at least 0.40", "", "not measured"]
@@ -109,13 +118,16 @@ def test_reading_in_windows_is_compared_with_truncation():
 
 def test_machines_are_named_once_with_their_dates():
     results = {
-        name: result_of(name, box=kind_of_runs(0.1, date=date)) for name, date in (("docs", "2026-01-02"), ("sst2", "2026-01-04"))
+        name: result_of(name, box=kind_of_runs(0.1, date=date))
+        for name, date in (("docs", "2026-01-02"), ("sst2", "2026-01-04"))
     }
     assert origins(results) == "* 2026-01-02 to 2026-01-04, a processor, 2 cores, commit abc; python 3.11: sst2, docs."
 
 
 def test_commands_name_the_default_folders():
-    assert "encoderlab train dataset.train=../shared/suite/x.csv" in commands({"docs": result_of("docs", box=kind_of_runs(0.1))})
+    assert "encoderlab train dataset.train=../shared/suite/x.csv" in commands(
+        {"docs": result_of("docs", box=kind_of_runs(0.1))}
+    )
 
 
 def test_the_shipped_page_has_a_place_for_every_table():

@@ -40,7 +40,8 @@ def test_arrow_files_are_read(tmp_path, name, write):
     write(str(tmp_path / name))
     assert train_of(tmp_path / name) == [("x", "a"), ("y", "b")]
     assert (
-        error_of(tmp_path / name, text="texts") == f"{name} has no column 'texts'. Allowed: id, text, label. Set dataset.text=text."
+        error_of(tmp_path / name, text="texts")
+        == f"{name} has no column 'texts'. Allowed: id, text, label. Set dataset.text=text."
     )
 
 

@@ -24,7 +24,10 @@ WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_character
 def sentences(path, content, **given):
     path.write_text(content, encoding="utf-8")
     splits = FilesDataset(path=str(path), **{"validation_fraction": 0, **given}).load(path.parent)
-    return [list(zip(one.words, [splits.labels[label] for label in one.labels], strict=True)) for one in splits.by_name["train"]]
+    return [
+        list(zip(one.words, [splits.labels[label] for label in one.labels], strict=True))
+        for one in splits.by_name["train"]
+    ]
 
 
 error_of = partial(written.error_of, read=sentences)
@@ -56,8 +59,16 @@ def test_columns_can_be_named_on_the_first_line(tmp_path):
     ("content", "given", "message"),
     [
         ("a X\nb\n", {}, "train.conll, line 2 has 1 columns. Allowed: 2 columns, like the first word."),
-        ("a\tX\n\tY\n", {}, "train.conll, line 2 has an empty column among 2. Allowed: 2 columns, like the first word."),
-        ("\n\n", {}, "train.conll has no sentences. Allowed: a word and its label per line, a blank line between sentences."),
+        (
+            "a\tX\n\tY\n",
+            {},
+            "train.conll, line 2 has an empty column among 2. Allowed: 2 columns, like the first word.",
+        ),
+        (
+            "\n\n",
+            {},
+            "train.conll has no sentences. Allowed: a word and its label per line, a blank line between sentences.",
+        ),
         (
             "a X\n",
             {"label": "ner"},
@@ -74,7 +85,11 @@ def test_columns_can_be_named_on_the_first_line(tmp_path):
             "train.conll has no column 'upo'. Allowed: form, upos, 0, 1. Set dataset.label=upos.",
         ),
         ("a X\n", {"text_pair": "2"}, "train.conll holds single sentences, not pairs. Set dataset.text_pair=null."),
-        ("a X\n\nb X\n", {}, "The training rows have only the label 'X'. Allowed: at least two labels. Check dataset.label."),
+        (
+            "a X\n\nb X\n",
+            {},
+            "The training rows have only the label 'X'. Allowed: at least two labels. Check dataset.label.",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_trusted_is_refused(tmp_path, content, given, message):
@@ -83,9 +98,13 @@ def test_a_file_that_cannot_be_trusted_is_refused(tmp_path, content, given, mess
 
 def test_a_label_missing_from_training_is_refused_with_its_sentence(tmp_path):
     (tmp_path / "test.conll").write_text("a X\n\nb Y\nc Z\n")
-    with pytest.raises(DataError, match="test.conll, line 3 has the label 'Z', which no training row has. Allowed: X, Y."):
+    with pytest.raises(
+        DataError, match="test.conll, line 3 has the label 'Z', which no training row has. Allowed: X, Y."
+    ):
         (tmp_path / "train.conll").write_text("a X\nb Y\n")
-        FilesDataset(train=str(tmp_path / "train.conll"), test=str(tmp_path / "test.conll"), validation_fraction=0).load(tmp_path)
+        FilesDataset(
+            train=str(tmp_path / "train.conll"), test=str(tmp_path / "test.conll"), validation_fraction=0
+        ).load(tmp_path)
 
 
 def test_validation_takes_whole_sentences(tmp_path):
@@ -102,7 +121,9 @@ def test_new_sentences_are_read_without_their_labels(tmp_path):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4), min_size=1, max_size=5), st.sampled_from("\t "))
+@given(
+    st.lists(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4), min_size=1, max_size=5), st.sampled_from("\t ")
+)
 def test_sentences_come_back_as_written_or_are_refused(tmp_path_factory, written, separator):
     path = tmp_path_factory.mktemp("conll") / "train.conll"
     content = "\n".join("".join(f"{word}{separator}{label}\n" for word, label in sentence) for sentence in written)
@@ -110,7 +131,9 @@ def test_sentences_come_back_as_written_or_are_refused(tmp_path_factory, written
     try:
         assert sentences(path, content) == written
     except DataError as error:
-        assert len(labels) < 2 or any(not word.strip() for sentence in written for pair in sentence for word in pair), error
+        assert len(labels) < 2 or any(not word.strip() for sentence in written for pair in sentence for word in pair), (
+            error
+        )
 
 
 def test_columns_in_a_txt_file_are_recognised_or_dataset_format_is_suggested(tmp_path):
@@ -118,10 +141,17 @@ def test_columns_in_a_txt_file_are_recognised_or_dataset_format_is_suggested(tmp
     splits = FilesDataset(path=str(tmp_path / "names.txt"), validation_fraction=0).load(tmp_path)
     assert [example.words for example in splits.by_name["train"]] == [("Anna", "saw"), ("Berlin",)]
     (tmp_path / "one.txt").write_text("Anna B-PER\nsaw O\n")
-    with pytest.raises(DataError, match="Set dataset.label=null, or dataset.format=conll if it has a word and its label per line"):
+    with pytest.raises(
+        DataError, match="Set dataset.label=null, or dataset.format=conll if it has a word and its label per line"
+    ):
         FilesDataset(path=str(tmp_path / "one.txt")).load(tmp_path)
     assert (
-        len(FilesDataset(path=str(tmp_path / "names.txt"), label=None, validation_fraction=0).load(tmp_path).by_name["train"]) == 4
+        len(
+            FilesDataset(path=str(tmp_path / "names.txt"), label=None, validation_fraction=0)
+            .load(tmp_path)
+            .by_name["train"]
+        )
+        == 4
     )
 
 
@@ -146,7 +176,9 @@ def test_iob1_becomes_bio_on_request(tmp_path):
 
 def test_an_unfinished_bioes_entity_is_refused_or_completed(tmp_path):
     broken = "Ada B-PER\nmet O\n\nBob S-PER\nin O\nRome B-LOC\n"
-    assert "word 2, 'met', has the label 'O' after 'B-PER'. Allowed: S-TYPE, or B-TYPE" in error_of(tmp_path / "a.conll", broken)
+    assert "word 2, 'met', has the label 'O' after 'B-PER'. Allowed: S-TYPE, or B-TYPE" in error_of(
+        tmp_path / "a.conll", broken
+    )
     read = sentences(tmp_path / "a.conll", broken, on_invalid_tags=OnInvalidTags.repair)
     assert [label for sentence in read for _, label in sentence] == ["S-PER", "O", "S-PER", "O", "S-LOC"]
 
@@ -160,7 +192,11 @@ def test_universal_dependencies_are_recognised_by_their_columns_in_any_file(tmp_
     content = "# text = au bar\n" + line.format("1-2", "au", "_", "_", "_") + line.format(1, "à", "à", "ADP", "case")
     content += line.format(2, "le", "le", "DET", "det") + line.format(3, "bar", "bar", "NOUN", "root") + "\n"
     for name in ("bank.txt", "bank.conll"):
-        assert [label for _, label in sentences(tmp_path / name, content * 2, label="deprel")[0]] == ["case", "det", "root"]
+        assert [label for _, label in sentences(tmp_path / name, content * 2, label="deprel")[0]] == [
+            "case",
+            "det",
+            "root",
+        ]
     with gzip.open(tmp_path / "bank.conllu.gz", "wt", encoding="utf-8") as file:
         file.write(content)
     splits = FilesDataset(path=str(tmp_path / "bank.conllu.gz"), label="upos", validation_fraction=0).load(tmp_path)

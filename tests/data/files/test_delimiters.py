@@ -40,7 +40,9 @@ def test_only_a_line_that_names_one_character_is_taken_as_excels(line):
 
 @pytest.mark.parametrize("delimiter", ['"', "\n", "ab", "", " "])
 def test_characters_that_cannot_separate_cells_are_refused(delimiter):
-    with pytest.raises(SettingError, match=r"dataset\.delimiter is .*Allowed: auto, comma, semicolon, tab, pipe, or one character"):
+    with pytest.raises(
+        SettingError, match=r"dataset\.delimiter is .*Allowed: auto, comma, semicolon, tab, pipe, or one character"
+    ):
         refuse_unusable(delimiter, "dataset.delimiter")
 
 

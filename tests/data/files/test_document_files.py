@@ -47,7 +47,11 @@ DOCUMENT = st.lists(st.text("abc .", min_size=1).map(str.strip).filter(bool), mi
 
 
 @settings(deadline=None, max_examples=50)
-@given(written=st.lists(DOCUMENT, min_size=2, max_size=12), blank=st.sampled_from(["\n", "\n \n\t\n"]), batch=st.integers(1, 20))
+@given(
+    written=st.lists(DOCUMENT, min_size=2, max_size=12),
+    blank=st.sampled_from(["\n", "\n \n\t\n"]),
+    batch=st.integers(1, 20),
+)
 def test_documents_are_read_as_written_whatever_batches_they_were_stored_in(tmp_path_factory, written, blank, batch):
     folder = tmp_path_factory.mktemp("written")
     file = write(folder / "a.txt", blank.join("\n".join(document) + "\n" for document in written))
@@ -76,10 +80,13 @@ def test_a_folder_can_contain_a_folder_for_each_split(tmp_path):
     folder = tmp_path / "corpus"
     for split in ("train", "validation", "test"):
         write(folder / split / "a.txt", f"{split} one.\n\n{split} two.")
-    assert documents(folder) == {split: [[f"{split} one."], [f"{split} two."]] for split in ("train", "validation", "test")}
+    assert documents(folder) == {
+        split: [[f"{split} one."], [f"{split} two."]] for split in ("train", "validation", "test")
+    }
     stray = write(folder / "notes.txt", "x")
     assert (
-        error_of(folder) == "corpus/notes.txt is next to the training split. Allowed: train, validation, test. Move it elsewhere."
+        error_of(folder)
+        == "corpus/notes.txt is next to the training split. Allowed: train, validation, test. Move it elsewhere."
     )
     stray.unlink()
     write(folder / "train" / "picture.png", "")
@@ -87,7 +94,10 @@ def test_a_folder_can_contain_a_folder_for_each_split(tmp_path):
 
 
 def test_each_split_can_have_its_own_file(tmp_path):
-    files = {name: str(write(tmp_path / f"{name}.txt", f"{name} one.\n\n{name} two.")) for name in ("train", "validation", "test")}
+    files = {
+        name: str(write(tmp_path / f"{name}.txt", f"{name} one.\n\n{name} two."))
+        for name in ("train", "validation", "test")
+    }
     found = FilesDataset(**files).documents(tmp_path).by_name
     assert {name: list(split.documents()) for name, split in found.items()} == {
         name: [[f"{name} one."], [f"{name} two."]] for name in files
@@ -105,7 +115,9 @@ def test_a_table_row_is_a_document_and_its_label_is_not_read(tmp_path):
 
 def test_the_second_text_of_a_table_is_another_paragraph(tmp_path):
     write(tmp_path / "a.jsonl", '{"title": "A", "body": "One.\\nTwo."}\n{"title": "", "body": "Three."}\n')
-    assert documents(tmp_path / "a.jsonl", text="title", text_pair="body") == {"train": [["A", "One.", "Two."], ["Three."]]}
+    assert documents(tmp_path / "a.jsonl", text="title", text_pair="body") == {
+        "train": [["A", "One.", "Two."], ["Three."]]
+    }
 
 
 def test_sentences_of_words_are_documents_of_one_paragraph(tmp_path):

@@ -76,5 +76,7 @@ def test_messages_name_the_setting_of_predict(tmp_path, capsys):
     assert [example.text for example in read_unlabelled(file, text="text", text_pair=None, words=False)] == ["caf\xe9"]
     assert capsys.readouterr().err.endswith("If that is wrong, set encoding.\n")
     for chosen in ("utf-8", "utf-16"):
-        with pytest.raises(DataError, match="line [12] cannot be decoded as UTF-.* Set encoding to the encoding it was written in"):
+        with pytest.raises(
+            DataError, match="line [12] cannot be decoded as UTF-.* Set encoding to the encoding it was written in"
+        ):
             read_unlabelled(file, text="text", text_pair=None, words=False, dialect=Dialect(encoding=chosen))

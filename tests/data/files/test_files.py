@@ -42,7 +42,9 @@ def test_a_split_can_have_several_files_or_a_pattern(tmp_path):
     write(tmp_path / "b.csv", "text,label\nx,b\ny,a\n")
     write(tmp_path / "a.csv", "label;text\na;z\n")
     pq.write_table(pa.table({"text": pa.array(["w"], pa.large_string()), "label": ["b"]}), tmp_path / "c.parquet")
-    named = FilesDataset(train=[str(tmp_path / "b.csv"), str(tmp_path / "c.parquet")], validation=str(tmp_path / "a.csv"))
+    named = FilesDataset(
+        train=[str(tmp_path / "b.csv"), str(tmp_path / "c.parquet")], validation=str(tmp_path / "a.csv")
+    )
     splits = named.load(tmp_path)
     assert [example.text for example in splits.by_name["train"]] == ["x", "y", "w"]
     assert splits.by_name["train"].where(1).endswith("b.csv, line 3") and splits.by_name["train"].where(2).endswith(
@@ -56,7 +58,9 @@ def test_a_split_can_have_several_files_or_a_pattern(tmp_path):
         error_of(tmp_path / "?.csv")
         == "d.csv, line 2 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows."
     )
-    assert error_of(tmp_path / "*.tsv").startswith(f"dataset.path={tmp_path}/*.tsv matches no file.".replace(f"{tmp_path}/", ""))
+    assert error_of(tmp_path / "*.tsv").startswith(
+        f"dataset.path={tmp_path}/*.tsv matches no file.".replace(f"{tmp_path}/", "")
+    )
 
 
 @pytest.mark.parametrize("given", [[], [1], 7, "", {"a": "b"}])
@@ -78,7 +82,11 @@ def test_a_single_file_is_split_the_same_way_every_time(tmp_path):
 
     def held_out(seed):
         splits = load(file, validation_fraction=0.2, test_fraction=0.1, split_seed=seed)
-        assert {name: len(split) for name, split in splits.by_name.items()} == {"train": 70, "validation": 20, "test": 10}
+        assert {name: len(split) for name, split in splits.by_name.items()} == {
+            "train": 70,
+            "validation": 20,
+            "test": 10,
+        }
         return [example.text for example in splits.by_name["validation"]]
 
     assert held_out(0) == held_out(0) != held_out(1)
@@ -86,7 +94,9 @@ def test_a_single_file_is_split_the_same_way_every_time(tmp_path):
 
 def test_a_label_that_differs_from_those_of_training_by_its_case_is_refused_with_the_right_one(tmp_path):
     files = parts(tmp_path, train="text,label\nx,good\ny,bad\n", test="text,label\nz,Good\n")
-    with pytest.raises(DataError, match=r"line 2 has the label 'Good', which no training row has.*Write it as 'good'\.$"):
+    with pytest.raises(
+        DataError, match=r"line 2 has the label 'Good', which no training row has.*Write it as 'good'\.$"
+    ):
         FilesDataset(**files, validation_fraction=0).load(tmp_path)
 
 
@@ -98,7 +108,13 @@ def test_a_label_missing_from_training_is_refused_with_its_line(tmp_path):
         f"{tmp_path}/test.csv, line 3 has the label 'c', which no training row has. Allowed: a, b. "
         "Correct the row, or list every label in dataset.label_names."
     )
-    assert FilesDataset(**files, label_names=["a", "b", "c"], validation_fraction=0).load(tmp_path).by_name["test"][1].label == 2
+    assert (
+        FilesDataset(**files, label_names=["a", "b", "c"], validation_fraction=0)
+        .load(tmp_path)
+        .by_name["test"][1]
+        .label
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +128,9 @@ def test_a_label_missing_from_training_is_refused_with_its_line(tmp_path):
 def test_missing_or_superfluous_paths_are_refused(given, message):
     with pytest.raises(SettingError) as caught:
         FilesDataset(**given)
-    remedy = " Set dataset.path=FILE for one file, or dataset.train=FILE (with dataset.validation=FILE, dataset.test=FILE)."
+    remedy = (
+        " Set dataset.path=FILE for one file, or dataset.train=FILE (with dataset.validation=FILE, dataset.test=FILE)."
+    )
     assert str(caught.value) == message + remedy
 
 
@@ -151,12 +169,18 @@ def test_label_names_that_do_not_fit_are_refused(tmp_path):
 
 def test_rows_of_a_single_label_are_read_if_label_names_list_the_others(tmp_path):
     one = write(tmp_path / "one.csv", "text,label\n" + "".join(f"t{n},pos\n" for n in range(20)))
-    assert error_of(one) == "The training rows have only the label 'pos'. Allowed: at least two labels. Check dataset.label."
+    assert (
+        error_of(one)
+        == "The training rows have only the label 'pos'. Allowed: at least two labels. Check dataset.label."
+    )
     splits = load(one, label_names=["neg", "pos"])
     assert splits.labels == ["neg", "pos"]
     assert {example.label for split in splits.by_name.values() for example in split} == {1}
     number = write(tmp_path / "number.csv", "text,label\nx,0\ny,0\n")
-    assert [row.label for row in load(number, label_names=["neg", "pos"], validation_fraction=0).by_name["train"]] == [0, 0]
+    assert [row.label for row in load(number, label_names=["neg", "pos"], validation_fraction=0).by_name["train"]] == [
+        0,
+        0,
+    ]
 
 
 def test_labels_that_differ_only_in_white_space_are_refused_with_a_row_of_each(tmp_path):
@@ -169,7 +193,9 @@ def test_labels_that_differ_only_in_white_space_are_refused_with_a_row_of_each(t
     files = parts(tmp_path, train="text,label\nx,neg\ny,pos\n", test="text,label\nz,\tpos\n")
     with pytest.raises(DataError, match=r"train.csv, line 3 has the label 'pos', and .*test.csv, line 2 has '\\tpos'"):
         FilesDataset(**files).load(tmp_path)
-    words = write(tmp_path / "rows.jsonl", '{"text": ["a", "b"], "label": ["X", "Y"]}\n{"text": ["c"], "label": ["X "]}')
+    words = write(
+        tmp_path / "rows.jsonl", '{"text": ["a", "b"], "label": ["X", "Y"]}\n{"text": ["c"], "label": ["X "]}'
+    )
     assert error_of(words).startswith("rows.jsonl, line 1 has the label 'X', and rows.jsonl, line 2 has 'X '.")
     cases = write(tmp_path / "cases.csv", "text,label\nx,neg\ny,Neg\n")
     assert load(cases, validation_fraction=0).labels == ["Neg", "neg"]
@@ -187,14 +213,22 @@ def test_paths_are_saved_as_absolute_and_so_work_from_any_folder(tmp_path, monke
     assert (relative.train, relative.validation, relative.test, split.path) == (None, None, None, None)
     monkeypatch.chdir("/")
     assert len(relative.load(tmp_path).by_name["train"]) == 2
-    assert {name: len(rows) for name, rows in split.load(tmp_path).by_name.items()} == {"train": 2, "validation": 2, "test": 2}
+    assert {name: len(rows) for name, rows in split.load(tmp_path).by_name.items()} == {
+        "train": 2,
+        "validation": 2,
+        "test": 2,
+    }
     assert relative.load(tmp_path).origin["files"] == {"train": str(tmp_path / "here" / "rows.csv")}
 
 
 def test_messages_give_relative_paths_of_files_inside_the_working_folder(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     write(tmp_path / "here" / "rows.csv", "text,label\nx,a\ny,\n")
-    for folder, shown in ((tmp_path, "here/rows.csv"), (tmp_path / "here", "rows.csv"), ("/", str(tmp_path / "here/rows.csv")[1:])):
+    for folder, shown in (
+        (tmp_path, "here/rows.csv"),
+        (tmp_path / "here", "rows.csv"),
+        ("/", str(tmp_path / "here/rows.csv")[1:]),
+    ):
         monkeypatch.chdir(folder)
         with pytest.raises(DataError) as caught:
             FilesDataset(path=shown).load(tmp_path)
@@ -216,7 +250,8 @@ def test_too_few_rows_to_take_validation_from_are_refused(tmp_path):
     )
 
 
-# --- new texts --------------------------------------------------------------------------------------------------------------------
+# --- new texts
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_new_texts_are_read_in_order_and_without_labels(tmp_path):
@@ -238,7 +273,9 @@ def test_texts_to_predict_that_exceed_memory_are_kept_in_the_cache_folder(tmp_pa
     monkeypatch.setattr(spool, "IN_MEMORY", 1)
     spooled = []
     spool_batches = spool.Spool._write
-    monkeypatch.setattr(spool.Spool, "_write", lambda self, folder: spooled.append(folder) or spool_batches(self, folder))
+    monkeypatch.setattr(
+        spool.Spool, "_write", lambda self, folder: spooled.append(folder) or spool_batches(self, folder)
+    )
     cache = tmp_path / "not" / "yet"
     split = read_unlabelled(tmp_path / name, text="text", text_pair=None, words=False, cache_dir=cache)
     assert [example.text for example in split] == texts

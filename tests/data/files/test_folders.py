@@ -26,7 +26,11 @@ def test_each_subfolder_is_a_label(tmp_path):
     (tmp_path / "pos" / ".DS_Store").write_text("not an example")
     splits = load(tmp_path)
     assert splits.labels == ["neg", "pos"]
-    assert [(one.text, one.label) for one in splits.by_name["train"]] == [("bad,\nreally", 0), ("fine\n", 1), ("good", 1)]
+    assert [(one.text, one.label) for one in splits.by_name["train"]] == [
+        ("bad,\nreally", 0),
+        ("fine\n", 1),
+        ("good", 1),
+    ]
 
 
 def test_folders_named_after_splits_are_splits(tmp_path):
@@ -58,13 +62,17 @@ def test_anything_that_is_not_an_example_is_refused(tmp_path):
     (tmp_path / "pos" / "x.md").write_text("fine")
     assert error_of(tmp_path) == f"FOLDER/pos/x.md is not a .txt file. Allowed: {layout}. Rename it or remove it."
     (tmp_path / "stray.txt").write_text("fine")
-    assert error_of(tmp_path) == f"FOLDER/stray.txt is not in a label folder. Allowed: {layout}. Move it into one of them."
+    assert (
+        error_of(tmp_path) == f"FOLDER/stray.txt is not in a label folder. Allowed: {layout}. Move it into one of them."
+    )
 
 
 def test_a_folder_beside_the_splits_is_refused(tmp_path):
     fill(tmp_path / "train", pos=["fine"], neg=["bad"])
     (tmp_path / "dev").mkdir()
-    assert error_of(tmp_path) == "FOLDER has a folder 'dev' next to its training split. Allowed: train, validation, test."
+    assert (
+        error_of(tmp_path) == "FOLDER has a folder 'dev' next to its training split. Allowed: train, validation, test."
+    )
 
 
 def test_an_undecodable_example_is_refused_with_its_file(tmp_path):
@@ -82,7 +90,8 @@ def test_if_many_files_are_windows_1252_the_first_is_named_and_the_rest_counted(
     assert {example.text for example in splits.by_name["train"]} == {"caf\xe9"}
     first, others = capsys.readouterr().err.splitlines()
     assert (
-        "0.txt is not UTF-8 and is read as Windows-1252" in first and others == "encoderlab: 5 more files are read as Windows-1252"
+        "0.txt is not UTF-8 and is read as Windows-1252" in first
+        and others == "encoderlab: 5 more files are read as Windows-1252"
     )
 
 

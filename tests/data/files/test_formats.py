@@ -29,7 +29,9 @@ def test_a_well_known_format_that_is_not_read_comes_with_a_way_out(tmp_path, nam
     assert remedy in error_of(write(tmp_path / name, "[]"))
 
 
-@pytest.mark.parametrize("content", ['[{"text": "x", "label": "a"}]', '[\n {"text": "x", "label": "a"}\n]', '{\n "text": "x"\n}'])
+@pytest.mark.parametrize(
+    "content", ['[{"text": "x", "label": "a"}]', '[\n {"text": "x", "label": "a"}\n]', '{\n "text": "x"\n}']
+)
 def test_json_that_is_not_in_lines_comes_with_a_conversion(tmp_path, content):
     message = error_of(write(tmp_path / "rows.jsonl", content))
     assert message.startswith("rows.jsonl, line 1 is not") and "jq -c" in message
@@ -51,7 +53,9 @@ def test_other_formats_under_the_name_of_a_table_are_recognised(tmp_path, beginn
 def test_files_and_folders_are_not_mistaken_for_each_other(tmp_path):
     folder = tmp_path / "data.csv"
     folder.mkdir()
-    assert error_of(folder, format=Format.csv) == "data.csv is a folder. Allowed: a csv file. Choose the file inside it."
+    assert (
+        error_of(folder, format=Format.csv) == "data.csv is a folder. Allowed: a csv file. Choose the file inside it."
+    )
     file = write(tmp_path / "rows.csv", "text,label\nx,a\n")
     message = "rows.csv is a file. Allowed: a folder with one sub-folder per label. Remove dataset.format."
     assert error_of(file, format=Format.folder) == message
@@ -59,4 +63,6 @@ def test_files_and_folders_are_not_mistaken_for_each_other(tmp_path):
 
 def test_a_compressed_parquet_file_is_refused(tmp_path):
     message = error_of(write(tmp_path / "rows.parquet.gz", ""))
-    assert message.startswith("rows.parquet.gz is compressed. Allowed: csv, tsv, jsonl, txt or conll in .gz or .zst. Run gunzip ")
+    assert message.startswith(
+        "rows.parquet.gz is compressed. Allowed: csv, tsv, jsonl, txt or conll in .gz or .zst. Run gunzip "
+    )

@@ -58,7 +58,12 @@ def is_plain(rows, but=""):
 
 
 @FEW
-@given(rows=ROWS, separator=st.sampled_from([",", "\t"]), end=st.sampled_from(["\n", "\r\n"]), columns=st.sampled_from([1, 2]))
+@given(
+    rows=ROWS,
+    separator=st.sampled_from([",", "\t"]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    columns=st.sampled_from([1, 2]),
+)
 @example(rows=["", "\r"], separator=",", end="\n", columns=1)
 @example(rows=['"a', "b", 'c"'], separator=",", end="\n", columns=1)
 def test_tables_written_by_csv_writer(tmp_path_factory, rows, separator, end, columns):

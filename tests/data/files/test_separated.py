@@ -77,14 +77,18 @@ def test_the_delimiter_is_the_one_that_gives_the_header_its_columns_or_the_one_e
 
 
 def test_lines_are_counted_from_the_one_that_tells_excel_the_delimiter(tmp_path):
-    assert error_of(write(tmp_path / "rows.csv", "sep=;\ntext;label\nx;a\ny\n")).startswith("rows.csv, line 4 has 1 cell")
+    assert error_of(write(tmp_path / "rows.csv", "sep=;\ntext;label\nx;a\ny\n")).startswith(
+        "rows.csv, line 4 has 1 cell"
+    )
 
 
 def test_a_delimiter_can_be_chosen(tmp_path):
     file = write(tmp_path / "rows.csv", "text~label\nx,y~a\nz~b\n")
     assert train_of(file, delimiter="~") == [("x,y", "a"), ("z", "b")]
     semicolons = write(tmp_path / "semicolons.csv", "text;label\nx;a\nz;b\n")
-    assert train_of(semicolons, delimiter="semicolon") == train_of(semicolons, delimiter=";") == [("x", "a"), ("z", "b")]
+    assert (
+        train_of(semicolons, delimiter="semicolon") == train_of(semicolons, delimiter=";") == [("x", "a"), ("z", "b")]
+    )
     with pytest.raises(
         SettingError, match="dataset.delimiter is 'two'. Allowed: auto, comma, semicolon, tab, pipe, or one character"
     ):
@@ -168,7 +172,9 @@ def test_a_quoted_text_can_span_several_lines(tmp_path):
 
 @pytest.mark.parametrize("order", [["text", "label"], ["label", "text"], ["id", "text", "label"], ["text"]])
 def test_line_breaks_in_quoted_cells_are_read_if_the_lines_cannot_be_rows(tmp_path, order):
-    """Written as `csv.writer` and pandas do; the lines of some texts have as many cells as a row, those of others do not."""
+    """Written as `csv.writer` and pandas do; the lines of some texts have as many cells as a row, those of others do
+    not.
+    """
     texts = ["a,b\nc,d", "first\n\nlast, line", "plain", "one\ntwo", 'a "word",\nx', "no\nno, no"]
     rows = [{"text": text, "label": "ab"[number % 2], "id": str(number)} for number, text in enumerate(texts)]
     pd.DataFrame(rows)[order].to_csv(tmp_path / "rows.csv", index=False)
@@ -180,7 +186,9 @@ def test_line_breaks_in_quoted_cells_are_read_if_the_lines_cannot_be_rows(tmp_pa
 def test_a_row_that_stray_quotes_may_have_merged_is_named_if_other_cells_have_line_breaks(tmp_path, capsys):
     file = write(tmp_path / "rows.csv", 'text,label\n"one\ntwo\nthree",a\n"Well, this,a\nfine,b\ngood",a\nlast,b\n')
     assert len(train_of(file)) == 3
-    assert capsys.readouterr().err.endswith("rows.csv, lines 5 to 7 are read as one row. Check that its quotes enclose a cell\n")
+    assert capsys.readouterr().err.endswith(
+        "rows.csv, lines 5 to 7 are read as one row. Check that its quotes enclose a cell\n"
+    )
 
 
 def test_a_quote_at_the_start_of_a_tsv_cell_requires_dataset_quoting(tmp_path):
@@ -211,8 +219,14 @@ def test_a_quote_at_the_start_of_a_tsv_cell_requires_dataset_quoting(tmp_path):
             "rows.csv, line 4 has 1 cell, the header has 2. Allowed: one cell for each of text, label. "
             "Complete or remove the row, or put a cell that contains a line break in double quotes.",
         ),
-        ("texts,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
-        ("a,label\nx,a\n", "The first line of rows.csv has no column 'text'. Allowed: a, label. Set dataset.text=COLUMN."),
+        (
+            "texts,label\nx,a\n",
+            "The first line of rows.csv has no column 'text'. Allowed: texts, label. Set dataset.text=texts.",
+        ),
+        (
+            "a,label\nx,a\n",
+            "The first line of rows.csv has no column 'text'. Allowed: a, label. Set dataset.text=COLUMN.",
+        ),
         (
             f"{'a long review ' * 4},good\n{'another ' * 6},bad\n",
             f"The first line of rows.csv has no column 'text'. Allowed: {'a long review ' * 4}, good. Set dataset.text=COLUMN. "
@@ -240,7 +254,10 @@ def test_a_quote_at_the_start_of_a_tsv_cell_requires_dataset_quoting(tmp_path):
             "text,label\nx,a\ny, \n",
             "rows.csv, line 3 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows.",
         ),
-        ("text,label\nx,a\ny,a\n", "The training rows have only the label 'a'. Allowed: at least two labels. Check dataset.label."),
+        (
+            "text,label\nx,a\ny,a\n",
+            "The training rows have only the label 'a'. Allowed: at least two labels. Check dataset.label.",
+        ),
         (
             "text,label\nx,a\ny\0,b\n",
             "rows.csv, line 3 contains a NUL byte. Allowed: text in UTF-8, UTF-16 with a byte-order mark, or Windows-1252.",
@@ -313,7 +330,9 @@ def test_separated_rows_come_back_as_written_or_are_refused(tmp_path_factory, ro
     order = (0, 1) if first else (1, 0)
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, delimiter=separator, lineterminator=end)
-        writer.writerows([[("text", "label")[place] for place in order], *([row[place] for place in order] for row in rows)])
+        writer.writerows(
+            [[("text", "label")[place] for place in order], *([row[place] for place in order] for row in rows)]
+        )
     if quoting is Quoting.literal and '"' in path.read_text(encoding="utf-8"):
         return  # written with quotes and read without: not the same file
     try:

@@ -62,7 +62,10 @@ def test_lists_of_words_in_jsonl_become_sentences(tmp_path):
             '{"text": ["x", 5], "label": "a"}',
             'rows.jsonl, line 2 has ["x", 5] in column \'text\'. Allowed: a text ("" if empty), or a list of words.',
         ),
-        ('{"text": "x", "label": {}}', "rows.jsonl, line 2 has {} in column 'label'. Allowed: a string, a number, true or false."),
+        (
+            '{"text": "x", "label": {}}',
+            "rows.jsonl, line 2 has {} in column 'label'. Allowed: a string, a number, true or false.",
+        ),
         (
             '{"text": "x", "label": NaN}',
             "rows.jsonl, line 2 has NaN in column 'label'. Allowed: a string, a number, true or false.",
@@ -71,8 +74,14 @@ def test_lists_of_words_in_jsonl_become_sentences(tmp_path):
             '{"text": "x", "label": null}',
             "rows.jsonl, line 2 has no label in column 'label'. Fill it in, or set dataset.on_missing=drop to drop such rows.",
         ),
-        ('{"text": ["x"], "label": ["a"]}', "rows.jsonl, line 2 mixes lists and single values. Allowed: either everywhere."),
-        ('{"text": "\\ud800", "label": "a"}', "rows.jsonl, line 2 holds half a character (a lone surrogate, \\ud800 to \\udfff)."),
+        (
+            '{"text": ["x"], "label": ["a"]}',
+            "rows.jsonl, line 2 mixes lists and single values. Allowed: either everywhere.",
+        ),
+        (
+            '{"text": "\\ud800", "label": "a"}',
+            "rows.jsonl, line 2 holds half a character (a lone surrogate, \\ud800 to \\udfff).",
+        ),
     ],
 )
 def test_a_jsonl_line_that_cannot_be_trusted_is_refused(tmp_path, line, message):
@@ -129,7 +138,10 @@ def test_parquet_labels_can_have_any_simple_type(tmp_path, labels):
             {"text": [["x"], ["y", None]], "label": [["a"], ["b", "a"]]},
             "rows.parquet, row 2 has a missing word in column 'text'.",
         ),
-        ({"texts": ["x"], "label": ["a"]}, "rows.parquet has no column 'text'. Allowed: texts, label. Set dataset.text=texts."),
+        (
+            {"texts": ["x"], "label": ["a"]},
+            "rows.parquet has no column 'text'. Allowed: texts, label. Set dataset.text=texts.",
+        ),
         (
             {"text": pa.array([], pa.string()), "label": pa.array([], pa.string())},
             "rows.parquet has no rows. Choose a file with rows.",
@@ -144,7 +156,9 @@ def test_a_parquet_file_that_cannot_be_trusted_is_refused(tmp_path, table, messa
 def test_repeated_columns_and_files_that_are_not_parquet_are_refused(tmp_path):
     pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * 2, names=["text", "text"]), tmp_path / "rows.parquet")
     assert error_of(tmp_path / "rows.parquet", label=None).startswith("rows.parquet has more than one column 'text'.")
-    assert error_of(write(tmp_path / "no.parquet", "text,label\nx,a\n")).startswith("no.parquet is not a readable parquet file: ")
+    assert error_of(write(tmp_path / "no.parquet", "text,label\nx,a\n")).startswith(
+        "no.parquet is not a readable parquet file: "
+    )
 
 
 @FEW
@@ -160,7 +174,9 @@ def test_jsonl_rows_come_back_as_written(tmp_path_factory, rows, ascii_only):
 def test_parquet_rows_come_back_as_written(tmp_path_factory, rows):
     rows = [*rows, ("zero", "0"), ("one", "1")]
     path = tmp_path_factory.mktemp("rows") / "rows.parquet"
-    pq.write_table(pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]}), path, row_group_size=2)
+    pq.write_table(
+        pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]}), path, row_group_size=2
+    )
     assert train_of(path) == rows
 
 
@@ -186,7 +202,9 @@ def test_sets_of_labels_are_all_lists_or_all_texts_however_far_apart(tmp_path, m
     monkeypatch.setattr(tables, "_ROWS_PER_CHUNK", rows_per_chunk)
     read = partial(load, target="label_set")
     mixed = write(tmp_path / "mixed.jsonl", '{"text": "x", "label": ["joy", "fear"]}\n{"text": "y", "label": "joy"}')
-    assert error_of(mixed, read=read) == "mixed.jsonl, line 2 mixes lists and single values. Allowed: either everywhere."
+    assert (
+        error_of(mixed, read=read) == "mixed.jsonl, line 2 mixes lists and single values. Allowed: either everywhere."
+    )
     empty = write(tmp_path / "empty.jsonl", '{"text": "x", "label": ""}\n{"text": "y", "label": ["joy", "fear"]}')
     assert [example.label for example in read(empty).by_name["train"]] == [(), (1, 0)]
 

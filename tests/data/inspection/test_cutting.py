@@ -18,7 +18,9 @@ def tokenizer_of(model, pre_tokenizer):
 
 @pytest.fixture(scope="module")
 def wordpiece():
-    vocabulary = {piece: id_ for id_, piece in enumerate([*BERT_SPECIALS.values(), "un", "##known", "fox", "a", "##a", "."])}
+    vocabulary = {
+        piece: id_ for id_, piece in enumerate([*BERT_SPECIALS.values(), "un", "##known", "fox", "a", "##a", "."])
+    }
     return tokenizer_of(models.WordPiece(vocabulary, unk_token="[UNK]"), pre_tokenizers.BertPreTokenizer())
 
 
@@ -26,7 +28,9 @@ def test_pieces_words_and_unknown_pieces_are_counted_over_all_texts(wordpiece):
     cutting = cutting_of(wordpiece, ["fox unknown fox.", "zebra", "a a"])  # 1 + 2 + 2, 1 (unknown), 1 + 1
     assert cutting.vocabulary_size == 11
     assert cutting.pieces_per_word == pytest.approx(8 / 6)
-    assert cutting.whole_words == pytest.approx(3 / 6)  # fox, a, a; an unknown word is not whole, and "fox." is two pieces
+    assert cutting.whole_words == pytest.approx(
+        3 / 6
+    )  # fox, a, a; an unknown word is not whole, and "fox." is two pieces
     assert cutting.unknown_pieces == pytest.approx(1 / 8)
     assert (cutting.pieces_median, cutting.pieces_max) == (2, 5)
 

@@ -18,7 +18,9 @@ def split(texts, labels=None, **columns):
 
 
 def found(texts, labels=None, **columns):
-    return {oddity.kind: oddity.rows.tolist() for oddity in odd_rows({"train": split(texts, labels, **columns)})["train"]}
+    return {
+        oddity.kind: oddity.rows.tolist() for oddity in odd_rows({"train": split(texts, labels, **columns)})["train"]
+    }
 
 
 @pytest.mark.parametrize(

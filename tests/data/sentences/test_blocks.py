@@ -23,7 +23,9 @@ TOKENIZER = SymbolsConfig(symbols="0123456789").build(list, None)
 
 def test_sentences_of_long_paragraphs_are_numbered_by_document_and_paragraph():
     block = Preparation(SPLITTER, TOKENIZER, 5, 2)([["12|345", "1|2"], [], ["123456", "1|23|456"]])
-    assert block.input_ids.tolist() == [id_ for digits in ("12", "345", "1", "23", "456") for id_ in TOKENIZER.encode([digits])[0]]
+    assert block.input_ids.tolist() == [
+        id_ for digits in ("12", "345", "1", "23", "456") for id_ in TOKENIZER.encode([digits])[0]
+    ]
     assert block.lengths.tolist() == [2, 3, 1, 2, 3]
     assert block.document.tolist() == [0, 0, 2, 2, 2]
     assert block.paragraph.tolist() == [0, 0, 1, 1, 1]

@@ -16,7 +16,9 @@ from encoderlab.errors import SettingError
 NLTK_DATA = Path(__file__).resolve().parents[4] / "shared" / "nltk_data"
 CORPUS = [
     f"The {place} opened in {1900 + year}. Its owner, approx. {year} years old, met the mayor. Prices rose approx. {year} percent there."
-    for year, place in enumerate(["theatre", "library", "market", "station", "harbour", "museum", "school", "castle"] * 5)
+    for year, place in enumerate(
+        ["theatre", "library", "market", "station", "harbour", "museum", "school", "castle"] * 5
+    )
 ]
 
 
@@ -53,7 +55,10 @@ def test_the_installed_model_knows_abbreviations_absent_from_the_corpus(installe
 
 def test_without_a_model_punkt_learns_abbreviations_from_the_corpus_and_says_so(unreachable, capsys):
     trained = splitter_for(lambda: iter(CORPUS), "english")
-    assert trained.split("It grew by approx. 3 metres. Nobody knew why.") == ["It grew by approx. 3 metres.", "Nobody knew why."]
+    assert trained.split("It grew by approx. 3 metres. Nobody knew why.") == [
+        "It grew by approx. 3 metres.",
+        "Nobody knew why.",
+    ]
     assert trained.name == "Punkt trained on this corpus"
     assert capsys.readouterr().err == (
         "NLTK's punkt_tab (english) is not installed and cannot be downloaded. Sentences are split with Punkt trained on this corpus\n"
@@ -77,7 +82,10 @@ def test_only_the_part_of_the_corpus_that_is_learned_from_is_read(unreachable, m
 
 
 def test_a_corpus_without_text_can_still_be_split(unreachable):
-    assert splitter_for(lambda: iter(()), "english").split("One is here. Two is there.") == ["One is here.", "Two is there."]
+    assert splitter_for(lambda: iter(()), "english").split("One is here. Two is there.") == [
+        "One is here.",
+        "Two is there.",
+    ]
 
 
 def test_a_server_that_never_answers_times_out(tmp_path, monkeypatch):
@@ -105,7 +113,9 @@ def test_a_half_installed_model_counts_as_missing(tmp_path, unreachable):
     assert splitter_for(lambda: iter(CORPUS), "english").name == "Punkt trained on this corpus"
 
 
-@pytest.mark.parametrize(("language", "remedy"), [("englisch", " Set task.language=english."), ("../english", ""), ("xx", "")])
+@pytest.mark.parametrize(
+    ("language", "remedy"), [("englisch", " Set task.language=english."), ("../english", ""), ("xx", "")]
+)
 def test_a_language_without_a_punkt_model_is_refused_with_the_available_ones(language, remedy):
     with pytest.raises(SettingError) as caught:
         splitter_for(lambda: iter(CORPUS), language)

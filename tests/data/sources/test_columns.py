@@ -12,7 +12,9 @@ def rows(**columns):
 
 
 def check(wanted=None, **columns):
-    wanted = wanted or Wanted("review", "reply" if "text_pair" in columns else None, "stars" if "label" in columns else None)
+    wanted = wanted or Wanted(
+        "review", "reply" if "text_pair" in columns else None, "stars" if "label" in columns else None
+    )
     found = checked(rows(**columns), wanted)
     return {name: column.to_pylist() for name, column in found.columns.items()}
 
@@ -44,10 +46,17 @@ def test_every_string_type_is_read_as_text():
         ({"text": pa.array(["x", None])}, "line 3.*review"),
         ({"text": pa.array([["a"], ["b", None]])}, "line 3.*review"),
         ({"text": pa.array(["x"]), "label": pa.array([["a"]])}, "'stars' holds lists of labels.*Use task=multilabel"),
-        ({"text": pa.array([["a", "b"], ["c"]]), "label": pa.array([["X", "Y"], ["X", "Y"]])}, "line 3 has 1 words and 2 labels"),
+        (
+            {"text": pa.array([["a", "b"], ["c"]]), "label": pa.array([["X", "Y"], ["X", "Y"]])},
+            "line 3 has 1 words and 2 labels",
+        ),
         ({"text": pa.array(["x"]), "label": pa.array([{"a": 1}])}, "stars"),
         (
-            {"text": pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])},
+            {
+                "text": pa.Array.from_buffers(
+                    pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+                )
+            },
             "line 2.*UTF-8",
         ),
     ],

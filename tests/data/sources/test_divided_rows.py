@@ -42,6 +42,7 @@ def test_a_fraction_of_the_training_rows_leaves_the_other_splits_whole(tmp_path)
 @pytest.mark.parametrize("setting", [{"fold": "1/3"}, {"train_share": 0.5}])
 def test_documents_are_not_divided(tmp_path, setting):
     with pytest.raises(
-        SettingError, match=rf"dataset.{next(iter(setting))} divides labelled rows.*Remove dataset.{next(iter(setting))}"
+        SettingError,
+        match=rf"dataset.{next(iter(setting))} divides labelled rows.*Remove dataset.{next(iter(setting))}",
     ):
         DocsDataset(**setting).documents(tmp_path)

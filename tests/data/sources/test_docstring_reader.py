@@ -91,7 +91,12 @@ def test_one_copy_is_kept_within_a_library_and_none_of_copies_across_libraries()
     own, shared = sentence(1), sentence(2)
     kept = without_duplicates(
         paragraphs(
-            ("alpha", shared), ("alpha", own), ("beta", sentence(3)), ("alpha", own), ("beta", shared), ("beta", sentence(4))
+            ("alpha", shared),
+            ("alpha", own),
+            ("beta", sentence(3)),
+            ("alpha", own),
+            ("beta", shared),
+            ("beta", sentence(4)),
         )
     )
     assert [(paragraph.module, paragraph.text) for paragraph in kept] == [

@@ -132,7 +132,9 @@ def test_a_single_library_is_refused(installed, tmp_path):
     installed.pop()
     with pytest.raises(DataError) as refused:
         DocsDataset().load(tmp_path / "cache")
-    assert "dataset=docs found the documentation of 1 libraries: alpha. Allowed: at least 2 libraries" in str(refused.value)
+    assert "dataset=docs found the documentation of 1 libraries: alpha. Allowed: at least 2 libraries" in str(
+        refused.value
+    )
     assert "Run pip install matplotlib" in str(refused.value)
 
 
@@ -161,7 +163,9 @@ def test_a_module_is_a_document_and_stays_in_its_split(installed, tmp_path):
     splits = DocsDataset().load(tmp_path).by_name
     corpus = DocsDataset().documents(tmp_path)
     read = {name: list(split.documents()) for name, split in corpus.by_name.items()}
-    assert {name: len(part) for name, part in read.items()} == {name: split.total for name, split in corpus.by_name.items()}
+    assert {name: len(part) for name, part in read.items()} == {
+        name: split.total for name, split in corpus.by_name.items()
+    }
     assert sum(map(len, read.values())) == 81  # and beta itself
     for name, part in read.items():
         assert [paragraph for document in part for paragraph in document] == [example.text for example in splits[name]]

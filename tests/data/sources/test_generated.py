@@ -85,12 +85,18 @@ def test_brackets_are_labelled_as_by_an_independent_checker_and_half_are_balance
 @settings(max_examples=15, deadline=None)
 @given(brackets.filter(lambda dataset: dataset.hard_negatives == 1))
 def test_hard_negatives_are_one_swap_away_from_balanced(dataset):
-    negatives = [example.text for split in dataset.load(NO_CACHE).by_name.values() for example in split if not example.label]
+    negatives = [
+        example.text for split in dataset.load(NO_CACHE).by_name.values() for example in split if not example.label
+    ]
     assert all(any(balanced(swapped) for swapped in swaps(text)) for text in negatives[:30])
 
 
 def test_the_fraction_of_hard_negatives_is_as_set():
-    train = BracketsDataset(train_rows=400, validation_rows=1, test_rows=1, hard_negatives=0.25).load(NO_CACHE).by_name["train"]
+    train = (
+        BracketsDataset(train_rows=400, validation_rows=1, test_rows=1, hard_negatives=0.25)
+        .load(NO_CACHE)
+        .by_name["train"]
+    )
     even = [text.count("(") == 10 for text, example in zip(texts(train), train, strict=True) if not example.label]
     easy_but_even = 0.18 * 150  # of random strings of 20 brackets, one in six has as many ( as )
     assert 50 <= sum(even) <= 50 + 2 * easy_but_even
@@ -106,7 +112,9 @@ def test_every_digit_is_labelled_with_its_mirror_image(dataset):
 
 
 @pytest.mark.parametrize(
-    ("pairs", "kinds", "catalan"), [(4, 1, 14), (3, 2, 5 * 2**3), (1, 4, 4)], ids=["4 pairs", "3 pairs, 2 kinds", "1 pair, 4 kinds"]
+    ("pairs", "kinds", "catalan"),
+    [(4, 1, 14), (3, 2, 5 * 2**3), (1, 4, 4)],
+    ids=["4 pairs", "3 pairs, 2 kinds", "1 pair, 4 kinds"],
 )
 def test_balanced_strings_are_drawn_uniformly_from_all_possible_ones(pairs, kinds, catalan):
     drawn = uniform_balanced(1000 * catalan, pairs, kinds, np.random.default_rng(0))
@@ -117,7 +125,9 @@ def test_balanced_strings_are_drawn_uniformly_from_all_possible_ones(pairs, kind
 
 
 def test_all_possible_balanced_strings_can_be_generated():
-    dataset = BracketsDataset(pairs=5, train_rows=64, validation_rows=10, test_rows=10)  # 32 + 5 + 5 = 42, the Catalan number
+    dataset = BracketsDataset(
+        pairs=5, train_rows=64, validation_rows=10, test_rows=10
+    )  # 32 + 5 + 5 = 42, the Catalan number
     assert sum(example.label for split in dataset.load(NO_CACHE).by_name.values() for example in split) == 42
 
 

@@ -1,4 +1,6 @@
-"""Datasets of the hub, read with the hub's own client from a stand-in server; HF_ENDPOINT is read once, so each load is a process."""
+"""Datasets of the hub, read with the hub's own client from a stand-in server; HF_ENDPOINT is read once, so each load is
+a process.
+"""
 
 import json
 import os
@@ -129,7 +131,9 @@ def test_cached_rows_are_used_if_the_hub_is_unreachable(real, home):
         f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision."
     )
     assert "cannot be reached, and nyu-mll/glue is not in the cache" in results[3]["error"]
-    cached = f"The Hugging Face hub cannot be reached: using the rows of nyu-mll/glue in its cache, commit {commit[:12]}.\n"
+    cached = (
+        f"The Hugging Face hub cannot be reached: using the rows of nyu-mll/glue in its cache, commit {commit[:12]}.\n"
+    )
     assert errors == cached * 2
 
 
@@ -200,7 +204,10 @@ def own(start_hub, hub_script, tmp_path_factory):
     shutil.copy(hub_script, folder / "serve.py")
     repository = folder / "datasets" / "me" / "own"
     tags = datasets.Features(
-        {"tokens": datasets.List(datasets.Value("string")), "tags": datasets.List(datasets.ClassLabel(names=["O", "LOC"]))}
+        {
+            "tokens": datasets.List(datasets.Value("string")),
+            "tags": datasets.List(datasets.ClassLabel(names=["O", "LOC"])),
+        }
     )
     tables = {
         "plain/train": pa.table({"text": ["a", "b", "c", "d"], "label": [3, 1, 3, 1]}),
@@ -209,7 +216,9 @@ def own(start_hub, hub_script, tmp_path_factory):
         "signed/test": pa.table({"text": ["e", "f"], "label": [-1, 1]}),
         "holes/train": pa.table({"text": ["a", None], "label": ["x", "y"]}),
         "holes/test": pa.table({"text": ["a"], "label": ["z"]}),
-        "tags/train": datasets.Dataset.from_dict({"tokens": [["in", "Rome"], []], "tags": [[0, 1], []]}, features=tags).data.table,
+        "tags/train": datasets.Dataset.from_dict(
+            {"tokens": [["in", "Rome"], []], "tags": [[0, 1], []]}, features=tags
+        ).data.table,
         "tags/test": datasets.Dataset.from_dict({"tokens": [["Oslo"]], "tags": [[1]]}, features=tags).data.table,
     }
     for name, table in tables.items():
@@ -266,13 +275,20 @@ def test_texts_can_be_read_without_labels(own):
 
 
 def test_unusable_rows_are_refused_with_split_and_row(own):
-    assert own["holes"]["error"] == "me/own, split train, row 2 has no value in column 'text'. Write an empty text as \"\"."
-    message = "Column 'label' holds int64, not text (me/own, split train, row 1). Choose another with dataset.text=COLUMN."
+    assert (
+        own["holes"]["error"]
+        == "me/own, split train, row 2 has no value in column 'text'. Write an empty text as \"\"."
+    )
+    message = (
+        "Column 'label' holds int64, not text (me/own, split train, row 1). Choose another with dataset.text=COLUMN."
+    )
     assert own["no text"]["error"] == message
 
 
 def test_an_open_choice_is_refused_with_the_possible_values(own):
-    message = "me/own has several configurations to choose from. Allowed: plain, signed, holes, tags. Set dataset.name=plain."
+    message = (
+        "me/own has several configurations to choose from. Allowed: plain, signed, holes, tags. Set dataset.name=plain."
+    )
     assert own["no configuration"]["error"] == message
     assert own["no split"]["error"] == (
         "me/own has no split 'validation'. Allowed: train, test. Set dataset.validation_split=null to hold rows out of training."
@@ -282,11 +298,15 @@ def test_an_open_choice_is_refused_with_the_possible_values(own):
         == "me/own has no split 'tst'. Allowed: train, test. Set dataset.test_split=test, or dataset.test_split=null to do without."
     )
     assert own["neither"]["error"].endswith("Set dataset.test_split=null to do without.")
-    assert own["no further"]["error"].endswith("no split 'odd'. Allowed: train, test. Remove odd from dataset.further_splits.")
+    assert own["no further"]["error"].endswith(
+        "no split 'odd'. Allowed: train, test. Remove odd from dataset.further_splits."
+    )
     assert own["further test"]["error"].startswith(
         "dataset.further_splits names test. Allowed: other names. Set dataset.test_split"
     )
-    assert own["no training"]["error"].endswith("has no split 'all'. Allowed: train, test. Set dataset.train_split=train.")
+    assert own["no training"]["error"].endswith(
+        "has no split 'all'. Allowed: train, test. Set dataset.train_split=train."
+    )
 
 
 def test_datasets_with_loading_scripts_and_impossible_names_are_refused(own):
@@ -303,7 +323,9 @@ def test_a_local_folder_of_that_name_is_not_read_instead_of_the_hub(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews" / "train.csv").write_text("text,label\na,b\n")
-    with pytest.raises(SettingError, match=r"^dataset.path=reviews is a folder or a file format, not a dataset on the hub"):
+    with pytest.raises(
+        SettingError, match=r"^dataset.path=reviews is a folder or a file format, not a dataset on the hub"
+    ):
         HubDataset(path="reviews").load(tmp_path)
 
 

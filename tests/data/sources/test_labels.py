@@ -4,12 +4,22 @@ import pyarrow as pa
 import pytest
 
 from encoderlab.data.sources.columns import Rows
-from encoderlab.data.sources.labels import as_split, mapped_labels, name_labels, refuse_labels_alike, refuse_missing_labels
+from encoderlab.data.sources.labels import (
+    as_split,
+    mapped_labels,
+    name_labels,
+    refuse_labels_alike,
+    refuse_missing_labels,
+)
 from encoderlab.errors import DataError, SettingError
 
 
 def rows(*labels, **columns):
-    values = {"text": pa.array([f"text {row}" for row in range(len(labels))]), "label": pa.array(labels, pa.string()), **columns}
+    values = {
+        "text": pa.array([f"text {row}" for row in range(len(labels))]),
+        "label": pa.array(labels, pa.string()),
+        **columns,
+    }
     return Rows({name: pa.chunked_array([column]) for name, column in values.items()}, lambda row: f"line {row + 2}")
 
 

@@ -30,7 +30,10 @@ def test_a_label_missing_from_the_mapping_is_refused_with_its_line(tmp_path):
     ("names", "message"),
     [
         ({1: "bad", 2: "bad"}, "dataset.label_names is [bad, bad]. Allowed: at least two different names."),
-        ("bad", "dataset.label_names is 'bad'. Allowed: a list such as [bad,good], or a mapping such as {0:bad,1:good}."),
+        (
+            "bad",
+            "dataset.label_names is 'bad'. Allowed: a list such as [bad,good], or a mapping such as {0:bad,1:good}.",
+        ),
         ([["a"], "b"], "dataset.label_names is [['a'], 'b']. Allowed: a list such as"),
     ],
 )
@@ -43,7 +46,9 @@ def test_names_that_are_neither_a_list_nor_a_mapping_are_refused(tmp_path, names
 @pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
 def test_rows_of_one_group_are_held_out_together(tmp_path, name):
     rows = [{"text": f"t{n}", "label": "ab"[n % 2], "author": n % 20} for n in range(100)]
-    lines = [",".join(map(str, row.values())) for row in rows] if name == "rows.csv" else [json.dumps(row) for row in rows]
+    lines = (
+        [",".join(map(str, row.values())) for row in rows] if name == "rows.csv" else [json.dumps(row) for row in rows]
+    )
     file = write(tmp_path / name, "\n".join((["text,label,author"] if name == "rows.csv" else []) + lines) + "\n")
     parts = load(file, validation_fraction=0.2, group="author", carry=[]).by_name
     sides = [set(part.carried[:]["author"]) for part in parts.values()]
@@ -69,7 +74,10 @@ def test_all_other_columns_are_carried_along_or_only_the_named_ones(tmp_path):
 
 
 def test_values_of_mixed_types_are_carried_along_as_texts(tmp_path):
-    lines = ['{"text": "x", "label": "a", "id": 1, "tags": ["p"]}', '{"text": "y", "label": "b", "id": "two", "tags": []}']
+    lines = [
+        '{"text": "x", "label": "a", "id": 1, "tags": ["p"]}',
+        '{"text": "y", "label": "b", "id": "two", "tags": []}',
+    ]
     train = load(write(tmp_path / "rows.jsonl", "\n".join(lines))).by_name["train"]
     assert train.carried[:] == {"id": ["1", "two"], "tags": ['["p"]', "[]"]}
     numbers = write(tmp_path / "numbers.jsonl", '{"text": "x", "label": "a", "id": 1}\n{"text": "y", "label": "b"}')

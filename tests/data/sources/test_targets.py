@@ -48,11 +48,15 @@ def test_columns_of_0_and_1_are_labels_with_their_names(tmp_path):
 def test_a_cell_that_is_neither_0_nor_1_is_named(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("text,joy,fear\none,1,0\ntwo,maybe,0\n")
-    with pytest.raises(DataError, match="rows.csv, line 3 has neither 0 nor 1 in column 'joy': 'maybe'.*Allowed: 0 or 1"):
+    with pytest.raises(
+        DataError, match="rows.csv, line 3 has neither 0 nor 1 in column 'joy': 'maybe'.*Allowed: 0 or 1"
+    ):
         loaded(path, label_columns=["joy", "fear"])
 
 
-@pytest.mark.parametrize(("separator", "wanted"), [(None, [("a, b", "c")]), (";", [("a, b|c",)]), (",", [("a", "b|c")])])
+@pytest.mark.parametrize(
+    ("separator", "wanted"), [(None, [("a, b", "c")]), (";", [("a, b|c",)]), (",", [("a", "b|c")])]
+)
 def test_the_separator_is_the_first_of_the_usual_ones_or_the_one_that_is_set(tmp_path, separator, wanted):
     path = tmp_path / "rows.csv"
     path.write_text('text,label\none,"a, b|c"\ntwo,z\n')
@@ -63,9 +67,9 @@ def test_the_separator_is_the_first_of_the_usual_ones_or_the_one_that_is_set(tmp
 def test_labels_are_separated_in_all_splits_as_in_training(tmp_path):
     (tmp_path / "train.csv").write_text('text,label\none,a|b\ntwo,"x, y"\n')
     (tmp_path / "test.csv").write_text('text,label\none,"x, y"\n')
-    splits = FilesDataset(train=str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv"), validation_fraction=0.0).load(
-        tmp_path / "cache", "label_set"
-    )
+    splits = FilesDataset(
+        train=str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv"), validation_fraction=0.0
+    ).load(tmp_path / "cache", "label_set")
     assert splits.labels == ["a", "b", "x, y"]
 
 
@@ -116,11 +120,15 @@ def test_words_with_labels_are_refused_as_numbers(tmp_path):
 
 def test_held_out_rows_cover_every_frequent_label_and_the_whole_range_of_numbers(tmp_path):
     sets, numbers = tmp_path / "sets.csv", tmp_path / "numbers.csv"
-    sets.write_text("text,label\n" + "".join(f"text {row},{'ab'[row % 2]}{'|rare' * (row % 20 == 0)}\n" for row in range(200)))
+    sets.write_text(
+        "text,label\n" + "".join(f"text {row},{'ab'[row % 2]}{'|rare' * (row % 20 == 0)}\n" for row in range(200))
+    )
     numbers.write_text("text,label\n" + "".join(f"text {row},{row}\n" for row in range(200)))
     held_out = FilesDataset(path=str(sets), validation_fraction=0.1).load(tmp_path / "cache", "label_set").by_name
     found = [id_ for example in held_out["validation"] for id_ in example.label]
     assert found.count(2) == 1 and abs(found.count(0) - found.count(1)) <= 3
     held_out = FilesDataset(path=str(numbers), validation_fraction=0.1).load(tmp_path / "cache", "number").by_name
     drawn = sorted(example.label for example in held_out["validation"])
-    assert len(drawn) == 20 and [sum(low <= number < low + 40 for number in drawn) for low in range(0, 200, 40)] == [4] * 5
+    assert (
+        len(drawn) == 20 and [sum(low <= number < low + 40 for number in drawn) for low in range(0, 200, 40)] == [4] * 5
+    )

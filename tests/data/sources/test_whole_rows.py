@@ -28,7 +28,11 @@ CARRIED = {
 
 def rows(name, carried=None, **columns):
     made = {key: pa.chunked_array([values]) for key, values in columns.items()}
-    return Rows(made, lambda row: f"{name}, line {row + 2}", {key: pa.chunked_array([one]) for key, one in (carried or {}).items()})
+    return Rows(
+        made,
+        lambda row: f"{name}, line {row + 2}",
+        {key: pa.chunked_array([one]) for key, one in (carried or {}).items()},
+    )
 
 
 @given(st.lists(st.lists(st.text(max_size=3)), min_size=1, max_size=5))
@@ -42,7 +46,9 @@ def test_files_are_joined_in_their_order_and_every_row_keeps_its_place(files):
 
 @given(st.lists(st.sampled_from(sorted(CARRIED)), min_size=2, max_size=4))
 def test_carried_columns_of_any_types_are_joined_row_by_row(kinds):
-    parts = [rows(f"{number}.csv", {"more": CARRIED[kind]}, text=pa.array(["a", "b"])) for number, kind in enumerate(kinds)]
+    parts = [
+        rows(f"{number}.csv", {"more": CARRIED[kind]}, text=pa.array(["a", "b"])) for number, kind in enumerate(kinds)
+    ]
     column = joined(parts).carried["more"]
     assert len(column) == 2 * len(kinds)
     assert column.is_null().to_pylist() == [value is None for kind in kinds for value in CARRIED[kind].to_pylist()]
@@ -95,7 +101,9 @@ def test_an_empty_list_or_one_with_a_null_is_missing_and_so_is_nan():
     words = rows("a.jsonl", text=pa.array([["a"], [], None, ["b", None]]))
     assert without_missing(words, Wanted("words", None, None), Spool(None))[1]["text"].tolist() == [1, 2, 3]
     numbers = rows("a.csv", text=pa.array(["a", "b", "c"]), label=pa.array([1.5, float("nan"), None]))
-    assert without_missing(numbers, Wanted("text", None, "price", target="number"), Spool(None))[1]["label"].tolist() == [1, 2]
+    assert without_missing(numbers, Wanted("text", None, "price", target="number"), Spool(None))[1][
+        "label"
+    ].tolist() == [1, 2]
 
 
 def test_a_label_set_can_be_empty():
@@ -106,8 +114,12 @@ def test_a_label_set_can_be_empty():
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
 def test_blank_texts_and_labels_of_any_type_are_missing(kind):
     texts, labels = pa.array(["a", " ", "b", None, "c"]), pa.array(["x", "x", "", "x", "y"])
-    texts, labels = (one.dictionary_encode() if pa.types.is_dictionary(kind) else one.cast(kind) for one in (texts, labels))
-    found, missing = without_missing(rows("a.arrow", text=texts, label=labels), Wanted("text", None, "label"), Spool(None))
+    texts, labels = (
+        one.dictionary_encode() if pa.types.is_dictionary(kind) else one.cast(kind) for one in (texts, labels)
+    )
+    found, missing = without_missing(
+        rows("a.arrow", text=texts, label=labels), Wanted("text", None, "label"), Spool(None)
+    )
     assert found.columns["text"].to_pylist() == ["a", "c"]
     assert {setting: places.tolist() for setting, places in missing.items()} == {"text": [1, 3], "label": [2]}
 

@@ -1,4 +1,6 @@
-"""Wikipedia, read with the hub's own client: the same articles stored or streamed; HF_ENDPOINT is read once per process."""
+"""Wikipedia, read with the hub's own client: the same articles stored or streamed; HF_ENDPOINT is read once per
+process.
+"""
 
 import json
 import os
@@ -32,7 +34,13 @@ for line in sys.stdin:
     except UserError as error:
         print(json.dumps({"error": str(error), "exit": error.exit_code}))
 """
-AMAZON = {"path": "fancyzhx/amazon_polarity", "text": "title", "text_pair": "content", "validation_split": None, "limit": 50}
+AMAZON = {
+    "path": "fancyzhx/amazon_polarity",
+    "text": "title",
+    "text_pair": "content",
+    "validation_split": None,
+    "limit": 50,
+}
 ASKED = {
     "stored": {"limit": 60},
     "stored otherwise": {"limit": 60, "split_seed": 1},
@@ -140,7 +148,9 @@ def test_any_hub_dataset_with_texts_can_be_read_as_documents(found):
 def test_without_the_hub_stored_articles_are_read_and_streamed_ones_refused(found, home):
     results, errors = documents("http://127.0.0.1:9", home, ASKED["stored"], ASKED["streamed"])
     assert results[0]["splits"] == found["stored"]["splits"]
-    assert errors.startswith("The Hugging Face hub cannot be reached: using the rows of wikimedia/wikipedia in its cache")
+    assert errors.startswith(
+        "The Hugging Face hub cannot be reached: using the rows of wikimedia/wikipedia in its cache"
+    )
     assert results[1] == {
         "error": "The Hugging Face hub at http://127.0.0.1:9 cannot be reached to stream wikimedia/wikipedia from. "
         "Set HF_ENDPOINT to a reachable hub, or dataset.streaming=false to use its cache.",

@@ -146,7 +146,9 @@ def test_a_hub_that_answers_with_an_error_counts_as_unreachable(tmp_path, monkey
 
     monkeypatch.setattr(tokenizer_config, "hub_answers", lambda endpoint: True)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", failing)
-    with pytest.raises(DataError, match="tokenizer.name=nobody/nothing is not in the cache, and the hub cannot be reached"):
+    with pytest.raises(
+        DataError, match="tokenizer.name=nobody/nothing is not in the cache, and the hub cannot be reached"
+    ):
         PretrainedConfig(name="nobody/nothing").build(lambda: [], tmp_path)
 
 
@@ -206,7 +208,9 @@ def test_a_revision_unknown_to_the_hub_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tokenizer_config, "hub_answers", lambda endpoint: True)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", missing)
-    with pytest.raises(DataError, match="tokenizer.name=owner/name has no revision v9. Allowed: a branch, tag or commit of it."):
+    with pytest.raises(
+        DataError, match="tokenizer.name=owner/name has no revision v9. Allowed: a branch, tag or commit of it."
+    ):
         PretrainedConfig(name="owner/name", revision="v9").build(lambda: [], tmp_path)
 
 
@@ -214,4 +218,6 @@ def test_a_revision_unknown_to_the_hub_is_refused(tmp_path, monkeypatch):
 def test_an_unreachable_hub_is_refused(tmp_path):
     code, message = build_elsewhere("google-bert/bert-base-uncased", "http://127.0.0.1:9", tmp_path)
     assert code == 3
-    assert message.startswith("tokenizer.name=google-bert/bert-base-uncased is not in the cache, and the hub cannot be reached.")
+    assert message.startswith(
+        "tokenizer.name=google-bert/bert-base-uncased is not in the cache, and the hub cannot be reached."
+    )

@@ -42,7 +42,9 @@ NORMALIZERS = {
     "uncased": normalizers.BertNormalizer(lowercase=True),
     "cased": normalizers.BertNormalizer(lowercase=False),
     "uncased with accents": normalizers.BertNormalizer(lowercase=True, strip_accents=False),
-    "unclean": normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False),
+    "unclean": normalizers.BertNormalizer(
+        clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False
+    ),
 }
 PARTS = [
     "a",
@@ -66,7 +68,9 @@ PARTS = [
     "a" * 101,
 ]
 BLANKS = [" ", " ", "  ", "\n", "\t", "\xa0", "\u3000", "\x00", "\x1c", "\u200b", "\ufffd", "\r\n", ""]
-TEXTS = st.lists(st.sampled_from(PARTS + PUNCTUATION + BLANKS + SPECIALS), max_size=15).map("".join) | st.text(max_size=20)
+TEXTS = st.lists(st.sampled_from(PARTS + PUNCTUATION + BLANKS + SPECIALS), max_size=15).map("".join) | st.text(
+    max_size=20
+)
 
 
 def backend_of(normalizer):

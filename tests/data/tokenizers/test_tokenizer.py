@@ -1,4 +1,6 @@
-"""Tokenizers: no special tokens from a user's text, words and characters found again, and files that other libraries open."""
+"""Tokenizers: no special tokens from a user's text, words and characters found again, and files that other libraries
+open.
+"""
 
 import json
 import pickle
@@ -81,7 +83,9 @@ def test_a_pickled_tokenizer_still_reads_no_special_tokens_in_a_text(tokenizer):
 
 @settings(max_examples=50, deadline=None)
 @given(
-    rows=st.lists(st.lists(st.one_of(st.text(max_size=6), st.sampled_from(["fox", "don't", "[SEP]", "\u200b", " "]))), max_size=4)
+    rows=st.lists(
+        st.lists(st.one_of(st.text(max_size=6), st.sampled_from(["fox", "don't", "[SEP]", "\u200b", " "]))), max_size=4
+    )
 )
 def test_every_word_has_a_piece_and_pieces_keep_the_order_of_the_words(wordpiece, symbols, rows):
     for tokenizer in (wordpiece, symbols):
@@ -96,7 +100,9 @@ def test_every_word_has_a_piece_and_pieces_keep_the_order_of_the_words(wordpiece
 
 
 def test_a_vocabulary_that_splits_text_into_special_tokens_gives_unknown_instead(tmp_path):
-    backend = tokenizers.Tokenizer(models.WordLevel({token: n for n, token in enumerate([*SPECIALS, "hello"])}, unk_token="[UNK]"))
+    backend = tokenizers.Tokenizer(
+        models.WordLevel({token: n for n, token in enumerate([*SPECIALS, "hello"])}, unk_token="[UNK]")
+    )
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = Tokenizer(backend, BERT_SPECIALS)
     assert tokenizer.encode(["hello [SEP] [MASK]"]) == [[5, 1, 1]]
@@ -125,7 +131,10 @@ def test_special_tokens_with_other_names_survive_saving(tmp_path):
     backend.add_special_tokens(tokens[:4])
     named = {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
     Tokenizer(backend, named).save(tmp_path / "tokenizer.json")
-    for loaded in (Tokenizer.load(tmp_path / "tokenizer.json"), PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)):
+    for loaded in (
+        Tokenizer.load(tmp_path / "tokenizer.json"),
+        PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path),
+    ):
         assert (loaded.cls_id, loaded.pad_id, loaded.sep_id, loaded.unk_id, loaded.mask_id) == (0, 1, 2, 3, None)
 
 
@@ -152,7 +161,10 @@ def test_a_missing_tokenizer_is_refused(tmp_path):
 def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    for opens in (lambda: Tokenizer.load(path), lambda: PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)):
+    for opens in (
+        lambda: Tokenizer.load(path),
+        lambda: PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path),
+    ):
         with pytest.raises(DataError) as refused:
             opens()
         assert str(refused.value).startswith(f"{path} is damaged or not a tokenizer (")
@@ -172,7 +184,10 @@ def test_a_damaged_tokenizer_config_is_refused(wordpiece, tmp_path, content):
 
 def test_texts_that_are_not_valid_unicode_are_refused_with_their_start(tokenizer):
     undecodable = b"caf\xe9 ".decode("utf-8", errors="surrogateescape") + "x" * 100
-    for encode in (lambda: tokenizer.encode(["good", undecodable]), lambda: tokenizer.encode_words([["good"], ["a", undecodable]])):
+    for encode in (
+        lambda: tokenizer.encode(["good", undecodable]),
+        lambda: tokenizer.encode_words([["good"], ["a", undecodable]]),
+    ):
         with pytest.raises(DataError) as refused:
             encode()
         assert str(refused.value) == (
@@ -208,7 +223,9 @@ def test_the_fingerprint_is_sixteen_hexadecimal_digits(tokenizer):
 @given(text=st.text(max_size=40))
 def test_spans_locate_the_pieces_in_the_original_characters(text):
     words = ["film", "##s", "un", "##able", "a", "b", ",", "ab"]
-    backend = tokenizers.Tokenizer(models.WordPiece({piece: i for i, piece in enumerate([*BERT_SPECIALS.values(), *words])}))
+    backend = tokenizers.Tokenizer(
+        models.WordPiece({piece: i for i, piece in enumerate([*BERT_SPECIALS.values(), *words])})
+    )
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer = Tokenizer(backend, BERT_SPECIALS)

@@ -33,7 +33,9 @@ def test_each_label_of_a_set_has_its_own_thresholds():
     given = np.array([[1, 0], [1, 0], [1, 0], [0, 1], [0, 1]], dtype=bool)
     probabilities = np.array([[0.9, 0.1], [0.8, 0.1], [0.1, 0.1], [0.1, 0.8], [0.8, 0.9]])
     found = find_label_set_errors(given, probabilities)
-    assert found.rows.tolist() == [2, 4] and found.labels.tolist() == [0, 0] and np.allclose(found.margins, [-0.8, -0.6])
+    assert (
+        found.rows.tolist() == [2, 4] and found.labels.tolist() == [0, 0] and np.allclose(found.margins, [-0.8, -0.6])
+    )
 
 
 def test_residuals_are_judged_by_a_robust_spread():
@@ -66,8 +68,14 @@ class Found:
         self.hits, self.flagged, self.changed, self.first = 0, 0, 0, []
 
     def add(self, right, changed, first=20):
-        """Add a seed: `right` says whether each flagged label, in order, was changed; `changed` is the number of changed labels."""
-        self.hits, self.flagged, self.changed = self.hits + right.sum(), self.flagged + len(right), self.changed + changed
+        """Add a seed: `right` says whether each flagged label, in order, was changed; `changed` is the number of
+        changed labels.
+        """
+        self.hits, self.flagged, self.changed = (
+            self.hits + right.sum(),
+            self.flagged + len(right),
+            self.changed + changed,
+        )
         self.first.append(right[:first].mean())
 
     def shares(self):
@@ -78,7 +86,9 @@ class Found:
 def out_of_fold(model, inputs, labels, groups=None, method="predict_proba"):
     from sklearn.model_selection import GroupKFold, cross_val_predict
 
-    return cross_val_predict(model, inputs, labels, groups=groups, cv=5 if groups is None else GroupKFold(5), method=method)
+    return cross_val_predict(
+        model, inputs, labels, groups=groups, cv=5 if groups is None else GroupKFold(5), method=method
+    )
 
 
 def words_with(model):
@@ -123,7 +133,9 @@ def flipped_sets(seed, rows=600, share=0.05):
 
 
 def test_most_labels_added_to_or_removed_from_a_set_are_found():
-    """The figures of docs/more_from_your_rows.md: 600 rows of up to four topics, a label in twenty flipped, three seeds."""
+    """The figures of docs/more_from_your_rows.md: 600 rows of up to four topics, a label in twenty flipped, three
+    seeds.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
@@ -137,7 +149,10 @@ def test_most_labels_added_to_or_removed_from_a_set_are_found():
     assert of_flipped > 0.6 and of_flagged > 0.4 and of_first > 0.8
 
 
-NAMES = {1: ["anna", "omar", "li", "smith", "jordan", "paris"], 2: ["paris", "lagos", "lima", "jordan", "kyoto", "bonn"]}
+NAMES = {
+    1: ["anna", "omar", "li", "smith", "jordan", "paris"],
+    2: ["paris", "lagos", "lima", "jordan", "kyoto", "bonn"],
+}
 BEFORE = {1: ["said", "met", "mr", "asked"], 2: ["in", "near", "from", "to"]}
 OTHERS = ["the", "a", "train", "plan", "was", "late", "today", "new", "old", "and", "but", "good"]
 
@@ -161,7 +176,12 @@ def flipped_sentences(seed, sentences=300, share=0.05):
     flipped = generator.random(len(true)) < share
     labels = np.where(flipped, (np.array(true) + generator.integers(1, 3, len(true))) % 3, true)
     around = zip(["", *words[:-1]], words, [*words[1:], ""], strict=True)
-    return [{"before": before, "word": word, "after": after} for before, word, after in around], labels, sentence, flipped
+    return (
+        [{"before": before, "word": word, "after": after} for before, word, after in around],
+        labels,
+        sentence,
+        flipped,
+    )
 
 
 def test_most_flipped_labels_of_words_are_found():

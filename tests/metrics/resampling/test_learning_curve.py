@@ -1,4 +1,6 @@
-"""A curve fitted to scores by number of rows: it recovers a power law, never falls, and admits when the scores say nothing."""
+"""A curve fitted to scores by number of rows: it recovers a power law, never falls, and admits when the scores say
+nothing.
+"""
 
 import numpy as np
 import pytest
@@ -38,7 +40,9 @@ def test_scores_that_do_not_rise_promise_nothing():
 
 def test_noise_widens_the_interval():
     scores = power_law(0.9, 0.05, 0.5)
-    narrow, wide = (fit_learning_curve(SIZES, scores, [error] * 5, lower_is_better=False).gain(3200)[1] for error in (0.002, 0.03))
+    narrow, wide = (
+        fit_learning_curve(SIZES, scores, [error] * 5, lower_is_better=False).gain(3200)[1] for error in (0.002, 0.03)
+    )
     assert np.ptp(wide) > 2 * np.ptp(narrow)
 
 

@@ -22,4 +22,6 @@ def test_without_a_score_the_reason_is_given():
 
 
 def test_numbers_change_instead_of_agreeing():
-    assert agreement_in_words(replace(CHECK, agreement=None)) == "on 1,500 rows of test a number changes by at most 0.034"
+    assert (
+        agreement_in_words(replace(CHECK, agreement=None)) == "on 1,500 rows of test a number changes by at most 0.034"
+    )

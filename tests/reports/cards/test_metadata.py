@@ -9,18 +9,30 @@ from tests.reports.reported import report_of
 
 def test_the_hub_can_read_the_metadata(facts):
     card = ModelCard(model_card(report_of() | {"init_from": "google/bert"}, ["no", "yes"], facts)).data
-    assert (card.library_name, card.pipeline_tag, card.datasets) == ("encoderlab", "text-classification", ["owner/name"])
+    assert (card.library_name, card.pipeline_tag, card.datasets) == (
+        "encoderlab",
+        "text-classification",
+        ["owner/name"],
+    )
     assert card.metrics == ["accuracy", "f1", "matthews_correlation", "roc_auc"]
     assert (card.license, card.language) == (None, None)
     results = {result.metric_name: result for result in card.eval_results}
     accuracy = results["accuracy"]
-    assert (accuracy.dataset_type, accuracy.dataset_config, accuracy.dataset_split) == ("owner/name", "a config", "test")
+    assert (accuracy.dataset_type, accuracy.dataset_config, accuracy.dataset_split) == (
+        "owner/name",
+        "a config",
+        "test",
+    )
     assert (accuracy.metric_type, accuracy.metric_value) == ("accuracy", 0.75)
     assert (results["f1 macro"].metric_type, results["f1 macro"].metric_args) == ("f1", {"average": "macro"})
 
 
 def test_the_metadata_contain_only_known_facts(facts, tmp_path):
-    own = facts | {"data": {"origin": [("source", "files"), ("path", "mine")], "splits": {}}, "language": "de", "repeat": None}
+    own = facts | {
+        "data": {"origin": [("source", "files"), ("path", "mine")], "splits": {}},
+        "language": "de",
+        "repeat": None,
+    }
     (tmp_path / "pretrained").mkdir()
     card = model_card(report_of() | {"init_from": str(tmp_path / "pretrained")}, ["no", "yes"], own)
     read = ModelCard(card).data
@@ -39,5 +51,7 @@ def test_a_card_can_be_rewritten_for_another_library(facts):
     theirs = ModelCard(for_library(ours, "transformers"))
     assert theirs.data.library_name == "transformers"
     assert len(theirs.data.eval_results) == len(ModelCard(ours).data.eval_results)
-    assert theirs.text == ModelCard(ours).text.replace('Use it with `encoderlab predict run=<this folder> text="..."`.\n\n', "")
+    assert theirs.text == ModelCard(ours).text.replace(
+        'Use it with `encoderlab predict run=<this folder> text="..."`.\n\n', ""
+    )
     assert ModelCard(for_library("# bare\n", "transformers")).data.library_name == "transformers"

@@ -5,12 +5,21 @@ import pytest
 from encoderlab.reports.cards.onnx_card import onnx_card
 from tests.reports.cards.python_in_cards import programs_in, unknown_names
 
-FIELDS = {"paired": False, "precision": "fp32", "opset": 20, "max_length": 64, "largest_difference": 2.5e-7, "tolerance": 1e-4}
+FIELDS = {
+    "paired": False,
+    "precision": "fp32",
+    "opset": 20,
+    "max_length": 64,
+    "largest_difference": 2.5e-7,
+    "tolerance": 1e-4,
+}
 
 
 def test_it_states_the_error_of_the_graph_and_its_inputs():
     card = onnx_card(FIELDS, opened=True)
-    assert "up to 64 tokens per row. Its outputs were compared" in card and "at most 2.5e-07 of the largest output" in card
+    assert (
+        "up to 64 tokens per row. Its outputs were compared" in card and "at most 2.5e-07 of the largest output" in card
+    )
     assert "`encoderlab predict`, `eval` and `serve` open this folder" in card
     assert unknown_names(*programs_in(card)) == set()
     assert "encoderlab predict" not in onnx_card(FIELDS, opened=False)

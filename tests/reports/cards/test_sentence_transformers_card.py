@@ -10,7 +10,9 @@ from tests.reports.cards.python_in_cards import programs_in, unknown_names
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("target", READ)
 def test_its_program_is_valid_and_explains_what_encode_returns(target, paired):
-    card = sentence_transformers_card(HeadSizes(sequence_classes=2, sequence_target=target), answers=True, paired=paired)
+    card = sentence_transformers_card(
+        HeadSizes(sequence_classes=2, sequence_target=target), answers=True, paired=paired
+    )
     (program,) = programs_in(card)
     assert unknown_names(program) == set() and READ[target][0] in card
     assert ('("A text.", "And another.")' in card) == paired

@@ -28,7 +28,12 @@ def test_the_name_of_a_model_stands_for_its_shape():
 
 def test_init_from_stands_for_the_settings_it_brings():
     scratch = {"tokenizer.vocabulary_size": 8000, "training.learning_rate": 1e-3, "command": "train", "encoder": "mini"}
-    finetuned = {"tokenizer.vocabulary_size": None, "training.learning_rate": 1e-4, "command": "finetune", "encoder": "run"}
+    finetuned = {
+        "tokenizer.vocabulary_size": None,
+        "training.learning_rate": 1e-4,
+        "command": "finetune",
+        "encoder": "run",
+    }
     assert distinguishing([scratch, finetuned]) == ["encoder"]
     assert distinguishing([{name: one[name] for name in list(one)[:2]} for one in (scratch, finetuned)]) == [
         "training.learning_rate"
@@ -37,7 +42,11 @@ def test_init_from_stands_for_the_settings_it_brings():
 
 def test_a_short_name_is_used_if_it_is_unambiguous():
     assert short_names(["model.n_layers", "seed"]) == ["n_layers", "seed"]
-    assert short_names(["model.dropout", "training.dropout", "model.name"]) == ["model.dropout", "training.dropout", "model.name"]
+    assert short_names(["model.dropout", "training.dropout", "model.name"]) == [
+        "model.dropout",
+        "training.dropout",
+        "model.name",
+    ]
 
 
 @pytest.mark.parametrize(("value", "typed"), [(None, "null"), (True, "true"), (0.0001, "0.0001"), (3, "3"), ("a", "a")])
@@ -46,4 +55,9 @@ def test_values_are_shown_as_typed(value, typed):
 
 
 def test_for_losses_and_perplexities_the_lowest_is_best():
-    assert [is_lower_better(name) for name in ("loss", "mlm_perplexity", "nsp_loss", "accuracy")] == [True, True, True, False]
+    assert [is_lower_better(name) for name in ("loss", "mlm_perplexity", "nsp_loss", "accuracy")] == [
+        True,
+        True,
+        True,
+        False,
+    ]

@@ -20,7 +20,13 @@ def test_every_kind_of_file_is_written_and_replaces_an_earlier_one(tmp_path, com
     for rows in (1200, 7):
         paths = write_comparison(folder, comparison | {"rows": rows}, [])
     assert set(paths) == {"html", "md", "csv", "json", "plots"}
-    assert {path.name for path in folder.iterdir()} == {"compare.html", "compare.md", "compare.csv", "compare.json", "plots"}
+    assert {path.name for path in folder.iterdir()} == {
+        "compare.html",
+        "compare.md",
+        "compare.csv",
+        "compare.json",
+        "plots",
+    }
     assert json.loads((folder / "compare.json").read_text(encoding="utf-8"))["rows"] == 7
     assert "(7 rows)" in (folder / "compare.html").read_text(encoding="utf-8")
 
@@ -41,5 +47,7 @@ def test_the_table_has_a_line_for_each_run_with_its_own_score(tmp_path, comparis
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, comparison):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"file.* cannot be written to: .*Set output=\.\.\. to a folder you can write to"):
+    with pytest.raises(
+        DataError, match=r"file.* cannot be written to: .*Set output=\.\.\. to a folder you can write to"
+    ):
         write_comparison(tmp_path / "file" / "compared", comparison, [])

@@ -16,7 +16,10 @@ def run_of(tmp_path):
         folder = RunFolder(tmp_path / f"{task}-{seed}-{layers}")
         folder.root.mkdir()
         folder.report.write_text("{}")
-        splits = {"validation": {"n": 10, **figures}, "validation_mismatched": {"n": 10, "accuracy": figures.get("accuracy")}}
+        splits = {
+            "validation": {"n": 10, **figures},
+            "validation_mismatched": {"n": 10, "accuracy": figures.get("accuracy")},
+        }
         return FinishedRun(folder, {"task": task, "seed": seed, "splits": splits}, {"model.n_layers": layers}, {})
 
     return finished
@@ -34,7 +37,9 @@ def test_the_average_over_tasks_is_taken_for_each_seed(run_of):
 
 
 def test_tasks_with_different_seeds_have_an_average_without_deviation_and_a_note(run_of):
-    table = build_glue_table([run_of("rte", 0, accuracy=0.5), run_of("cola", 1, matthews=0.1), run_of("cola", 2, matthews=0.3)])
+    table = build_glue_table(
+        [run_of("rte", 0, accuracy=0.5), run_of("cola", 1, matthews=0.1), run_of("cola", 2, matthews=0.3)]
+    )
     (average,) = table["settings"][0]["averages"]
     assert average["value"] == pytest.approx(0.35) and average["deviation"] is None
     assert any("not run with the same seeds" in note for note in table["notes"])
@@ -60,5 +65,7 @@ def test_each_setting_has_its_own_lines_and_average(run_of):
 def test_the_table_needs_runs_of_several_tasks_with_their_figures(run_of):
     rte, sst2, other = run_of("rte", 0, accuracy=0.5), run_of("sst2", 0, accuracy=0.9), run_of("docs", 0, accuracy=0.5)
     assert are_of_glue([rte, sst2]) and not are_of_glue([rte]) and not are_of_glue([rte, sst2, other])
-    with pytest.raises(DataError, match="has no Matthews correlation on validation, by which GLUE scores cola. Leave this run out"):
+    with pytest.raises(
+        DataError, match="has no Matthews correlation on validation, by which GLUE scores cola. Leave this run out"
+    ):
         build_glue_table([rte, run_of("cola", 0, accuracy=0.7)])

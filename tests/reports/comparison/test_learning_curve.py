@@ -1,10 +1,18 @@
-"""The learning curve of a comparison: only from runs on nested fractions, with a sentence that claims no more than they show."""
+"""The learning curve of a comparison: only from runs on nested fractions, with a sentence that claims no more than they
+show.
+"""
 
 from types import SimpleNamespace
 
 import pytest
 
-from encoderlab.reports.comparison.learning_curve import SHARE, curve_figure, curve_table, learning_curve_of, why_no_curve
+from encoderlab.reports.comparison.learning_curve import (
+    SHARE,
+    curve_figure,
+    curve_table,
+    learning_curve_of,
+    why_no_curve,
+)
 
 SIZES = (100, 200, 400, 800, 1600)
 

@@ -21,7 +21,9 @@ def compared(values, varied, parameters=10):
 
 
 def test_a_swept_number_has_a_plot_and_a_wide_range_a_logarithmic_axis():
-    values = [{"training.learning_rate": rate, "model.norm": norm} for norm in ("a", "b") for rate in (1e-5, 1e-4, 1e-2)]
+    values = [
+        {"training.learning_rate": rate, "model.norm": norm} for norm in ("a", "b") for rate in (1e-5, 1e-4, 1e-2)
+    ]
     drawn = pictures_of(compared(values, ["training.learning_rate", "model.norm"]), {})
     assert list(drawn) == ["scores", "f1_macro_against_learning_rate"]
     (axes,) = drawn["f1_macro_against_learning_rate"][0].axes

@@ -20,7 +20,10 @@ def cross_validation(tmp_path, where, rows=("a", "b", "c", "d"), folds=(2, 1, 1,
     runs = []
     for number in (1, 2):
         of_fold = [row for row, fold in zip(rows, folds, strict=True) if fold == number]
-        lines = [f'"{row}","bad","good",{0.1 if row == "c" else 0.6},{0.9 if row == "c" else 0.4},"x{row}"\n' for row in of_fold]
+        lines = [
+            f'"{row}","bad","good",{0.1 if row == "c" else 0.6},{0.9 if row == "c" else 0.4},"x{row}"\n'
+            for row in of_fold
+        ]
         path = tmp_path / f"{number}.csv"
         path.write_text(HEAD + "".join(lines), encoding="utf-8")
         runs.append(SimpleNamespace(predictions=path))

@@ -1,4 +1,6 @@
-"""report.json of a cross-validation: means over the folds, intervals within a figure's range, and baselines that every fold has."""
+"""report.json of a cross-validation: means over the folds, intervals within a figure's range, and baselines that every
+fold has.
+"""
 
 import json
 from types import SimpleNamespace
@@ -74,7 +76,10 @@ def test_a_figure_that_one_fold_lacks_is_left_out(tmp_path):
 )
 def test_the_verdict_is_about_the_best_baseline_that_every_fold_has(tmp_path, leads, outcome, words):
     baselines = [
-        {"majority": {"accuracy": 0.1, "model_leads_by": 0.9}, "tfidf_logreg": {"accuracy": 0.5, "model_leads_by": lead}}
+        {
+            "majority": {"accuracy": 0.1, "model_leads_by": 0.9},
+            "tfidf_logreg": {"accuracy": 0.5, "model_leads_by": lead},
+        }
         for lead in leads
     ]
     baselines[0]["skipped"] = {"accuracy": None}

@@ -73,8 +73,18 @@ def test_an_empty_set_has_no_label_and_both_texts_of_a_pair_are_shown():
 def test_the_screen_shows_each_fold_the_mean_and_the_first_labels(tmp_path, capsys):
     _show(REPORT, "labels", shown(*[CLASS] * 8), SimpleNamespace(folder=RunFolder(tmp_path)))
     screen = capsys.readouterr().err
-    assert "train films, seed 3, 2 folds of 1,200 rows: accuracy 0.815" in screen and "Over the folds, it is above." in screen
+    assert (
+        "train films, seed 3, 2 folds of 1,200 rows: accuracy 0.815" in screen
+        and "Over the folds, it is above." in screen
+    )
     lines = [line.split() for line in screen.splitlines()]
-    assert ["1", "1,200", "600", "0.810"] in lines and ["mean", "1,200", "0.815"] in lines and ["std.", "dev.", "0.007"] in lines
-    assert "1 of 1,200 labels are probably wrong" in screen and screen.count("a.csv, line 3: good, probably bad: cold") == 5
+    assert (
+        ["1", "1,200", "600", "0.810"] in lines
+        and ["mean", "1,200", "0.815"] in lines
+        and ["std.", "dev.", "0.007"] in lines
+    )
+    assert (
+        "1 of 1,200 labels are probably wrong" in screen
+        and screen.count("a.csv, line 3: good, probably bad: cold") == 5
+    )
     assert "Note: Intervals are wide" in screen and "label_errors.csv" in screen

@@ -86,7 +86,10 @@ def test_for_many_heads_the_screen_shows_the_mean_of_each_layer():
     printed = file.getvalue()
     assert "each layer, a mean of its 12 heads" in printed
     assert (
-        sum(line.split()[:2] == [str(layer), f"{math.log(N) / 2:.2f}"] for layer, line in enumerate(printed.splitlines()[3:8], 1))
+        sum(
+            line.split()[:2] == [str(layer), f"{math.log(N) / 2:.2f}"]
+            for layer, line in enumerate(printed.splitlines()[3:8], 1)
+        )
         == 5
     )
     assert len(summary.as_dict()["heads"]) == 60

@@ -10,7 +10,9 @@ from encoderlab.reports.interpretation.attention_maps import plot_attention
 @pytest.fixture
 def drawn(monkeypatch):
     figures = []
-    monkeypatch.setattr(FigureCanvasAgg, "print_png", lambda canvas, path: (figures.append(canvas.figure), path.touch()))
+    monkeypatch.setattr(
+        FigureCanvasAgg, "print_png", lambda canvas, path: (figures.append(canvas.figure), path.touch())
+    )
     return figures
 
 

@@ -41,7 +41,9 @@ def one_word_each(text, scores=None):
 
 @given(
     texts=st.lists(st.text(min_size=0, max_size=12), min_size=1, max_size=2),
-    cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.floats(-3, 3, allow_subnormal=False)), max_size=6),
+    cuts=st.lists(
+        st.tuples(st.integers(0, 12), st.integers(0, 12), st.floats(-3, 3, allow_subnormal=False)), max_size=6
+    ),
 )
 def test_every_character_is_shown_once_and_in_order(texts, cuts):
     spans, scores = [None], [5.0]
@@ -75,7 +77,9 @@ def printed(explanation):
 def test_the_screen_shows_the_prediction_and_the_sign_of_each_word():
     shown = printed(Explanation("text", [one_word_each("dull but good", [-1.5, 0.0, 3.0])]))
     assert "good 75.0%, bad 25.0%" in shown
-    lines = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line and line.split()[0] in ("dull", "but")}
+    lines = {
+        line.split()[0]: line.split()[1:] for line in shown.splitlines() if line and line.split()[0] in ("dull", "but")
+    }
     assert lines["dull"] == ["-1.500", "-" * 10]
     assert lines["but"] == ["+0.000"]
     assert f"+3.000   {'+' * 20}" in shown
@@ -94,7 +98,10 @@ def test_a_text_with_nothing_to_shade_is_shown_too():
     empty = importance([""], [None, None], [1, 2])
     assert shaded(empty) == [[{"text": "", "score": None}]]
     assert "good 75.0%" in printed(Explanation("text", [empty]))
-    assert [part["strength"] for part in shaded(one_word_each("a b", [0.0, 0.0]))[0] if part["score"] is not None] == [0, 0]
+    assert [part["strength"] for part in shaded(one_word_each("a b", [0.0, 0.0]))[0] if part["score"] is not None] == [
+        0,
+        0,
+    ]
 
 
 def test_the_page_shows_all_scores_without_a_script():

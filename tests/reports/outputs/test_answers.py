@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.reports.outputs import answers
-from encoderlab.reports.outputs.answers import TEXT_FORMATS, Answered, Wanted, write_csv, write_glue, write_jsonl, write_parquet
+from encoderlab.reports.outputs.answers import (
+    TEXT_FORMATS,
+    Answered,
+    Wanted,
+    write_csv,
+    write_glue,
+    write_jsonl,
+    write_parquet,
+)
 from encoderlab.tasks.task import Answer
 
 NAMES = ["bad", "good"]
@@ -74,7 +82,10 @@ def test_words_are_labelled_in_order_and_truncated_ones_with_a_question_mark():
     rows = [tagged("the cat sat", "other", "noun"), tagged("cat", "noun"), tagged("")]
     assert [row["predicted"] for row in read_csv(written(write_csv, *rows))] == ["other noun ?", "noun", ""]
     assert list(read_csv(written(write_csv, *rows))[0]) == ["text", "predicted"]
-    assert json.loads(written(write_jsonl, rows[0]).split("\n")[0]) == {"text": "the cat sat", "predicted": "other noun ?"}
+    assert json.loads(written(write_jsonl, rows[0]).split("\n")[0]) == {
+        "text": "the cat sat",
+        "predicted": "other noun ?",
+    }
 
 
 def test_glue_files_have_tab_separated_index_and_label_id():
@@ -136,7 +147,11 @@ def test_parquet_is_written_group_by_group_in_constant_memory(monkeypatch):
     assert held[0] == held[2] < held[3] == held[5] < held[6] < held[7]
     file = pq.ParquetFile(io.BytesIO(target.getvalue()))
     assert [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)] == [3, 3, 1, 1]
-    assert [row["text"][:6] for row in file.read().to_pylist()] == [*(f"text {n}" for n in range(6)), "xxxxxx", "xxxxxx"]
+    assert [row["text"][:6] for row in file.read().to_pylist()] == [
+        *(f"text {n}" for n in range(6)),
+        "xxxxxx",
+        "xxxxxx",
+    ]
 
 
 THREE = {"names": ["bad", "fair", "good"]}
@@ -149,7 +164,11 @@ def test_top_classes_are_ordered_by_probability_and_ties_by_class():
         '"a film","good","good",0.6,"bad",0.2',
     ]
     top = [{"label": "good", "probability": 0.6}, {"label": "bad", "probability": 0.2}]
-    assert json.loads(written(write_jsonl, row, top_k=2, **THREE)) == {"text": "a film", "predicted": "good", "top": top}
+    assert json.loads(written(write_jsonl, row, top_k=2, **THREE)) == {
+        "text": "a film",
+        "predicted": "good",
+        "top": top,
+    }
     assert parquet(answered(), top_k=1).read().to_pylist()[0]["top"] == [{"label": "good", "probability": 0.75}]
 
 

@@ -37,7 +37,16 @@ def test_a_table_has_them_after_the_predictions():
     file = io.StringIO()
     write_csv(file, rows(), Wanted(["a", "b"], carried=CARRIED.schema))
     first, second = csv.DictReader(io.StringIO(file.getvalue()))
-    assert list(first) == ["text", "predicted", "probability_a", "probability_b", "id", "day", "input_predicted", "done"]
+    assert list(first) == [
+        "text",
+        "predicted",
+        "probability_a",
+        "probability_b",
+        "id",
+        "day",
+        "input_predicted",
+        "done",
+    ]
     assert (first["id"], first["day"], first["input_predicted"], first["done"]) == ("7", "2026-01-02", "old", "true")
     assert second["day"] == "" and second["predicted"] == "a"
 
@@ -59,7 +68,9 @@ def test_json_and_parquet_keep_their_types():
 
 def test_the_predictions_of_a_run_have_them_last(tmp_path):
     texts = [("x", None), ("y", None)]
-    write_predictions(tmp_path / "p.csv", texts, [0, 1], [0, 0], None, ["a", "b"], RowTable(CARRIED.select(["id", "predicted"])))
+    write_predictions(
+        tmp_path / "p.csv", texts, [0, 1], [0, 0], None, ["a", "b"], RowTable(CARRIED.select(["id", "predicted"]))
+    )
     assert (tmp_path / "p.csv").read_text().splitlines() == [
         "text,label,predicted,id,input_predicted",
         '"x","a","a",7,"old"',

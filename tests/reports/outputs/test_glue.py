@@ -12,7 +12,9 @@ def test_mnlis_test_set_is_two_files_and_its_mismatched_rows_one():
     assert GLUE_TASKS["sst2"].files_of("test") == {"test": "SST-2.tsv"}
 
 
-@pytest.mark.parametrize(("task", "written"), [("qnli", "not_entailment"), ("rte", "not_entailment"), ("wnli", "1"), ("cola", "1")])
+@pytest.mark.parametrize(
+    ("task", "written"), [("qnli", "not_entailment"), ("rte", "not_entailment"), ("wnli", "1"), ("cola", "1")]
+)
 def test_inference_tasks_write_label_names_and_the_others_ids(task, written):
     assert GLUE_TASKS[task].spelling("not_entailment", ["entailment", "not_entailment"]) == written
 

@@ -27,7 +27,13 @@ def test_a_row_has_text_label_prediction_and_a_probability_for_each_class(tmp_pa
     )
     assert path.read_text().splitlines()[0] == "text,label,predicted,probability_no,probability_yes"
     first, second = read(path)
-    assert first == {"text": "good", "label": "yes", "predicted": "yes", "probability_no": "0.25", "probability_yes": "0.75"}
+    assert first == {
+        "text": "good",
+        "label": "yes",
+        "predicted": "yes",
+        "probability_no": "0.25",
+        "probability_yes": "0.75",
+    }
     assert float(second["probability_no"]) == 1e-9
 
 
@@ -48,9 +54,17 @@ def test_unknown_labels_are_empty(tmp_path):
 def test_tags_are_written_as_names_with_spaces(tmp_path):
     path = tmp_path / "predictions.csv"
     write_predictions(
-        path, [("two words", None), ("", None)], [np.array([0, 1]), np.array([], dtype=int)], [[0, 0], []], None, ["N", "V"]
+        path,
+        [("two words", None), ("", None)],
+        [np.array([0, 1]), np.array([], dtype=int)],
+        [[0, 0], []],
+        None,
+        ["N", "V"],
     )
-    assert read(path) == [{"text": "two words", "label": "N V", "predicted": "N N"}, {"text": "", "label": "", "predicted": ""}]
+    assert read(path) == [
+        {"text": "two words", "label": "N V", "predicted": "N N"},
+        {"text": "", "label": "", "predicted": ""},
+    ]
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,7 +15,11 @@ def lines_of(path):
     return [json.loads(line) for line in index_of(path).read_text(encoding="utf-8").splitlines()]
 
 
-@given(chunks=st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4), width=st.integers(1, 5), seed=st.integers(0, 2**16))
+@given(
+    chunks=st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4),
+    width=st.integers(1, 5),
+    seed=st.integers(0, 2**16),
+)
 @settings(deadline=None, max_examples=50)
 def test_every_vector_is_in_its_place_whatever_the_order_of_writing(tmp_path_factory, chunks, width, seed):
     path, draw = tmp_path_factory.mktemp("vectors") / "vectors.npy", np.random.default_rng(seed)
@@ -60,7 +64,10 @@ def test_an_error_leaves_neither_array_nor_index(tmp_path):
 
 @pytest.mark.parametrize(
     ("folder", "raised", "reason"),
-    [("nowhere", None, "No such file or directory"), (".", OSError(28, "No space left on device"), "No space left on device")],
+    [
+        ("nowhere", None, "No such file or directory"),
+        (".", OSError(28, "No space left on device"), "No space left on device"),
+    ],
 )
 def test_a_missing_folder_and_a_full_disk_are_refused_in_one_line(tmp_path, folder, raised, reason):
     output = tmp_path / folder / "vectors.npy"
@@ -74,7 +81,10 @@ def test_a_missing_folder_and_a_full_disk_are_refused_in_one_line(tmp_path, fold
     ("output", "message"),
     [
         ("", "output is empty. Allowed: a file that ends in .npy"),
-        ("vectors.csv", "output=vectors.csv does not end in .npy. Allowed: a file that ends in .npy. Set output=vectors.npy"),
+        (
+            "vectors.csv",
+            "output=vectors.csv does not end in .npy. Allowed: a file that ends in .npy. Set output=vectors.npy",
+        ),
         ("old.npy", "output=old.npy: old.npy already exists. Choose another name"),
         ("indexed.npy", "output=indexed.npy: indexed.index.jsonl already exists"),
     ],

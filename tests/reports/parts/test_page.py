@@ -52,7 +52,9 @@ def test_a_picture_is_well_formed_scalable_svg_without_black_or_background():
 def test_ids_differ_between_pictures_but_not_between_copies_of_one():
     def ids(description):
         return {
-            node.get("id") for node in ET.fromstring(str(picture(drawn(), description))).iter() if node.tag.endswith("clipPath")
+            node.get("id")
+            for node in ET.fromstring(str(picture(drawn(), description))).iter()
+            if node.tag.endswith("clipPath")
         }
 
     assert ids("one") == ids("one")

@@ -5,7 +5,14 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from encoderlab.reports.parts.plots import curves, plot_confusion, plot_curves, plot_pretraining_curves, smoothed, write_png
+from encoderlab.reports.parts.plots import (
+    curves,
+    plot_confusion,
+    plot_curves,
+    plot_pretraining_curves,
+    smoothed,
+    write_png,
+)
 
 
 @pytest.fixture
@@ -52,13 +59,19 @@ def test_curves_show_loss_score_and_learning_rate(tmp_path, drawn):
 
 
 def test_a_chosen_figure_is_drawn(tmp_path, drawn):
-    lines = [*steps(3), evaluation(3, loss=0.5, token_accuracy=0.9), evaluation(3, "test", loss=0.5, token_accuracy=0.8)]
+    lines = [
+        *steps(3),
+        evaluation(3, loss=0.5, token_accuracy=0.9),
+        evaluation(3, "test", loss=0.5, token_accuracy=0.8),
+    ]
     plot_curves(lines, tmp_path / "curves.png", title="reverse", figure="token_accuracy")
     assert drawn[0].axes[1].get_ylabel() == "token accuracy"
     assert len(drawn[0].axes[1].lines) == 2
 
 
-@pytest.mark.parametrize("lines", [[], steps(1), [evaluation(1, loss=None, accuracy=0.5)], [*steps(2), {"kind": "other"}]])
+@pytest.mark.parametrize(
+    "lines", [[], steps(1), [evaluation(1, loss=None, accuracy=0.5)], [*steps(2), {"kind": "other"}]]
+)
 def test_the_shortest_runs_have_curves_too(tmp_path, lines):
     plot_curves(lines, tmp_path / "curves.png", title="$ smoke _")
     assert (tmp_path / "curves.png").stat().st_size > 0
@@ -81,11 +94,21 @@ def test_pretraining_shows_its_two_objectives_side_by_side_over_the_same_steps(t
     lines = [*pretraining_steps(50), scored(25), scored(50)]
     plot_pretraining_curves(lines, tmp_path / "curves.png", title="pretrain docs", token_guess=0.05, pair_guess=0.62)
     axes = {one.get_ylabel(): one for one in drawn[0].axes}
-    names = {"masked tokens: loss (nats)", "masked tokens: accuracy", "pairs: loss (nats)", "pairs: accuracy", "learning rate"}
+    names = {
+        "masked tokens: loss (nats)",
+        "masked tokens: accuracy",
+        "pairs: loss (nats)",
+        "pairs: accuracy",
+        "learning rate",
+    }
     assert set(axes) == names
     assert axes["masked tokens: loss (nats)"].lines[0].get_ydata()[0] == 2.0
     assert axes["pairs: loss (nats)"].lines[0].get_ydata()[0] == 3.0
-    legends = {name: [text.get_text() for text in one.get_legend().get_texts()] for name, one in axes.items() if one.get_legend()}
+    legends = {
+        name: [text.get_text() for text in one.get_legend().get_texts()]
+        for name, one in axes.items()
+        if one.get_legend()
+    }
     assert "validation: best 1.020 at step 50" in legends["masked tokens: loss (nats)"]
     assert "best baseline: 0.050" in legends["masked tokens: accuracy"]
     assert "best baseline: 0.620" in legends["pairs: accuracy"]
@@ -100,7 +123,9 @@ def test_without_pairs_there_is_one_column_with_the_loss_of_the_tokens(tmp_path,
     assert drawn[0].axes[0].lines[0].get_ydata()[0] == 1.0
 
 
-@pytest.mark.parametrize("lines", [[], pretraining_steps(1), [evaluation(1, mlm_loss=None, mlm_accuracy=None)], [scored(3)]])
+@pytest.mark.parametrize(
+    "lines", [[], pretraining_steps(1), [evaluation(1, mlm_loss=None, mlm_accuracy=None)], [scored(3)]]
+)
 def test_the_shortest_pretraining_has_curves_too(tmp_path, lines):
     plot_pretraining_curves(lines, tmp_path / "curves.png", title="$ smoke _", token_guess=0.1, pair_guess=None)
     assert (tmp_path / "curves.png").stat().st_size > 0
@@ -115,7 +140,9 @@ def test_smoothing_keeps_length_and_level():
 
 
 def test_confusion_shows_counts_and_the_fraction_of_each_row(tmp_path, drawn):
-    plot_confusion([[995, 4], [0, 0]], ["$no$", "yes_"], tmp_path / "confusion.png", title="train sst2, seed 1: validation")
+    plot_confusion(
+        [[995, 4], [0, 0]], ["$no$", "yes_"], tmp_path / "confusion.png", title="train sst2, seed 1: validation"
+    )
     axes = drawn[0].axes[0]
     assert [text.get_text() for text in axes.texts] == ["995\n>99%", "4\n<1%", "0", "0"]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["$no$", "yes_"]
@@ -131,5 +158,7 @@ def test_many_classes_are_shaded_without_numbers(tmp_path, drawn):
 
 
 def test_long_names_are_shortened(tmp_path, drawn):
-    plot_confusion(np.eye(6, dtype=int), ["a very long name of a class indeed"] * 6, tmp_path / "confusion.png", title="six")
+    plot_confusion(
+        np.eye(6, dtype=int), ["a very long name of a class indeed"] * 6, tmp_path / "confusion.png", title="six"
+    )
     assert drawn[0].axes[0].get_xticklabels()[0].get_text() == "a very long name of a c…"

@@ -8,7 +8,9 @@ import pytest
 from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
 from encoderlab.reports.parts.run_report import RunSummary, run_report, scored_split
 
-RUN = RunSummary("train", "sst2", 1, {"total": 3}, {}, {"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, ["a note"])
+RUN = RunSummary(
+    "train", "sst2", 1, {"total": 3}, {}, {"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, ["a note"]
+)
 
 
 class Accuracies(TeacherVectorsScores):

@@ -66,7 +66,9 @@ def test_near_the_start_of_a_long_text_more_is_shown_after_the_mask():
     assert 190 <= len(text) <= 202
 
 
-word = st.sampled_from(["the", "##ing", "##", ".", "(", ")", "[MASK]", "[SEP]", "[PAD]", "[CLS]", "[UNK]", "a" * 60, "%"])
+word = st.sampled_from(
+    ["the", "##ing", "##", ".", "(", ")", "[MASK]", "[SEP]", "[PAD]", "[CLS]", "[UNK]", "a" * 60, "%"]
+)
 
 
 @settings(max_examples=200, deadline=None)

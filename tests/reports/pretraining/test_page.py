@@ -26,7 +26,11 @@ def test_each_baseline_is_shown_below_the_model_with_its_figures():
     heading, model, *baselines = _comparison(report, report["splits"]["validation"])
     assert len(model) == len(heading) and model[0] == "this model"
     found = {line[0]: line[1:] for line in baselines}
-    assert found[BASELINE_NAMES["unigram"]] == ["", "992.3", ""] and found[BASELINE_NAMES["majority"]] == ["", "", "0.500"]
+    assert found[BASELINE_NAMES["unigram"]] == ["", "992.3", ""] and found[BASELINE_NAMES["majority"]] == [
+        "",
+        "",
+        "0.500",
+    ]
 
 
 def test_without_pairs_there_is_no_column_for_them():
@@ -42,7 +46,9 @@ def test_a_predicted_token_cannot_break_the_page():
 
 def test_a_run_without_steps_has_a_page_without_curves(tmp_path, records):
     folder = records(
-        tmp_path, "pretrain", dataset={"origin": {"source": "test"}, "splits": {"train": {"documents": 4, "fingerprint": "ff"}}}
+        tmp_path,
+        "pretrain",
+        dataset={"origin": {"source": "test"}, "splits": {"train": {"documents": 4, "fingerprint": "ff"}}},
     )
     write_pretraining_page(folder, report_of(**SINGLE), None, None)
     page = folder.page.read_text(encoding="utf-8")

@@ -38,7 +38,13 @@ FILLED = [{"text": "a [MASK]", "answer": "cat", "guesses": [{"token": "cat", "pr
 def scores(tokens_right=3, pairs_right=160, *, n=200):
     """Score `n` rows of ten target tokens, `tokens_right` of them correct in every row; no pairs if None."""
     hits, targets = np.full(n, tokens_right), np.full(n, 10)
-    figures = {"loss": 3.0, "mlm_loss": 3.0, "mlm_accuracy": tokens_right / 10, "mlm_perplexity": 20.09, "target_tokens": 10 * n}
+    figures = {
+        "loss": 3.0,
+        "mlm_loss": 3.0,
+        "mlm_accuracy": tokens_right / 10,
+        "mlm_perplexity": 20.09,
+        "target_tokens": 10 * n,
+    }
     right = None
     if pairs_right is not None:
         right = np.arange(n) < pairs_right
@@ -72,7 +78,12 @@ def test_the_keys_are_those_of_the_contract():
     assert report["baselines"] == GUESSERS
     assert (report["pairs"], report["filled_masks"]) == (FACTS, FILLED)
     assert (report["second_sentence"], report["init_from"], report["main_figure"]) == ("next", None, "mlm_accuracy")
-    assert set(report["throughput"]) == {"tokens_per_second", "examples_per_second", "padding_fraction", "train_seconds"}
+    assert set(report["throughput"]) == {
+        "tokens_per_second",
+        "examples_per_second",
+        "padding_fraction",
+        "train_seconds",
+    }
     assert report["checkpoint"] == {"step": 1700, "chosen_by": "last step", "chosen_on": None}
     assert report["notes"] == ["a note"]
 
@@ -90,7 +101,11 @@ def test_infinite_figures_and_numpy_numbers_become_json():
     ("right", "outcome", "words"),
     [
         (160, "above", "NSP accuracy of 0.800"),
-        (135, "not distinguishable", "is not distinguishable from the 0.650 of the best baseline (words that both texts share)"),
+        (
+            135,
+            "not distinguishable",
+            "is not distinguishable from the 0.650 of the best baseline (words that both texts share)",
+        ),
         (80, "below", "is below the 0.650 of the best baseline"),
     ],
 )
@@ -148,12 +163,24 @@ def test_report_page_and_curves_are_written(tmp_path, records):
 
 def test_a_report_without_training_has_no_curves(tmp_path, records):
     facts = {name: value for name, value in FACTS.items() if name != "labels"} | {"truncated": None}
-    tokens = {"splits": {"test": scores(pairs_right=None)}, "second_sentence": "none", "filled_masks": [], "pairs": facts}
+    tokens = {
+        "splits": {"test": scores(pairs_right=None)},
+        "second_sentence": "none",
+        "filled_masks": [],
+        "pairs": facts,
+    }
     folder = records(tmp_path, command="eval", config="seed: 1", dataset={"splits": {"train": {"documents": 4}}})
     write_pretraining_report(folder, report_of(baselines={}, **tokens))
-    assert {path.name for path in tmp_path.iterdir()} == {"config.yaml", "environment.json", "report.html", "report.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "config.yaml",
+        "environment.json",
+        "report.html",
+        "report.json",
+    }
     page = folder.page.read_text(encoding="utf-8")
-    assert not any(words in page for words in ("Curves over", "Masks filled in", "truncated", "NSP", "on the same rows"))
+    assert not any(
+        words in page for words in ("Curves over", "Masks filled in", "truncated", "NSP", "on the same rows")
+    )
 
 
 def test_the_card_says_what_the_model_is_how_good_it_is_and_what_it_is_for():
@@ -164,12 +191,17 @@ def test_the_card_says_what_the_model_is_how_good_it_is_and_what_it_is_for():
     read = ModelCard(card).data
     assert (read.pipeline_tag, read.language, read.base_model) == ("fill-mask", None, None)
     found = [(result.metric_type, result.metric_name, result.metric_value) for result in read.eval_results]
-    assert found == [("accuracy", "mlm accuracy", 0.3), ("perplexity", "mlm perplexity", 20.09), ("accuracy", "nsp accuracy", 0.8)]
+    assert found == [
+        ("accuracy", "mlm accuracy", 0.3),
+        ("perplexity", "mlm perplexity", 20.09),
+        ("accuracy", "nsp accuracy", 0.8),
+    ]
     assert "- train: 1,234 documents, fingerprint `ff`\n" in card
     assert "```\nencoderlab pretrain dataset=wikipedia\n```\n" in card
     assert "- `training.steps=30`\n" in card
     assert (
-        "30 parameters, pretrained from scratch by `encoderlab pretrain` on masked tokens and next sentences, with seed 1" in card
+        "30 parameters, pretrained from scratch by `encoderlab pretrain` on masked tokens and next sentences, with seed 1"
+        in card
     )
     assert "- Scored on validation: 200 rows with 2,000 masked tokens.\n" in card
     assert "- MLM accuracy 0.3000 (95% interval 0.3000 to 0.3000); always the most frequent token: 0.0500.\n" in card

@@ -18,7 +18,11 @@ FACTS = {
     "sentence_splitter": "punkt_tab (english)",
     "labels": {"follows": 999, "random": 1_001},
 }
-PAIR_GUESSERS = {"majority": {"nsp_accuracy": 0.5}, "word_overlap": {"nsp_accuracy": 0.671}, "length": {"nsp_accuracy": 0.53}}
+PAIR_GUESSERS = {
+    "majority": {"nsp_accuracy": 0.5},
+    "word_overlap": {"nsp_accuracy": 0.671},
+    "length": {"nsp_accuracy": 0.53},
+}
 REPORT = {
     "command": "pretrain",
     "task": "wikipedia",
@@ -48,7 +52,12 @@ REPORT = {
         **PAIR_GUESSERS,
     },
     "verdict": {"sentence": "The model's MLM accuracy is above that of guessing."},
-    "throughput": {"tokens_per_second": 14_000.4, "examples_per_second": 300.0, "padding_fraction": 0.021, "train_seconds": 1800.0},
+    "throughput": {
+        "tokens_per_second": 14_000.4,
+        "examples_per_second": 300.0,
+        "padding_fraction": 0.021,
+        "train_seconds": 1800.0,
+    },
     "checkpoint": {"step": 3000, "chosen_by": "last step", "chosen_on": None},
     "pairs": FACTS,
     "filled_masks": [
@@ -110,7 +119,9 @@ def test_the_order_of_sentences_is_not_called_nsp():
 def test_masked_tokens_alone_say_nothing_of_pairs():
     scores = {name: value for name, value in REPORT["splits"]["validation"].items() if not name.startswith("nsp")}
     facts = {name: value for name, value in FACTS.items() if name != "labels"}
-    text = shown(second_sentence="none", splits={"validation": scores}, pairs=facts, baselines={}, verdict=None, filled_masks=[])
+    text = shown(
+        second_sentence="none", splits={"validation": scores}, pairs=facts, baselines={}, verdict=None, filled_masks=[]
+    )
     assert "NSP" not in text and "pairs" not in text and "Masks" not in text
     assert "An epoch: 2,000 texts, 60.2 tokens long on average, 3.1% truncated\n" in text
 

@@ -39,14 +39,20 @@ def report():
     sequence = 0.7 + 0.1 * np.sin(rows)
     figures = {"loss": 0.5, "sequence_cosine": float(sequence.mean()), "token_cosine": 0.6}
     scores = TeacherVectorsScores(50, figures, rows, sequence, np.full(50, 0.6))
-    return build_teacher_vectors_report(RUN, {"validation": scores}, teacher="<their> model", texts=PAIRS, models=MODELS)
+    return build_teacher_vectors_report(
+        RUN, {"validation": scores}, teacher="<their> model", texts=PAIRS, models=MODELS
+    )
 
 
 def test_the_report_has_both_cosines_with_intervals(report):
     scores = report["splits"]["validation"]
     low, high = scores["sequence_cosine_ci95"]
     assert 0.6 < low < scores["sequence_cosine"] < high < 0.8
-    assert (report["teacher"], report["main_figure"], report["scored_split"]) == ("<their> model", "sequence_cosine", "validation")
+    assert (report["teacher"], report["main_figure"], report["scored_split"]) == (
+        "<their> model",
+        "sequence_cosine",
+        "validation",
+    )
     assert report["pairs"] == PAIRS and report["distillation"]["teacher"]["parameters"] == 9000
     json.dumps(report, allow_nan=False)
 
@@ -55,16 +61,26 @@ def test_the_screen_shows_cosines_teacher_and_files(report):
     file = io.StringIO()
     show_teacher_vectors_report(report, {"page": "there/report.html"}, ["encoderlab finetune init_from=there"], file)
     screen = file.getvalue()
-    assert "distill wikipedia, seed 1: cosine to the teacher's vectors 0.70" in screen and "validation (50 rows)" in screen
-    assert "<their> model" in screen and "there/report.html" in screen and "encoderlab finetune init_from=there" in screen
+    assert (
+        "distill wikipedia, seed 1: cosine to the teacher's vectors 0.70" in screen and "validation (50 rows)" in screen
+    )
+    assert (
+        "<their> model" in screen and "there/report.html" in screen and "encoderlab finetune init_from=there" in screen
+    )
 
 
 def test_page_and_report_are_written_with_the_report_last(tmp_path, records, report):
     folder = records(
-        tmp_path, "distill", dataset={"origin": {"source": "test"}, "splits": {"train": {"documents": 4, "fingerprint": "ff"}}}
+        tmp_path,
+        "distill",
+        dataset={"origin": {"source": "test"}, "splits": {"train": {"documents": 4, "fingerprint": "ff"}}},
     )
-    lines = [{"kind": "step", "step": step, "epoch": step / 4, "loss": 1 / step, "learning_rate": 0.1} for step in (1, 2, 3)]
-    lines += [{"kind": "evaluation", "step": 3, "epoch": 1.0, "split": "validation", "loss": 0.5, "sequence_cosine": 0.7}]
+    lines = [
+        {"kind": "step", "step": step, "epoch": step / 4, "loss": 1 / step, "learning_rate": 0.1} for step in (1, 2, 3)
+    ]
+    lines += [
+        {"kind": "evaluation", "step": 3, "epoch": 1.0, "split": "validation", "loss": 0.5, "sequence_cosine": 0.7}
+    ]
     folder.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_teacher_vectors_report(folder, report)
     page = folder.page.read_text(encoding="utf-8")

@@ -15,7 +15,9 @@ LABELS = np.array([0, 1] * 20)
 
 def scored(predicted, **more):
     figures = {"accuracy": float((predicted == LABELS).mean()), "seconds": 0.5}
-    return Baseline(figures | {"f1_macro": figures_by_class(LABELS, predicted, ["no", "[yes]"])["f1_macro"]}, predicted, **more)
+    return Baseline(
+        figures | {"f1_macro": figures_by_class(LABELS, predicted, ["no", "[yes]"])["f1_macro"]}, predicted, **more
+    )
 
 
 FOUND = {

@@ -22,7 +22,13 @@ COUNTED = {
 }  # fmt: skip
 ODD = {"kind": "markup", "count": 1234, "first": [{"where": "a.csv, line 9", "text": f"<b>\n{'x' * 200}"}]}
 ODD_LIKE = {"kind": "a repeat", "count": 1, "first": [{"where": "line 5", "text": "again", "like": "line 3"}]}
-ROW = {"where": "a.csv, line 2", "label": "yes", "text": "fine\tfilm", "pieces": ["[CLS]", "fine", "[SEP]"], "tokens": 3}
+ROW = {
+    "where": "a.csv, line 2",
+    "label": "yes",
+    "text": "fine\tfilm",
+    "pieces": ["[CLS]", "fine", "[SEP]"],
+    "tokens": 3,
+}
 
 
 def rows(splits=("train",), pieces=PIECES, **changes):
@@ -35,7 +41,9 @@ def rows(splits=("train",), pieces=PIECES, **changes):
 def test_lengths_and_pieces_are_shown():
     screen = rows()
     assert "truncated at 128" in screen and "25.0%" in screen and "1,200" in screen
-    assert "1.25 tokens per word, 80.0% of the words whole, 1.00% of the tokens unknown, a vocabulary of 8,000" in screen
+    assert (
+        "1.25 tokens per word, 80.0% of the words whole, 1.00% of the tokens unknown, a vocabulary of 8,000" in screen
+    )
     assert "Odd rows" not in screen and "Rows of" not in screen
 
 

@@ -44,14 +44,18 @@ def shown(files=("report.json",), baselines=None, **changes):
     for name, more in changes.items():
         facts[name] |= more
     file = io.StringIO()
-    show_dry_run(facts, "train", {"linear": "", "slow": "too many rows"} if baselines is None else baselines, files, file)
+    show_dry_run(
+        facts, "train", {"linear": "", "slow": "too many rows"} if baselines is None else baselines, files, file
+    )
     return " ".join(file.getvalue().split())
 
 
 def test_size_length_and_cost_are_shown():
     screen = shown()
     assert "train films, seed 3" in screen
-    assert all(words in screen for words in ("12,000 train", "500 test", "1,125", "32 rows", "3.00 epochs", "12.5% padding"))
+    assert all(
+        words in screen for words in ("12,000 train", "500 test", "1,125", "32 rows", "3.00 epochs", "12.5% padding")
+    )
     assert all(words in screen for words in ("3 MiB", "3.0 GiB", "1 MiB"))
     assert "12,000 tokens/s" in screen
 

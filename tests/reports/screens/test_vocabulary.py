@@ -17,7 +17,9 @@ FIGURES = {
 
 def test_each_tokenizer_has_a_row_with_its_figures():
     file = io.StringIO()
-    show_cuttings({"[mine]": FIGURES, "other": FIGURES | {"vocabulary_size": 100}}, "7 words in 2 texts of the train split", file)
+    show_cuttings(
+        {"[mine]": FIGURES, "other": FIGURES | {"vocabulary_size": 100}}, "7 words in 2 texts of the train split", file
+    )
     lines = file.getvalue().splitlines()
     (row,) = [line for line in lines if "[mine]" in line]
     assert row.split() == ["[mine]", "30,522", "1.234", "87.50%", "0.01%", "20", "51", "1,234"]

@@ -12,7 +12,9 @@ from encoderlab.reports.training.by_length import MOST_BINS, scores_by_length
 
 def of_texts(right):
     labels = np.zeros(len(right), dtype=int)
-    return Scores(len(right), {}, {}, [], np.arange(len(right)), labels, (~np.array(right)).astype(int), np.eye(2), ["a", "b"])
+    return Scores(
+        len(right), {}, {}, [], np.arange(len(right)), labels, (~np.array(right)).astype(int), np.eye(2), ["a", "b"]
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=200))

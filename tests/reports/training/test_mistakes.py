@@ -15,7 +15,9 @@ from encoderlab.reports.training.mistakes import MOST_MISTAKES, frequent_confusi
 def test_the_most_confident_mistakes_come_first_and_correct_predictions_never(scores_of):
     labels, confidences = np.zeros(40, dtype=int), np.linspace(0.51, 0.9, 40)
     answers = np.arange(40) % 2
-    found = mistaken_texts([TextExample(f"text {row}") for row in range(40)], scores_of(labels, answers, confidences), None)
+    found = mistaken_texts(
+        [TextExample(f"text {row}") for row in range(40)], scores_of(labels, answers, confidences), None
+    )
     assert [one["row"] for one in found["confident"]] == [39, 37, 35, 33, 31, 29, 27, 25, 23, 21]
     assert found["unlikely"] == []  # of two classes these are the same
     assert {one["method"] for one in found["confident"]} == {""}
@@ -42,7 +44,9 @@ def test_the_most_frequent_confusions_are_counted_by_true_class():
 @given(st.text(max_size=900), st.data())
 def test_marking_words_leaves_the_text_unchanged(text, data):
     edges = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
-    words = [SimpleNamespace(text=0, begin=a, end=b, score=1.0 - a) for a, b in zip(edges[::2], edges[1::2], strict=False)]
+    words = [
+        SimpleNamespace(text=0, begin=a, end=b, score=1.0 - a) for a, b in zip(edges[::2], edges[1::2], strict=False)
+    ]
     explained = SimpleNamespace(words=lambda: words)
     for given_words in (explained, None):
         (parts,) = marked_texts(TextExample(text), given_words)
@@ -58,7 +62,9 @@ def test_a_text_is_shown_in_one_line_of_printable_characters():
 
 
 def test_lengths_are_in_words_or_in_characters_without_spaces():
-    lengths, unit = lengths_of([TextExample("two words", "and three more"), TextExample(""), TextExample("one two three")])
+    lengths, unit = lengths_of(
+        [TextExample("two words", "and three more"), TextExample(""), TextExample("one two three")]
+    )
     assert (lengths.tolist(), unit) == ([5, 0, 3], "words")
     lengths, unit = lengths_of([TextExample("二つの"), TextExample("((()))", "()")])
     assert (lengths.tolist(), unit) == ([3, 8], "characters")

@@ -53,17 +53,36 @@ def test_the_keys_are_those_of_the_contract():
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert (report["command"], report["task"], report["seed"]) == ("train", "sst2", 1)
     assert report["model"] == {"parameters": 30, "parameters_by_part": {"encoder": 20, "head": 10}}
-    keys = {"n", "loss", "accuracy", "f1_macro", "f1_weighted", "per_class", "confusion", "accuracy_ci95", "f1_macro_ci95"}
+    keys = {
+        "n",
+        "loss",
+        "accuracy",
+        "f1_macro",
+        "f1_weighted",
+        "per_class",
+        "confusion",
+        "accuracy_ci95",
+        "f1_macro_ci95",
+    }
     assert keys <= set(report["splits"]["validation"])
     assert report["baselines"]["majority"]["accuracy"] == 0.5
     assert report["baselines"]["tfidf_logreg"]["accuracy"] == 0.6
-    assert set(report["throughput"]) == {"tokens_per_second", "examples_per_second", "padding_fraction", "train_seconds"}
+    assert set(report["throughput"]) == {
+        "tokens_per_second",
+        "examples_per_second",
+        "padding_fraction",
+        "train_seconds",
+    }
     assert report["checkpoint"] == {"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}
 
 
 @pytest.mark.parametrize(
     ("right", "outcome", "words"),
-    [(160, "above", "is above that"), (124, "above", "+0.020"), (121, "not distinguishable", "is not distinguishable from that")]
+    [
+        (160, "above", "is above that"),
+        (124, "above", "+0.020"),
+        (121, "not distinguishable", "is not distinguishable from that"),
+    ]
     + [(120, "not distinguishable", "+0.000"), (80, "below", "is below that")],
 )
 def test_the_verdict_follows_the_paired_interval_of_the_difference(right, outcome, words):

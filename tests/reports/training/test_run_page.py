@@ -28,7 +28,9 @@ class Read(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        self.loads += [value for name, value in attrs if name in ("src", "href", "xlink:href") and not value.startswith("#")]
+        self.loads += [
+            value for name, value in attrs if name in ("src", "href", "xlink:href") and not value.startswith("#")
+        ]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -59,7 +61,9 @@ RUN = RunSummary(
 )
 
 
-def page_of(folder, scores, examples, *, importance=None, splits=None, baselines=None, stronger_command=None, **changes):
+def page_of(
+    folder, scores, examples, *, importance=None, splits=None, baselines=None, stronger_command=None, **changes
+):
     report = build_report(replace(RUN, **changes), splits or {"test": scores}, baselines or {})
     report["stronger_command"] = stronger_command
     write_run_page(folder, report, examples, scores, importance)
@@ -84,9 +88,13 @@ def test_the_headline_has_its_interval_baselines_and_verdict(folder, scores_of):
     labels, answers = alternating(200, 160)
     low = Baseline({"accuracy": 0.5, "f1_macro": 0.3, "seconds": 0.1}, np.zeros(200, dtype=int))
     skipped = Baseline(skipped="too many rows")
-    found = page_of(folder, scores_of(labels, answers), texts(200), baselines={"majority": low, "tfidf_logreg": skipped})
+    found = page_of(
+        folder, scores_of(labels, answers), texts(200), baselines={"majority": low, "tfidf_logreg": skipped}
+    )
     ci = found.report["splits"]["test"]["accuracy_ci95"]
-    assert f"0.800 accuracy on test ( 200 rows), 95% interval {ci[0]:.3f} to {ci[1]:.3f}" in found.visible.replace("(200", "( 200")
+    assert f"0.800 accuracy on test ( 200 rows), 95% interval {ci[0]:.3f} to {ci[1]:.3f}" in found.visible.replace(
+        "(200", "( 200"
+    )
     assert "always the most frequent label 0.500" in found.visible
     assert "TF-IDF + logistic regression - skipped" in found.visible
     assert found.report["verdict"]["sentence"] in found.visible
@@ -97,7 +105,10 @@ def test_the_most_promising_next_command_can_be_copied(folder, scores_of):
     line = f"encoderlab finetune task=sst2 'dataset.path={'long name ' * 90}.csv'"
     found = page_of(folder, scores_of([0, 1], [1, 1]), texts(2), stronger_command=line)
     assert f"Most likely to do better: {line}" in found.visible
-    assert "Most likely to do better" not in page_of(folder, scores_of([0, 1], [0, 1]), texts(2), stronger_command=None).visible
+    assert (
+        "Most likely to do better"
+        not in page_of(folder, scores_of([0, 1], [0, 1]), texts(2), stronger_command=None).visible
+    )
 
 
 def test_records_say_how_to_repeat_the_run_with_its_settings_and_data(folder, scores_of):
@@ -122,9 +133,13 @@ def test_a_run_started_from_python_says_so(tmp_path, records, scores_of):
 def test_hostile_texts_and_labels_remain_text(tmp_path, records, scores_of):
     evil = '<script>alert("1")</script>\x1b[31m\u202eabc\x00 {{ 7 * 7 }}'
     scores = scores_of([0, 1], [1, 1], names=("<b>no</b>", evil))
-    split = dict.fromkeys(("rows", "unlabelled", "empty", "duplicates", "shared_with_train", "shared_with_other_label"), 1)
+    split = dict.fromkeys(
+        ("rows", "unlabelled", "empty", "duplicates", "shared_with_train", "shared_with_other_label"), 1
+    )
     split |= {f"words_{name}": 1 for name in ("min", "median", "p95", "max")} | {"labels": {evil: 1}}
-    config = json.dumps({"task": {"schema": "classification", "name": evil}, "dataset": {"schema": "files", "path": evil}})
+    config = json.dumps(
+        {"task": {"schema": "classification", "name": evil}, "dataset": {"schema": "files", "path": evil}}
+    )
     dataset = {"origin": {"files": evil}, "splits": {"test": split}}
     folder = records(tmp_path, config=config, dataset=dataset, overrides=[f"dataset.path={evil}"])
     examples = [TextExample(evil, evil), TextExample("fine", "fine")]
@@ -170,7 +185,10 @@ def test_words_of_mistakes_are_marked_by_their_effect(folder, scores_of):
     def importance(examples, labels):
         assert [example.text for example in examples] == ["a good film"]
         assert labels == ["yes"]
-        words = [SimpleNamespace(text=0, begin=2, end=6, score=3.0), SimpleNamespace(text=0, begin=7, end=11, score=-1.5)]
+        words = [
+            SimpleNamespace(text=0, begin=2, end=6, score=3.0),
+            SimpleNamespace(text=0, begin=7, end=11, score=-1.5),
+        ]
         return [SimpleNamespace(words=lambda: words, method="gradient")]
 
     examples = [TextExample("a good film"), TextExample("another")]

@@ -38,8 +38,17 @@ REPORT = {
         },
         "tfidf_logreg": {"accuracy": None, "skipped": "too many rows"},
     },
-    "verdict": {"against": "majority", "outcome": "above", "sentence": "The model's accuracy is above that of its best baseline."},
-    "throughput": {"tokens_per_second": 12345.6, "examples_per_second": 888.0, "padding_fraction": 0.0123, "train_seconds": 65.2},
+    "verdict": {
+        "against": "majority",
+        "outcome": "above",
+        "sentence": "The model's accuracy is above that of its best baseline.",
+    },
+    "throughput": {
+        "tokens_per_second": 12345.6,
+        "examples_per_second": 888.0,
+        "padding_fraction": 0.0123,
+        "train_seconds": 65.2,
+    },
     "checkpoint": {"step": 4000, "chosen_by": "f1_macro", "chosen_on": "validation"},
     "notes": ["1.2% of the rows were truncated"],
 }
@@ -167,7 +176,10 @@ def test_a_column_of_ids_is_recognised_by_its_many_labels_of_one_row():
             "Warning: the label '[b]' occurs once in training, too little to learn from; add more rows, or merge it",
         ),
         ({"a": 7, "b": 1, "c": 1}, "Warning: the labels 'b', 'c' occur once in training"),
-        ({"a": 9} | {f"l{n}": 1 for n in range(20)}, "Warning: the labels 'l0', 'l1', 'l2', 'l3', 'l4' and 15 more occur once"),
+        (
+            {"a": 9} | {f"l{n}": 1 for n in range(20)},
+            "Warning: the labels 'l0', 'l1', 'l2', 'l3', 'l4' and 15 more occur once",
+        ),
     ],
 )
 def test_labels_with_one_training_row_are_named(labels, warning):
@@ -186,7 +198,10 @@ def test_labels_with_one_training_row_are_named(labels, warning):
             "'positive' and 'Positive'. If they mean the same, write them the same way in the data, or merge them with "
             "dataset.label_names='{negative: negative, positive: positive, Positive: positive}'.",
         ),
-        ({"TRUE": 4, "True": 3, "no": 3}, "'TRUE' and 'True'. If they mean the same, write them the same way in the data."),
+        (
+            {"TRUE": 4, "True": 3, "no": 3},
+            "'TRUE' and 'True'. If they mean the same, write them the same way in the data.",
+        ),
         (
             {"yes ": 4, "Yes": 5, "no": 2, "NO": 2},
             "'Yes' and 'yes '; 'no' and 'NO'. If they mean the same, write them the same way",
@@ -197,7 +212,9 @@ def test_labels_with_one_training_row_are_named(labels, warning):
 def test_labels_that_look_alike_are_named_before_training(labels, warning):
     text = survey_shown({"train": SPLIT | {"labels": labels}})
     assert ("separate classes" in text) == (warning is not None)
-    assert warning is None or f"Warning: Labels that differ only in case or spaces are separate classes: {warning}" in text
+    assert (
+        warning is None or f"Warning: Labels that differ only in case or spaces are separate classes: {warning}" in text
+    )
 
 
 @pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), (60, True)])
@@ -205,13 +222,19 @@ def test_rows_that_are_also_in_training_give_a_warning(shared, warned):
     file = io.StringIO()
     test = SPLIT | {"rows": 100, "labels": {"a": 100}, "shared_with_train": shared}
     show_survey({"train": SPLIT | {"labels": {"a": 9}, "shared_with_train": 9}, "test": test}, file=file)
-    assert (f"Warning: {shared} of the 100 rows of test ({shared}%) have a text that is also in train" in file.getvalue()) == warned
+    assert (
+        f"Warning: {shared} of the 100 rows of test ({shared}%) have a text that is also in train" in file.getvalue()
+    ) == warned
     assert file.getvalue().count("Warning") == warned
 
 
 def test_a_split_with_too_few_rows_of_a_class_gives_a_warning_before_training():
     file = io.StringIO()
-    splits = {"train": {"ham": 500, "fraud": 20}, "validation": {"ham": 83, "fraud": 1}, "test": {"ham": 80, "fraud": 10}}
+    splits = {
+        "train": {"ham": 500, "fraud": 20},
+        "validation": {"ham": 83, "fraud": 1},
+        "test": {"ham": 80, "fraud": 10},
+    }
     show_survey({name: SPLIT | {"labels": labels} for name, labels in splits.items()}, file=file)
     assert "Warning: Too few rows of validation to score 'fraud' (1): with fewer than 10" in file.getvalue()
     assert "of test" not in file.getvalue()

@@ -11,12 +11,20 @@ MINI_EN, TINY = 11_000_000, 900_000  # parameters
 
 def report(command="train", outcome="below", init_from=None, parameters=MINI_EN, **more):
     model = {"parameters": parameters}
-    return {"command": command, "task": "docs", "init_from": init_from, "verdict": {"outcome": outcome}, "model": model} | more
+    return {
+        "command": command,
+        "task": "docs",
+        "init_from": init_from,
+        "verdict": {"outcome": outcome},
+        "model": model,
+    } | more
 
 
 def line_after(found, typed, settings=TEXTS, online=True, argv=()):
     """Return the line with or without MiniLM at hand; the shipped encoder always is."""
-    return stronger_command(found, {"overrides": typed, "argv": argv}, settings, lambda name: online or name == "mini-en")
+    return stronger_command(
+        found, {"overrides": typed, "argv": argv}, settings, lambda name: online or name == "mini-en"
+    )
 
 
 @pytest.mark.parametrize("outcome", ["below", "not distinguishable"])
@@ -64,7 +72,11 @@ def test_without_any_encoder_nothing_is_suggested():
         (report(outcome="above"), [], {}),
         (report() | {"verdict": None}, [], {}),  # no baseline was scored
         (report(), None, {}),  # started from Python
-        (report(), [], {"argv": ["encoderlab train", "--config-dir=mine"]}),  # what the line would mean without it is not known
+        (
+            report(),
+            [],
+            {"argv": ["encoderlab train", "--config-dir=mine"]},
+        ),  # what the line would mean without it is not known
         (report(command="distill"), [], {}),
         (report(), [], {"settings": TEXTS | {"tokenizer": {"schema": "symbols"}}}),
         (report(), [], {"settings": TEXTS | {"dataset": {"schema": "brackets"}}}),

@@ -15,7 +15,9 @@ from encoderlab.reports.training.written import write_report
 
 EMPTY = torch.empty(0, dtype=torch.long)
 STEPS = [{"kind": "step", "step": step, "loss": 1 / step, "learning_rate": 0.1} for step in (1, 2, 3)]
-EVALUATIONS = [{"kind": "evaluation", "step": 3, "split": "validation", "loss": 0.4, "accuracy": 0.5, "token_accuracy": 0.5}]
+EVALUATIONS = [
+    {"kind": "evaluation", "step": 3, "split": "validation", "loss": 0.4, "accuracy": 0.5, "token_accuracy": 0.5}
+]
 
 
 def report_of(scores):
@@ -46,7 +48,11 @@ def test_report_predictions_and_plots_are_written(folder):
     write_report(folder, report_of(scores), [TextExample("one"), TextExample("two")], scores)
     assert json.loads(folder.report.read_text(encoding="utf-8")) == report_of(scores)
     assert "täsk" in folder.report.read_text(encoding="utf-8")
-    assert sorted(path.name for path in folder.plots.iterdir()) == ["confusion.png", "curves.png", "precision_recall.png"]
+    assert sorted(path.name for path in folder.plots.iterdir()) == [
+        "confusion.png",
+        "curves.png",
+        "precision_recall.png",
+    ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.plots.iterdir())
     written = {path.name for path in folder.root.iterdir()} - {"config.yaml", "environment.json", "metrics.jsonl"}
     assert written == {"plots", "predictions.csv", "report.html", "report.json"}

@@ -81,7 +81,9 @@ def test_validation_and_test_are_scored_if_they_have_labels(corpus_of):
     assert corpus_of(train=words([0, 1]), test=words([1], [])).scored_splits() == ["test"]
 
 
-@pytest.mark.parametrize("splits", [{}, {"test": texts(None, None)}, {"validation": texts()}], ids=["none", "unlabelled", "empty"])
+@pytest.mark.parametrize(
+    "splits", [{}, {"test": texts(None, None)}, {"validation": texts()}], ids=["none", "unlabelled", "empty"]
+)
 def test_training_requires_labels_to_score_on(corpus_of, splits):
     with pytest.raises(DataError, match=r"^No split has labels to score on.*dataset.validation_fraction=0.1"):
         corpus_of(train=texts(0, 1), **splits).scored_splits()
@@ -130,7 +132,9 @@ def test_pairs_are_distinguished_from_single_texts_and_words(corpus_of):
 def test_the_required_length_fits_nearly_all_training_rows(corpus_of, monkeypatch, lengths, most, needed):
     monkeypatch.setattr(module, "ROWS_LOOKED_AT", 2000)
     rows = {"text": ["1" * length for length in lengths], "label": [row % 2 for row in range(len(lengths))]}
-    task = Classification(ClassificationConfig(name="digits"), SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most)
+    task = Classification(
+        ClassificationConfig(name="digits"), SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most
+    )
     assert corpus_of(train=rows, test=texts(0, 1)).needed_length(task) == needed
 
 
@@ -148,7 +152,9 @@ def test_a_store_is_built_once(corpus_of):
     corpus, first, again = corpus_of(train=texts(0, 1, 0, pairs=True)), task_of(), task_of()
     made, reopened = corpus.rows("train", first), corpus.rows("train", again)
     assert (first.encoded, again.encoded) == (3, 0)
-    assert [rows_of(made, column) == rows_of(reopened, column) for column in ("input_ids", "first_length", "label")] == [True] * 3
+    assert [
+        rows_of(made, column) == rows_of(reopened, column) for column in ("input_ids", "first_length", "label")
+    ] == [True] * 3
     assert rows_of(reopened, "label") == [[0], [1], [0]]
 
 
@@ -168,7 +174,9 @@ def test_changed_rows_get_a_new_store(corpus_of):
 
 
 def test_fingerprints_distinguish_splits_and_are_stable(corpus_of):
-    one, same, other = (corpus_of(train=texts(0, 1), test=test).fingerprints() for test in (texts(0), texts(0), texts(1)))
+    one, same, other = (
+        corpus_of(train=texts(0, 1), test=test).fingerprints() for test in (texts(0), texts(0), texts(1))
+    )
     assert one == same
     assert one["train"] == other["train"]
     assert one["test"] != other["test"]

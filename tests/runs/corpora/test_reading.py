@@ -38,7 +38,10 @@ def test_each_split_with_truncated_rows_is_named():
     ("rows", "note"),
     [
         (Counted([1, 1], [0, 0]), []),
-        (Counted([1, 3], [0, 0]), ["50.0% of the rows were read in windows of 8 tokens, 3.0 on average (task.windows)"]),
+        (
+            Counted([1, 3], [0, 0]),
+            ["50.0% of the rows were read in windows of 8 tokens, 3.0 on average (task.windows)"],
+        ),
         (
             Counted([2, 3], [0, 1]),
             [

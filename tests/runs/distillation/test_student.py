@@ -86,7 +86,11 @@ def test_layers_are_selected_evenly_up_to_the_last(teacher):
         ({"n_layers": 5}, StudentStart.layers, "model.n_layers is 5, and the teacher's is 4"),
         ({"d_model": 32}, StudentStart.pruned, "cannot be widened"),
         ({"n_layers": 5}, StudentStart.pruned, "model.n_layers is 5, but start=pruned can only use the teacher.s 4"),
-        ({"n_heads": 4, "d_head": 8}, StudentStart.pruned, "model.n_heads is 4, but start=pruned can only use the teacher.s 2"),
+        (
+            {"n_heads": 4, "d_head": 8},
+            StudentStart.pruned,
+            "model.n_heads is 4, but start=pruned can only use the teacher.s 2",
+        ),
         ({"d_ff": 65}, StudentStart.pruned, "model.d_ff is 65, but start=pruned can only use the teacher.s 64"),
         ({"n_heads": 4}, StudentStart.pruned, "keeps the teacher's d_head=8, but the student's is 4"),
         ({"norm_position": NormPosition.pre}, StudentStart.pruned, "keeps the teacher's norm_position=post"),
@@ -103,7 +107,9 @@ def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
     model = built(config)
     start_student(model, config, teacher, StudentStart.pruned, Rows())
     assert "its teacher, pruned on 1,600 tokens" in capsys.readouterr().err
-    assert model.training and torch.isfinite(torch.cat([weight.flatten() for weight in model.state_dict().values()])).all()
+    assert (
+        model.training and torch.isfinite(torch.cat([weight.flatten() for weight in model.state_dict().values()])).all()
+    )
 
 
 def test_a_teacher_of_another_architecture_is_not_pruned():

@@ -53,7 +53,9 @@ def distillation(monkeypatch, tmp_path):
         teacher.model.eval()
         monkeypatch.setattr(TaskTeacher, "open", lambda config, labels, words: TaskTeacher("it", teacher, [0, 1, 2]))
         trained = []
-        return TaskDistillation(config_of(words, **settings), corpus_of(tmp_path, words), words, trained.append), trained
+        return TaskDistillation(
+            config_of(words, **settings), corpus_of(tmp_path, words), words, trained.append
+        ), trained
 
     return make
 
@@ -82,7 +84,9 @@ def test_a_teacher_without_weight_changes_no_row(distillation, tmp_path):
 
 def test_a_teacher_that_reads_less_than_the_student_is_refused(distillation, tmp_path):
     found, _ = distillation(words=True, length=5)
-    with pytest.raises(DataError, match="reads fewer words of 1 rows than the student. Set model.max_length to at most 5"):
+    with pytest.raises(
+        DataError, match="reads fewer words of 1 rows than the student. Set model.max_length to at most 5"
+    ):
         prepared(found, tmp_path, words=True)
 
 
@@ -93,7 +97,9 @@ def test_unlabelled_texts_are_added_with_the_teachers_labels(distillation, tmp_p
     rows = prepared(found, tmp_path, words)
     assert len(rows) == len(TEXTS) + 2
     batch = rows.prepare(rows.gather(np.array([len(TEXTS) + 1]), 0))
-    targets, labels = (batch.targets.token_logits, batch.token_labels) if words else (batch.targets.sequence_logits, batch.labels)
+    targets, labels = (
+        (batch.targets.token_logits, batch.token_labels) if words else (batch.targets.sequence_logits, batch.labels)
+    )
     assert targets.argmax(1).tolist() == labels.tolist()
 
 
@@ -143,7 +149,9 @@ def test_the_report_shows_student_teacher_and_control_side_by_side(distillation,
     student.model.eval()
     scores = student.evaluate(encoded_rows(student, list(corpus.split("test"))))
     wrong = np.array([(row + 1) % 3 for row in range(len(TEXTS))])
-    monkeypatch.setattr(task_distillation, "read_run", lambda folder: SimpleNamespace(report={"model": {"parameters": 5}}))
+    monkeypatch.setattr(
+        task_distillation, "read_run", lambda folder: SimpleNamespace(report={"model": {"parameters": 5}})
+    )
     monkeypatch.setattr(task_distillation, "read_answers", lambda runs: [SimpleNamespace(predicted=wrong)])
     compared = found.compared(student, corpus, folder, "test", scores)["distillation"]
     assert list(compared) == ["student", "teacher", "without_teacher"]
@@ -161,5 +169,7 @@ def test_tables_of_other_tokens_are_not_copied(distillation, monkeypatch, tmp_pa
 
     monkeypatch.setattr(task_distillation, "load_pretrained", lambda *named: Encoder())
     found, _ = distillation(init_from=None, start=StudentStart.embeddings)
-    with pytest.raises(SettingError, match="start=embeddings needs the teacher's tokenizer, but the student has another"):
+    with pytest.raises(
+        SettingError, match="start=embeddings needs the teacher's tokenizer, but the student has another"
+    ):
         prepared(found, tmp_path)

@@ -59,7 +59,9 @@ def rows_of(logits):
 
 @given(COUNTS, COUNTS)
 def test_appended_rows_keep_their_logits(first, second):
-    assert rows_of(logits_of(first).followed_by(logits_of(second))) == rows_of(logits_of(first)) + rows_of(logits_of(second))
+    assert rows_of(logits_of(first).followed_by(logits_of(second))) == rows_of(logits_of(first)) + rows_of(
+        logits_of(second)
+    )
 
 
 @given(COUNTS, st.data())
@@ -99,7 +101,9 @@ def test_every_row_gets_its_logits_in_the_students_order_of_classes(opened, monk
         with torch.no_grad():
             hidden = assembly.model.encoder(ids, torch.tensor([encoded.token_type_ids]), None)
             head = assembly.model.token_head(hidden[0]) if words else assembly.model.sequence_head(hidden[:, 0])
-        np.testing.assert_allclose(logits.values[logits.offsets[row] : logits.offsets[row + 1]], head.numpy()[:, ::-1], rtol=1e-4)
+        np.testing.assert_allclose(
+            logits.values[logits.offsets[row] : logits.offsets[row + 1]], head.numpy()[:, ::-1], rtol=1e-4
+        )
         assert len(head) == (len(text) if words else 1)
 
 

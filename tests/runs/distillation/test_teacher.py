@@ -46,7 +46,9 @@ def test_targets_are_the_vectors_of_real_tokens_and_their_mean_per_text(teacher)
         hidden = teacher.model.encoder(batch().input_ids, batch().token_type_ids, MASK)
     assert teacher.width == 8
     assert torch.equal(targets.token_vectors, hidden[MASK])
-    assert torch.allclose(targets.sequence_vectors, torch.stack([hidden[0, :3].mean(0), hidden[1, :2].mean(0)]), atol=1e-6)
+    assert torch.allclose(
+        targets.sequence_vectors, torch.stack([hidden[0, :3].mean(0), hidden[1, :2].mean(0)]), atol=1e-6
+    )
 
 
 def test_a_teacher_is_frozen_and_its_targets_can_be_used_in_a_loss(teacher):

@@ -30,7 +30,12 @@ def test_the_whole_run_is_counted_from_its_first_steps():
     assert (time["warm_up_steps"], time["measured_steps"]) == (3, 17)
     assert 0 < time["step"] < time["total"] and found["rows"] == {"train": 30, "test": 10}
     n = assembly.model.n_parameters
-    assert found["model"]["parameters"] == found["model"]["learning"] == sum(found["model"]["parameters_by_part"].values()) == n
+    assert (
+        found["model"]["parameters"]
+        == found["model"]["learning"]
+        == sum(found["model"]["parameters_by_part"].values())
+        == n
+    )
     assert found["memory"]["checkpoint"] == 12 * n < found["memory"]["estimate"]
     assert {"loss", "accuracy"} <= set(found["figures"]["test"])
 
@@ -64,7 +69,9 @@ def test_a_budget_ends_the_run_after_as_many_steps_as_it_allows(monkeypatch):
 
 def test_frozen_layers_do_not_learn():
     rows = {"train": labelled_rows(12), "test": labelled_rows(6)}
-    assembly = assembly_of(training=TrainingConfig(batch_size=4, steps=3, device="cpu", threads=1)).settled(rows["train"])
+    assembly = assembly_of(training=TrainingConfig(batch_size=4, steps=3, device="cpu", threads=1)).settled(
+        rows["train"]
+    )
     freeze(assembly.model, TrainingConfig(freeze_layers=1))
     found = dry_run(assembly, rows)["model"]
     assert 0 < found["learning"] < found["parameters"]

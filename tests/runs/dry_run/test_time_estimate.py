@@ -20,7 +20,9 @@ def test_a_runs_time_is_that_of_its_steps_and_evaluations(step, steps, per, vali
     assert found["evaluations"] == evaluations
     assert found["training"] == pytest.approx(steps * step)
     assert found["total"] == pytest.approx(steps * step + (evaluations + 1) * validation + test)
-    assert (found["low"], found["high"]) == pytest.approx(((1 - SPREAD) * found["total"], (1 + SPREAD) * found["total"]))
+    assert (found["low"], found["high"]) == pytest.approx(
+        ((1 - SPREAD) * found["total"], (1 + SPREAD) * found["total"])
+    )
 
 
 def test_a_budget_ends_a_run_however_long_a_step_takes():

@@ -28,13 +28,17 @@ CPU = torch.device("cpu")
 
 
 def held(examples, has_token_targets=False):
-    return hold_encoded(examples, 50, HeadSizes(token_classes=2) if has_token_targets else HeadSizes(sequence_classes=2))
+    return hold_encoded(
+        examples, 50, HeadSizes(token_classes=2) if has_token_targets else HeadSizes(sequence_classes=2)
+    )
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
 
 
-@given(lengths=lengths_of_rows, batch_size=st.integers(1, 9), batching=st.sampled_from(Batching), epoch=st.integers(0, 3))
+@given(
+    lengths=lengths_of_rows, batch_size=st.integers(1, 9), batching=st.sampled_from(Batching), epoch=st.integers(0, 3)
+)
 @settings(deadline=None)
 def test_every_row_comes_once_per_epoch(lengths, batch_size, batching, epoch):
     config = TrainingConfig(batch_size=batch_size, batching=batching)
@@ -68,7 +72,9 @@ def test_length_batching_groups_rows_of_similar_lengths_however_long_they_are(lo
     lengths = np.random.default_rng(1).integers(3, longest, 500)
     batches = epoch_order(lengths, TrainingConfig(batch_size=25), seed=0, epoch=0)
     ranges = sorted((lengths[rows].min(), lengths[rows].max()) for rows in batches)
-    assert all(longest_here <= shortest_next for (_, longest_here), (shortest_next, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(
+        longest_here <= shortest_next for (_, longest_here), (shortest_next, _) in zip(ranges, ranges[1:], strict=False)
+    )
 
 
 class Drawing(ExampleRows):
@@ -191,7 +197,9 @@ def test_batches_for_a_gpu_are_prefetched_in_the_consumers_stream_unchanged(monk
     store, streams, makers = held(encoded([3, 4, 5, 3, 9, 7, 7])), [], set()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: streams.append((stream, threading.current_thread())))
-    monkeypatch.setattr("encoderlab.batch.Batch.to", lambda batch, device: makers.add(threading.current_thread()) or batch)
+    monkeypatch.setattr(
+        "encoderlab.batch.Batch.to", lambda batch, device: makers.add(threading.current_thread()) or batch
+    )
     config, gpu = TrainingConfig(batch_size=3), torch.device("cuda:1")
     here, there = (
         [
@@ -224,7 +232,14 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
         return list(
             islice(
                 training_batches(
-                    store, config, 3, PAD, CPU, micro_batches=micro_batches, after=after, processes=Processes(rank, size)
+                    store,
+                    config,
+                    3,
+                    PAD,
+                    CPU,
+                    micro_batches=micro_batches,
+                    after=after,
+                    processes=Processes(rank, size),
                 ),
                 6,
             )
@@ -234,8 +249,13 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
     of_each = [steps(rank, size, micro_batches) for rank in range(size)]
     for number, whole in enumerate(alone):
         shares = [one[number] for one in of_each]
-        assert torch.cat([micro_batch.rows for share in shares for micro_batch in share]).tolist() == whole.rows.tolist()
-        assert torch.cat([micro_batch.labels for share in shares for micro_batch in share]).tolist() == whole.labels.tolist()
+        assert (
+            torch.cat([micro_batch.rows for share in shares for micro_batch in share]).tolist() == whole.rows.tolist()
+        )
+        assert (
+            torch.cat([micro_batch.labels for share in shares for micro_batch in share]).tolist()
+            == whole.labels.tolist()
+        )
         assert len({len(share) for share in shares}) == 1  # all meet after each part
         assert all(len(micro_batch) for share in shares for micro_batch in share)  # there is something to compute
         assert sum(micro_batch.n_tokens for share in shares for micro_batch in share) == whole.n_tokens
@@ -259,7 +279,9 @@ def micro_batches_of(rows, config, steps, micro_batches, size):
         micro_batch
         for rank in range(size)
         for step in islice(
-            training_batches(rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)),
+            training_batches(
+                rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)
+            ),
             steps,
         )
         for micro_batch in step
@@ -291,7 +313,9 @@ def test_a_sample_of_the_scoring_batches_is_evenly_spaced(lengths, every, size):
         processes = Processes(rank=rank, size=size)
         whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes)]
         assert len(whole) == n_scoring_batches(rows.lengths, CPU, 128, processes)
-        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes, every=every)] == whole[::every]
+        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes, every=every)] == whole[
+            ::every
+        ]
 
 
 def rows_in_windows(n_windows):

@@ -78,7 +78,9 @@ def test_the_encoder_is_compiled_for_any_length(compiler, choice, device, words,
     assert [(call["dynamic"], call["mode"]) for call in calls] == [(True, mode)]
 
 
-@pytest.mark.parametrize(("device", "training", "evaluation"), [(CPU, "compiled", "plain"), (CUDA, "compiled", "compiled")])
+@pytest.mark.parametrize(
+    ("device", "training", "evaluation"), [(CPU, "compiled", "plain"), (CUDA, "compiled", "compiled")]
+)
 def test_on_a_cpu_only_training_is_compiled(monkeypatch, device, training, evaluation):
     monkeypatch.setattr(torch, "compile", lambda encode, **options: lambda *inputs: "compiled")
     monkeypatch.setattr(compilation, "_what_is_wrong_with_the_compiler", lambda encoder, compute: None)
@@ -105,7 +107,9 @@ def test_cuda_graphs_are_used_only_for_the_few_shapes_of_training(monkeypatch):
     monkeypatch.setattr(torch.random, "fork_rng", lambda cards: nullcontext())
     zeros, ids, taken = torch.zeros, torch.zeros(1, 5, dtype=torch.int64), []
     monkeypatch.setattr(torch, "zeros", lambda *shape, dtype, device: zeros(*shape, dtype=dtype))
-    recorded = wraps(torch.compile)(lambda encode, **options: lambda *given: taken.append(given[0].shape) or encode(*given))
+    recorded = wraps(torch.compile)(
+        lambda encode, **options: lambda *given: taken.append(given[0].shape) or encode(*given)
+    )
     monkeypatch.setattr(torch, "compile", recorded)
     encoder = Doubling()
     assert compile_encoder(encoder, Compile.cuda_graphs, CUDA) == "compiled with CUDA graphs"
@@ -137,7 +141,9 @@ def test_trying_the_compiler_leaves_random_state_and_gradients_untouched(monkeyp
 @pytest.mark.slow
 def test_a_sweep_over_widths_compiles_each_of_its_models(monkeypatch):
     compile_function = torch.compile
-    without_code = wraps(torch.compile)(lambda encode, mode, **options: compile_function(encode, backend="eager", **options))
+    without_code = wraps(torch.compile)(
+        lambda encode, mode, **options: compile_function(encode, backend="eager", **options)
+    )
     monkeypatch.setattr(torch, "compile", without_code)
     monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 3)

@@ -132,7 +132,9 @@ def test_a_sharded_model_is_built_without_memory_for_its_weights_and_keeps_its_o
     model.encoder.embeddings.token.weight.requires_grad_(False)
     empty = _shapes_of(model)
     assert {weight.device.type for weight in empty.parameters()} == {"meta"}
-    assert [weight.requires_grad for weight in empty.parameters()] == [weight.requires_grad for weight in model.parameters()]
+    assert [weight.requires_grad for weight in empty.parameters()] == [
+        weight.requires_grad for weight in model.parameters()
+    ]
     _make_room(empty, torch.device("cpu"))
     empty.load_state_dict(model.state_dict())
     ids = torch.arange(1, 7)[None]
@@ -149,8 +151,12 @@ def test_weights_are_broadcast_between_devices_and_their_shapes_between_hosts(mo
     """The device is the meta device: its tensors cannot be read, and a host tensor would be noticed."""
     sent = []
     monkeypatch.setattr(torch.distributed, "broadcast", lambda tensor, source: sent.append(tensor.device.type))
-    monkeypatch.setattr(torch.distributed, "broadcast_object_list", lambda made, device: sent.append(f"shapes by {device.type}"))
-    model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=2))
+    monkeypatch.setattr(
+        torch.distributed, "broadcast_object_list", lambda made, device: sent.append(f"shapes by {device.type}")
+    )
+    model = EncoderWithHeads(
+        ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=2)
+    )
     weights = model.state_dict()
     run = kind.__new__(kind)  # without a process group
     run.model, run.processes, run.device = model.to("meta"), Processes(0, 2), torch.device("meta")

@@ -40,7 +40,11 @@ def kept_bytes(config, compute, heads, n, length, vocabulary):
     """Return the bytes autograd keeps from forward to backward pass, without parameters and their rounded copies."""
     model = EncoderWithHeads(config, vocabulary, 0, heads).train()
     ids = torch.randint(1, vocabulary, (n, length))
-    positions = torch.randperm(n * length)[: round(0.15 * n * length)].sort().values if heads.vocabulary else torch.empty(0).long()
+    positions = (
+        torch.randperm(n * length)[: round(0.15 * n * length)].sort().values
+        if heads.vocabulary
+        else torch.empty(0).long()
+    )
     batch = Batch(
         ids,
         ids * 0,
@@ -134,7 +138,9 @@ def test_memory_pytorch_reserves_on_a_gpu_counts_as_free(monkeypatch):
 
 
 def system(root, available, groups, files=()):
-    """Return a Linux system with this many kB available, these lines in /proc/self/cgroup, and these control group files."""
+    """Return a Linux system with this many kB available, these lines in /proc/self/cgroup, and these control group
+    files.
+    """
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/meminfo").write_text(f"MemTotal: 99999 kB\nMemAvailable:   {available} kB\n")
     (root / "proc/self/cgroup").write_text(groups)
@@ -184,5 +190,7 @@ def test_processes_of_a_machine_share_its_memory_and_agree_on_the_most_micro_bat
     assert (
         choose_micro_batches(8, memory, torch.device("cpu"), Processes(0, 2, 0, 2)).number == 3
     )  # 4 rows of 8 fit into 80% of a half
-    assert choose_micro_batches(8, memory, torch.device("cuda"), Processes(0, 2, 0, 2)).number == 2  # a card is nobody else's
+    assert (
+        choose_micro_batches(8, memory, torch.device("cuda"), Processes(0, 2, 0, 2)).number == 2
+    )  # a card is nobody else's
     assert agreed == [2, 1]

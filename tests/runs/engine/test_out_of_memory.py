@@ -125,7 +125,9 @@ def test_a_resumed_run_uses_the_micro_batches_of_its_state():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))])
+@pytest.mark.parametrize(
+    ("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))]
+)
 def test_a_run_ends_if_micro_batches_are_set_or_a_single_row_is_too_much(room, micro_batches):
     with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows of up to"):
         run(Small(room), micro_batches)

@@ -59,7 +59,9 @@ def test_only_the_training_texts_are_read_each_once(adapting, tmp_path):
     found.train_before(RunFolder(tmp_path))
     (documents,) = pretrain.documents
     assert documents.by_name.keys() == {"train", "validation"}
-    read = {name: [text for document in split.documents() for text in document] for name, split in documents.by_name.items()}
+    read = {
+        name: [text for document in split.documents() for text in document] for name, split in documents.by_name.items()
+    }
     assert sorted(read["train"] + read["validation"]) == sorted(TEXTS)
     assert len(read["validation"]) == 3, "a twentieth is held out"
 
@@ -71,7 +73,11 @@ def test_the_encoder_is_trained_on_masked_tokens_for_the_given_time_with_the_run
     assert (config.training.budget, config.training.steps, config.training.keep) == ("90s", None, Keep.last)
     assert all(getattr(config.training, name) == getattr(found.config.training, name) for name in SHARED)
     assert config.training.learning_rate != found.config.training.learning_rate
-    assert (config.task.name, config.task.second_sentence, config.init_from) == ("films", SecondSentence.none, "an encoder")
+    assert (config.task.name, config.task.second_sentence, config.init_from) == (
+        "films",
+        SecondSentence.none,
+        "an encoder",
+    )
     assert isinstance(config.tokenizer, AsPretrainedTokenizer) and config.model.max_length == 12
     assert (config.seed, config.run_dir, config.resume) == (3, str(tmp_path / "adapted"), None)
     assert loaded == [str(tmp_path / "adapted")]

@@ -26,7 +26,9 @@ def fitted(folder, validation=True, **settings):
     )
     assembly = assembly_of(training=training, dropout=0.1, initializer_range=0.02)
     folder.root.mkdir(exist_ok=True)
-    return fit(assembly, labelled_rows(18), labelled_rows(9) if validation else None, folder), assembly.model.state_dict()
+    return fit(
+        assembly, labelled_rows(18), labelled_rows(9) if validation else None, folder
+    ), assembly.model.state_dict()
 
 
 @pytest.fixture

@@ -26,7 +26,9 @@ class Folds:
         self.failing, self.trained, self.reported = failing, [], []
 
     def train(self, config, processes):
-        assert processes.stay or config.run_dir is None  # a process that left after a fold would be missing from the next
+        assert (
+            processes.stay or config.run_dir is None
+        )  # a process that left after a fold would be missing from the next
         assert config.folds is None and config.resume is None
         self.trained.append(config.dataset.fold)
         if config.run_dir is None:
@@ -47,7 +49,15 @@ def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task = ClassificationConfig(name="brackets")
     return RunConfig(
-        "cache", task, DATASET, SymbolsConfig(), ModelConfig(), TrainingConfig(), folds=3, run_dir="all", baselines=False
+        "cache",
+        task,
+        DATASET,
+        SymbolsConfig(),
+        ModelConfig(),
+        TrainingConfig(),
+        folds=3,
+        run_dir="all",
+        baselines=False,
     )
 
 

@@ -32,7 +32,9 @@ def step(number, loss=0.5, **losses):
 def scores():
     ids, empty, rows = torch.zeros(4, 1, dtype=torch.long), torch.empty(0, dtype=torch.long), torch.arange(4)
     metrics = ClassificationMetrics(["no", "yes"])
-    metrics.add(Prediction(torch.eye(2)[[0, 1, 0, 1]]), Batch(ids, ids, None, rows, empty, torch.tensor([0, 1, 1, 1]), None, 4))
+    metrics.add(
+        Prediction(torch.eye(2)[[0, 1, 0, 1]]), Batch(ids, ids, None, rows, empty, torch.tensor([0, 1, 1, 1]), None, 4)
+    )
     return metrics.scores()
 
 
@@ -45,7 +47,11 @@ def test_the_first_step_and_every_nth_one_are_logged(tmp_path):
         for number in range(1, 11):
             journal.step(step(number))
     found = lines(tmp_path / "metrics.jsonl")
-    assert [(line["kind"], line["step"], line["epoch"]) for line in found] == [("step", 1, 0.2), ("step", 4, 0.8), ("step", 8, 1.6)]
+    assert [(line["kind"], line["step"], line["epoch"]) for line in found] == [
+        ("step", 1, 0.2),
+        ("step", 4, 0.8),
+        ("step", 8, 1.6),
+    ]
     assert (found[0]["loss"], found[0]["gradient_norm"], found[0]["learning_rate"]) == (0.5, 2.0, 0.25)
 
 
@@ -100,7 +106,14 @@ def test_an_evaluation_is_logged_with_all_its_figures_and_printed_in_one_line(tm
     with Journal(tmp_path / "metrics.jsonl", log_every=1, per_epoch=500, progress=Progress(step=4, of=10)) as journal:
         journal.evaluation("validation", scores(), "f1_macro")
     line = lines(tmp_path / "metrics.jsonl")[0]
-    assert line == {"kind": "evaluation", "step": 4, "epoch": 0.008, "split": "validation", "seconds": 0.0, **scores().figures}
+    assert line == {
+        "kind": "evaluation",
+        "step": 4,
+        "epoch": 0.008,
+        "split": "validation",
+        "seconds": 0.0,
+        **scores().figures,
+    }
     figures = scores().figures
     printed = capsys.readouterr()
     expected = f"step 4 of 10: validation f1_macro {figures['f1_macro']:.4f}, loss {figures['loss']:.4f}\n"
@@ -113,7 +126,9 @@ def test_speed_is_steps_so_far_over_seconds_so_far(tmp_path, clock):
         for number in (1, 2, 3):
             clock.now += 2
             journal.step(step(number))
-    assert [(line["tokens_per_second"], line["examples_per_second"]) for line in lines(tmp_path / "metrics.jsonl")] == [(15, 2)] * 3
+    assert [(line["tokens_per_second"], line["examples_per_second"]) for line in lines(tmp_path / "metrics.jsonl")] == [
+        (15, 2)
+    ] * 3
     assert journal.throughput() == {
         "tokens_per_second": 15.0,
         "examples_per_second": 2.0,

@@ -19,7 +19,11 @@ def warnings(losses):
 
 def curve(n, of, noise, seed=0):
     """Return `of` the position in the run (0 to 1) at each step, with the noise of single batches."""
-    return [float(of(place) + noise * draw) for place, draw in zip(np.linspace(0, 1, n), np.random.default_rng(seed).normal(size=n), strict=True)]  # fmt: skip
+    # fmt: skip
+    return [
+        float(of(place) + noise * draw)
+        for place, draw in zip(np.linspace(0, 1, n), np.random.default_rng(seed).normal(size=n), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -83,4 +87,9 @@ def test_a_watch_resumes_from_its_state_as_if_never_stopped(losses, cut):
 
 @given(losses=st.lists(st.floats(0, 1e30, allow_subnormal=False), max_size=80))
 def test_each_warning_comes_at_most_once_and_none_after_a_divergence(losses):
-    assert warnings(losses) in ([], ["The loss is flat"], ["The loss diverges"], ["The loss is flat", "The loss diverges"])
+    assert warnings(losses) in (
+        [],
+        ["The loss is flat"],
+        ["The loss diverges"],
+        ["The loss is flat", "The loss diverges"],
+    )

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 from encoderlab.runs.fitting.progress import Best, Counted, Progress
 
 
-@given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([-0.5, 0.1, 0.7])), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([-0.5, 0.1, 0.7])), min_size=1, max_size=30
+    )
+)
 def test_the_best_has_the_highest_score_then_the_lowest_loss_and_counts_evaluations_since(evaluations):
     best = Best()
     for step, (score, loss) in enumerate(evaluations, start=1):

@@ -22,7 +22,11 @@ def scored(precision):
     ("threshold", "precision", "notes"),
     [
         ("f1", 0.6, ["The threshold of 'fraud', 0.750, was fitted on validation (task.threshold=f1)"]),
-        ("precision:0.8", 0.8, ["The threshold of 'fraud', 0.750, was fitted on validation (task.threshold=precision:0.8)"]),
+        (
+            "precision:0.8",
+            0.8,
+            ["The threshold of 'fraud', 0.750, was fitted on validation (task.threshold=precision:0.8)"],
+        ),
         (0.3, 0.6, []),
         (None, 0.6, []),
     ],

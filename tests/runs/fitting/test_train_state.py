@@ -35,7 +35,9 @@ def begun(tmp_path_factory):
             dataset=dataset,
             tokenizer=SymbolsConfig(),
             model=ModelConfig(n_layers=1, d_model=16, n_heads=1, max_length=64, dropout=0.2),
-            training=TrainingConfig(**{"steps": STEPS, "batch_size": 8, "learning_rate": 1e-2, "accumulate": 2, **training}),
+            training=TrainingConfig(
+                **{"steps": STEPS, "batch_size": 8, "learning_rate": 1e-2, "accumulate": 2, **training}
+            ),
         )
         assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
         state = TrainState(assembly, corpus.rows("train", assembly.task))

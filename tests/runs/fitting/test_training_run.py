@@ -1,4 +1,6 @@
-"""The flow of every command that trains: anything invalid is refused before there is a folder, and a dry run leaves none."""
+"""The flow of every command that trains: anything invalid is refused before there is a folder, and a dry run leaves
+none.
+"""
 
 import shutil
 from dataclasses import replace
@@ -68,7 +70,9 @@ def config_of(tmp_path, monkeypatch):
 
     def config(**changes):
         model, training = ModelConfig(n_layers=1, d_model=8, n_heads=2), TrainingConfig(steps=2, batch_size=6)
-        return RunConfig("cache", ClassificationConfig(name="digits"), DATASET, SymbolsConfig(), model, training, **changes)
+        return RunConfig(
+            "cache", ClassificationConfig(name="digits"), DATASET, SymbolsConfig(), model, training, **changes
+        )
 
     return config
 
@@ -126,7 +130,9 @@ def test_a_folder_that_holds_a_run_is_refused_at_once(config_of, tmp_path):
     assert training.calls == []
 
 
-@pytest.mark.parametrize(("streams", "length", "refused"), [(True, {}, True), (True, {"steps": 9}, False), (False, {}, False)])
+@pytest.mark.parametrize(
+    ("streams", "length", "refused"), [(True, {}, True), (True, {"steps": 9}, False), (False, {}, False)]
+)
 def test_a_stream_needs_a_number_of_steps_or_a_budget(streams, length, refused):
     training = SimpleNamespace(**({"steps": None, "budget": None} | length))
     config = SimpleNamespace(dataset=SimpleNamespace(is_stream=streams), training=training)

@@ -1,4 +1,6 @@
-"""Claims: one process at a time holds a job, exactly one other takes over from a dead one, and no two clocks are compared."""
+"""Claims: one process at a time holds a job, exactly one other takes over from a dead one, and no two clocks are
+compared.
+"""
 
 import os
 import signal

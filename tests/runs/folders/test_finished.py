@@ -18,7 +18,13 @@ def run(tmp_path):
     def write(name, task="films", split="test", fingerprint="f", answers=("no", "yes", "yes"), **scores):
         folder = tmp_path / name
         folder.mkdir()
-        report = {"task": task, "seed": 1, "scored_split": split, "splits": {split: SCORES | scores}, "main_figure": "accuracy"}
+        report = {
+            "task": task,
+            "seed": 1,
+            "scored_split": split,
+            "splits": {split: SCORES | scores},
+            "main_figure": "accuracy",
+        }
         report |= {"throughput": {"train_seconds": 2.0}, "model": {"parameters": 10}}
         environment = {"command": "train", "dataset": {"splits": {split: {"fingerprint": fingerprint}}}}
         (folder / "report.json").write_text(json.dumps(report))

@@ -108,7 +108,10 @@ def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path)
         other.stdout.readline()
         with pytest.raises(SettingError, match="Another process is using"):
             made(str(tmp_path / "run"), "train", "sst2")
-        with pytest.raises(SettingError, match="Another process is using"), RunFolder(tmp_path / "run").continued("train"):
+        with (
+            pytest.raises(SettingError, match="Another process is using"),
+            RunFolder(tmp_path / "run").continued("train"),
+        ):
             pass
         assert (tmp_path / "run").exists()
         other.kill()

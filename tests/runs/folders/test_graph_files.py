@@ -10,7 +10,9 @@ from encoderlab.runs.folders.graph_files import GRAPH_FILES, MODEL_TYPE, is_grap
 def folder_of(path, config=None, without=None):
     for name in GRAPH_FILES:
         (path / name).write_bytes(b"{}")
-    (path / "config.json").write_text(json.dumps({"model_type": MODEL_TYPE}) if config is None else config, encoding="utf-8")
+    (path / "config.json").write_text(
+        json.dumps({"model_type": MODEL_TYPE}) if config is None else config, encoding="utf-8"
+    )
     if without is not None:
         (path / without).unlink()
     return path

@@ -20,7 +20,12 @@ from encoderlab.training.config import TrainingConfig
 
 def config_of(**changes):
     config = RunConfig(
-        "cache", ClassificationConfig(name="brackets"), BracketsDataset(), SymbolsConfig(), ModelConfig(), TrainingConfig()
+        "cache",
+        ClassificationConfig(name="brackets"),
+        BracketsDataset(),
+        SymbolsConfig(),
+        ModelConfig(),
+        TrainingConfig(),
     )
     training = {name: changes.pop(name) for name in ("epochs", "learning_rate", "log_every") if name in changes}
     return replace(config, training=replace(config.training, **training), **changes)

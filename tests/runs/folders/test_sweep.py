@@ -1,4 +1,6 @@
-"""A sweep's folder: records come back as written, each GPU is held by one job, and no other folder is mistaken for a sweep."""
+"""A sweep's folder: records come back as written, each GPU is held by one job, and no other folder is mistaken for a
+sweep.
+"""
 
 import json
 from dataclasses import replace
@@ -70,7 +72,9 @@ def test_a_folder_with_other_content_is_not_a_sweep(sweep):
     assert [record.key for record in sweep.records()] == [A]
 
 
-@pytest.mark.parametrize("written", ["multirun.yaml", "search.journal", f"jobs/.{A}.claim-1", "jobs/.gpu-0-of-anna.lock"])
+@pytest.mark.parametrize(
+    "written", ["multirun.yaml", "search.journal", f"jobs/.{A}.claim-1", "jobs/.gpu-0-of-anna.lock"]
+)
 def test_a_sweep_stopped_before_its_first_record_is_resumed(sweep, written):
     path = sweep.root / written
     path.parent.mkdir(parents=True)

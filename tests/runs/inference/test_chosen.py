@@ -25,7 +25,9 @@ def test_contradictory_choices_are_refused(settings):
         check_chosen(request(**settings))
 
 
-@pytest.mark.parametrize("settings", [{}, {"text": "a"}, {"text": "a", "text_pair": "b"}, {"split": "test", "rows": [0, 7]}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"text": "a"}, {"text": "a", "text_pair": "b"}, {"split": "test", "rows": [0, 7]}]
+)
 def test_a_text_or_rows_are_enough(settings):
     check_chosen(request(**settings))
 

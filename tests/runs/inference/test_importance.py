@@ -26,8 +26,20 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 SHAPES = [
     {},
     {"positions": Positions.learned, "pooling": Pooling.mean, "norm_position": NormPosition.pre, "segments": 2},
-    {"positions": Positions.rotary, "norm": Norm.rms, "activation": Activation.geglu, "pooling": Pooling.max, "bias": False},
-    {"pooling": Pooling.pooler, "scale_embeddings": True, "word_dropout": 0.5, "dropout": 0.5, "attention_dropout": 0.5},
+    {
+        "positions": Positions.rotary,
+        "norm": Norm.rms,
+        "activation": Activation.geglu,
+        "pooling": Pooling.max,
+        "bias": False,
+    },
+    {
+        "pooling": Pooling.pooler,
+        "scale_embeddings": True,
+        "word_dropout": 0.5,
+        "dropout": 0.5,
+        "attention_dropout": 0.5,
+    },
 ]
 digits = st.text("0123456789ab", min_size=1, max_size=14)
 
@@ -53,7 +65,9 @@ def test_occlusion_equals_predicting_the_changed_ids_by_hand(shape):
     for place, score in enumerate(found.scores):
         ids = list(encoded.input_ids)
         ids[place] = TOKENIZER.mask_id
-        assert score == pytest.approx(before - odds_of(assembly, replace(encoded, input_ids=ids), found.label), abs=2e-4)
+        assert score == pytest.approx(
+            before - odds_of(assembly, replace(encoded, input_ids=ids), found.label), abs=2e-4
+        )
 
 
 @pytest.mark.parametrize("method", ["gradient", "occlusion"])
@@ -159,7 +173,9 @@ def test_every_token_except_special_ones_stands_for_its_characters(text, pair):
 
 
 def test_without_a_mask_token_the_unknown_one_is_used():
-    plain = Tokenizer(TOKENIZER._backend, {role: text for role, text in TOKENIZER.specials.items() if role != "mask_token"})
+    plain = Tokenizer(
+        TOKENIZER._backend, {role: text for role, text in TOKENIZER.specials.items() if role != "mask_token"}
+    )
     assembly = replace(assembly_of(), tokenizer=plain)
     (found,) = token_importance(assembly, [TextExample("x1")], "occlusion")
     assert (found.pieces[1], found.scores[1]) == ("[UNK]", 0)
@@ -176,7 +192,9 @@ def test_a_chosen_class_is_explained_and_of_two_classes_one_opposes_the_other():
             assert (one.label, other.label) == ("up", "down")
             assert one.probability + other.probability == pytest.approx(1)
             np.testing.assert_allclose(one.scores, -other.scores, atol=1e-3)
-    with pytest.raises(SettingError, match="label=dwn is not a class of this model. Allowed: up, down. Did you mean label=down?"):
+    with pytest.raises(
+        SettingError, match="label=dwn is not a class of this model. Allowed: up, down. Did you mean label=down?"
+    ):
         token_importance(assembly, examples, labels=["up", "dwn"])
 
 
@@ -209,14 +227,18 @@ def test_a_missing_or_truncated_word_is_refused():
     assembly = assembly_of(TaggingConfig(name="tags"))
     with pytest.raises(DataError, match="word=3 is not one of the text's 2 words. Allowed: 0 to 1"):
         token_importance(assembly, [WordsExample(("1", "2"))], words=[3])
-    with pytest.raises(DataError, match="word=11 is not one of the text's 12 words, of which the model reads 10. Allowed: 0 to 9"):
+    with pytest.raises(
+        DataError, match="word=11 is not one of the text's 12 words, of which the model reads 10. Allowed: 0 to 9"
+    ):
         token_importance(assembly, [WordsExample(("1",) * 12)], words=[11])
     with pytest.raises(DataError, match="word=0 is not one of the text's 0 words. Allowed: a text with words"):
         token_importance(assembly, [WordsExample(())])
 
 
 def test_a_model_without_classes_is_refused_with_a_remedy():
-    with pytest.raises(DataError, match="wiki is a pretrained encoder and has no classes to explain.*encoderlab finetune"):
+    with pytest.raises(
+        DataError, match="wiki is a pretrained encoder and has no classes to explain.*encoderlab finetune"
+    ):
         token_importance(assembly_of(PretrainingConfig(name="wiki"), labels=["follows", "random"]), [TextExample("1")])
     with pytest.raises(DataError, match="bert is an encoder without a head"):
         token_importance(assembly_of(EncodingConfig(name="bert"), labels=[]), [TextExample("1")])
@@ -247,7 +269,9 @@ def test_the_model_is_left_unchanged():
     assert all(weight.grad is None for weight in assembly.model.parameters())
 
 
-logit_rows = st.lists(st.lists(st.floats(-20, 20, allow_subnormal=False), min_size=3, max_size=3), min_size=1, max_size=4)
+logit_rows = st.lists(
+    st.lists(st.floats(-20, 20, allow_subnormal=False), min_size=3, max_size=3), min_size=1, max_size=4
+)
 
 
 @given(logit_rows, st.floats(-5, 5, allow_subnormal=False))
@@ -256,7 +280,9 @@ def test_log_odds_do_not_change_if_all_logits_grow_equally(rows, more):
     classes = torch.zeros(len(rows), dtype=torch.long)
     found = log_odds(logits, classes)
     chances = logits.softmax(1)
-    torch.testing.assert_close(found, torch.log(chances[:, 0] / chances[:, 1:].sum(1)))  # 1 - p would lose what is left of it
+    torch.testing.assert_close(
+        found, torch.log(chances[:, 0] / chances[:, 1:].sum(1))
+    )  # 1 - p would lose what is left of it
     torch.testing.assert_close(log_odds(logits + more, classes), found)
 
 
@@ -269,7 +295,9 @@ LONG = TextExample("0123456789ab73a")
 
 
 def in_windows(pooling="mean", **shape):
-    return assembly_of(ClassificationConfig(name="long", windows=Windows(pooling)), max_length=8, pooling=Pooling.mean, **shape)
+    return assembly_of(
+        ClassificationConfig(name="long", windows=Windows(pooling)), max_length=8, pooling=Pooling.mean, **shape
+    )
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
@@ -279,7 +307,11 @@ def test_occluding_a_token_hides_it_in_every_window_that_reads_it(pooling):
     (encoded,) = assembly.task.encode([LONG])
     assert found.pieces == ["[CLS]", *LONG.text, "[SEP]"]
     assert [(span.begin, span.end) for span in found.spans[1:-1]] == [(place, place + 1) for place in range(15)]
-    before, ids, shared = odds_of(assembly, encoded, found.label), np.array(encoded.input_ids), 4  # in the first two windows
+    before, ids, shared = (
+        odds_of(assembly, encoded, found.label),
+        np.array(encoded.input_ids),
+        4,
+    )  # in the first two windows
     assert (ids == ids[1 + shared]).sum() == 2
     changed = np.where(ids == ids[1 + shared], TOKENIZER.mask_id, ids).tolist()
     expected = before - odds_of(assembly, replace(encoded, input_ids=changed), found.label)

@@ -52,7 +52,9 @@ def test_a_file_of_lines_is_read_as_it_is_needed(tmp_path, monkeypatch):
     examples, total = inputs.file_examples(assembly_of(), path, "text", None, AS_IT_SHOWS, str(tmp_path))
     assert (total, next(examples)) == (4, TextExample("one"))
     assert [example.text for example in examples] == ["", " three ", "last"]
-    words, _ = inputs.file_examples(assembly_of(heads=HeadSizes(token_classes=2)), path, "text", None, AS_IT_SHOWS, str(tmp_path))
+    words, _ = inputs.file_examples(
+        assembly_of(heads=HeadSizes(token_classes=2)), path, "text", None, AS_IT_SHOWS, str(tmp_path)
+    )
     assert list(words) == [WordsExample(("one",)), WordsExample(()), WordsExample(("three",)), WordsExample(("last",))]
 
 

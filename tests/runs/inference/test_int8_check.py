@@ -53,7 +53,9 @@ def trained(tmp_path):
         assembly.model.eval()
         dataset = Rows(kind)
         fingerprints = Corpus.load(dataset, tmp_path, assembly.config.task.target).fingerprints()
-        return replace(assembly, config=replace(assembly.config, dataset=dataset), origin=Origin({}, False, fingerprints))
+        return replace(
+            assembly, config=replace(assembly.config, dataset=dataset), origin=Origin({}, False, fingerprints)
+        )
 
     return make
 

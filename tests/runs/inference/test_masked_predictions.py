@@ -18,7 +18,11 @@ def filled():
     def fill(n_documents=9, **task):
         assembly = assembly_of(PretrainingConfig(name="text", **task), [])
         sentences = [
-            {"input_ids": [5 + (row + place) % 10 for place in range(4)], "document": (row // 3,), "paragraph": (row // 3,)}
+            {
+                "input_ids": [5 + (row + place) % 10 for place in range(4)],
+                "document": (row // 3,),
+                "paragraph": (row // 3,),
+            }
             for row in range(3 * n_documents)
         ]
         rows = SentenceRows(memory_store(COLUMNS, sentences), assembly.task, Pack.sentences)

@@ -13,7 +13,9 @@ TEXTS = ["unhappy people are unhappy", "people run happily"] * 3
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    return WordPieceConfig(vocabulary_size=100, min_frequency=1).build(lambda: TEXTS, tmp_path_factory.mktemp("tokenizers"))
+    return WordPieceConfig(vocabulary_size=100, min_frequency=1).build(
+        lambda: TEXTS, tmp_path_factory.mktemp("tokenizers")
+    )
 
 
 def cut(tokenizer, config, example, max_length=64):
@@ -35,13 +37,15 @@ def test_the_pieces_of_a_text_joined_are_its_words(tokenizer):
     pieces, spans = cut(tokenizer, ClassificationConfig(name="t"), example)
     assert pieces[0] is None and pieces[-1] is None
     for number, text in enumerate(texts_of(example)):
-        assert "".join(piece for piece, span in zip(pieces, spans, strict=True) if span and span.text == number) == text.replace(
-            " ", ""
-        )
+        assert "".join(
+            piece for piece, span in zip(pieces, spans, strict=True) if span and span.text == number
+        ) == text.replace(" ", "")
 
 
 def test_truncated_text_has_no_token(tokenizer):
-    pieces, _ = cut(tokenizer, ClassificationConfig(name="t"), TextExample("people run people run people run"), max_length=6)
+    pieces, _ = cut(
+        tokenizer, ClassificationConfig(name="t"), TextExample("people run people run people run"), max_length=6
+    )
     assert [piece for piece in pieces if piece] == ["people", "run", "people", "run"]
 
 

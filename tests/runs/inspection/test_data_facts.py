@@ -19,8 +19,18 @@ from tests.runs.small_documents import documents_in, task_of
 CLASSES = ClassificationConfig(name="test")
 KINDS = {  # a task, the names of its labels, a column of labels, and these as they are shown
     "classes": (CLASSES, ["no", "yes"], [1, 0, None], ["yes", "no", None]),
-    "label sets": (MultilabelConfig(name="test"), ["no", "yes"], [[0, 1], [], None], ["no, yes", "no label applies", None]),
-    "numbers": (RegressionConfig(name="test", mean=0.0, deviation=1.0), [], [0.5, -2.0, 1.5e6], ["0.5", "-2", "1.5e+06"]),
+    "label sets": (
+        MultilabelConfig(name="test"),
+        ["no", "yes"],
+        [[0, 1], [], None],
+        ["no, yes", "no label applies", None],
+    ),
+    "numbers": (
+        RegressionConfig(name="test", mean=0.0, deviation=1.0),
+        [],
+        [0.5, -2.0, 1.5e6],
+        ["0.5", "-2", "1.5e+06"],
+    ),
 }
 
 
@@ -40,7 +50,9 @@ def test_an_example_is_shown_with_its_label_and_tokens(tmp_path, kind):
 
 
 def test_words_are_shown_with_their_labels_and_pairs_side_by_side(tmp_path):
-    (of_words,) = facts_of(tmp_path, TaggingConfig(name="test"), words=[["0", "1"]], labels=[[1, 0]])["splits"]["train"]["examples"]
+    (of_words,) = facts_of(tmp_path, TaggingConfig(name="test"), words=[["0", "1"]], labels=[[1, 0]])["splits"][
+        "train"
+    ]["examples"]
     assert (of_words["text"], of_words["label"]) == ("0 1", "yes no")
     (pair,) = facts_of(tmp_path, text=["01"], text_pair=["2"], label=[1])["splits"]["train"]["examples"]
     assert pair["text"] == "01 | 2" and pair["pieces"] == ["[CLS]", "0", "1", "[SEP]", "2", "[SEP]"]

@@ -77,7 +77,13 @@ def bad(folder):
 
 def test_an_untouched_run_is_good_in_every_part(kept):
     found = list(findings(kept, str(kept.root.parent)))
-    assert [finding.part for finding in found] == ["config.yaml", "data", "model", "checkpoints/step-1", "checkpoints/step-2"]
+    assert [finding.part for finding in found] == [
+        "config.yaml",
+        "data",
+        "model",
+        "checkpoints/step-1",
+        "checkpoints/step-2",
+    ]
     assert all(finding.good for finding in found)
 
 

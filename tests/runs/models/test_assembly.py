@@ -35,7 +35,9 @@ def test_rows_in_windows_are_read_as_often_as_truncated_rows():
 )
 def test_the_length_of_the_run_decides_what_is_compiled(length, seconds, monkeypatch):
     durations = []
-    monkeypatch.setattr("encoderlab.runs.models.assembly.compile_encoder", lambda *given: durations.append(given[-1]) or "compiled")
+    monkeypatch.setattr(
+        "encoderlab.runs.models.assembly.compile_encoder", lambda *given: durations.append(given[-1]) or "compiled"
+    )
     assembly = assembly_of(training=TrainingConfig(**{"batch_size": 32, "accumulate": 1, **length}), n_layers=1)
     assert assembly.compiled is None
     rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)

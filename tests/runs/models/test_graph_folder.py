@@ -1,4 +1,6 @@
-"""The folder of an exported graph: what config.json says of each task, a tokenizer that truncates and pads, and the program."""
+"""The folder of an exported graph: what config.json says of each task, a tokenizer that truncates and pads, and the
+program.
+"""
 
 import json
 from dataclasses import replace
@@ -13,7 +15,13 @@ from encoderlab.runs.models import graph_folder
 from encoderlab.runs.models.graph_folder import gives_answers, thresholds_json, write_checked_graph, write_graph_folder
 from encoderlab.runs.models.saved_model import Origin
 from encoderlab.system.manifest import differing_files
-from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, PretrainingConfig, RegressionConfig, TaggingConfig
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    MultilabelConfig,
+    PretrainingConfig,
+    RegressionConfig,
+    TaggingConfig,
+)
 from encoderlab.tasks.encoding import EncodingConfig
 from tests.runs.small_assembly import LABELS, assembly_of
 
@@ -91,7 +99,10 @@ def test_its_tokenizer_truncates_and_pads_for_the_model_and_the_program_is_a_cop
     [
         (ClassificationConfig(name="t"), {}),
         (ClassificationConfig(name="t", positive_label="up"), {"positive_label": "up"}),
-        (ClassificationConfig(name="t", positive_label="up", threshold=0.2), {"positive_label": "up", "thresholds": {"up": 0.2}}),
+        (
+            ClassificationConfig(name="t", positive_label="up", threshold=0.2),
+            {"positive_label": "up", "thresholds": {"up": 0.2}},
+        ),
         (MultilabelConfig(name="t", thresholds={"up": 0.3}), {"thresholds": {"up": 0.3}}),
         (RegressionConfig(name="t"), {}),
     ],

@@ -1,4 +1,6 @@
-"""A graph used like a model: the same logits from any batch, split into parts that fit, and refused for everything else."""
+"""A graph used like a model: the same logits from any batch, split into parts that fit, and refused for everything
+else.
+"""
 
 import numpy as np
 import pytest
@@ -121,13 +123,18 @@ def test_a_file_that_is_not_a_graph_is_refused_in_one_line(tmp_path):
 
 def test_a_missing_onnxruntime_is_named_with_its_extra(tmp_path, monkeypatch):
     monkeypatch.setattr(graph_model, "find_spec", lambda name: None)
-    with pytest.raises(SettingError, match=r'needs onnxruntime, which is not installed.*pip install "encoderlab\[onnx\]"'):
+    with pytest.raises(
+        SettingError, match=r'needs onnxruntime, which is not installed.*pip install "encoderlab\[onnx\]"'
+    ):
         graph_model._session(tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize(
     ("settings", "refusal"),
-    [({"device": "cuda"}, "device=cuda does not work with .*an ONNX graph"), ({"precision": Precision.bf16}, "precision=bf16")],
+    [
+        ({"device": "cuda"}, "device=cuda does not work with .*an ONNX graph"),
+        ({"precision": Precision.bf16}, "precision=bf16"),
+    ],
 )
 def test_a_graph_predicts_on_the_cpu_in_32_bits(settings, refusal):
     run = OpenRunConfig(cache_dir="cache", run="there", threads=1)

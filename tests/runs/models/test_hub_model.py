@@ -46,7 +46,9 @@ NOWHERE = "http://127.0.0.1:9"
 def fetched(name, endpoint, home, script=FETCH, **more):
     """Return the folder or the error, in a new process, because huggingface_hub reads its environment once."""
     environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_ETAG_TIMEOUT": "2", **more}
-    done = subprocess.run([sys.executable, "-c", script, name], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, name], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0 or "REFUSED" in done.stderr, done.stderr
     return done.stdout.strip() if done.returncode == 0 else done.stderr.partition("REFUSED ")[2].strip()
 
@@ -89,10 +91,23 @@ class Hub(BaseHTTPRequestHandler):
 def files(tmp_path):
     """Return a checkpoint with everything that a hub stores beside it."""
     torch.manual_seed(0)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 13}
+    sizes = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "vocab_size": 13,
+    }
     transformers.BertModel(transformers.BertConfig(**sizes)).save_pretrained(tmp_path / "made")
     made = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
-    more = ("pytorch_model.bin", "modeling.py", "onnx/model.onnx", "2_Dense/model.safetensors", "vocab.txt", "tokenizer.json")
+    more = (
+        "pytorch_model.bin",
+        "modeling.py",
+        "onnx/model.onnx",
+        "2_Dense/model.safetensors",
+        "vocab.txt",
+        "tokenizer.json",
+    )
     return made | dict.fromkeys(more, b"anything")
 
 
@@ -179,7 +194,9 @@ def test_an_unreachable_hub_is_refused_if_the_cache_lacks_the_model(tmp_path):
 
 @pytest.mark.slow
 def test_a_cache_with_only_the_tokenizer_is_not_a_model(serve, files, tmp_path):
-    endpoint, _ = serve({name: content for name, content in files.items() if not name.endswith((".safetensors", ".bin"))})
+    endpoint, _ = serve(
+        {name: content for name, content in files.items() if not name.endswith((".safetensors", ".bin"))}
+    )
     fetched("someone/model", endpoint, tmp_path / "home")
     message = fetched("someone/model", NOWHERE, tmp_path / "home")
     assert f"the hub {NOWHERE} cannot be reached, and the cache" in message and "has no weights of it" in message

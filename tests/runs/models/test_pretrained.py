@@ -1,4 +1,6 @@
-"""What a run starts from: every weight that fits is copied, heads are fresh, and conflicts are refused with both values."""
+"""What a run starts from: every weight that fits is copied, heads are fresh, and conflicts are refused with both
+values.
+"""
 
 import json
 from dataclasses import replace
@@ -79,7 +81,8 @@ def test_a_run_folder_and_its_model_folder_give_the_same_model(tmp_path, inside,
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(
-        DataError, match=r"^init_from=\S+ is not a model folder\. Allowed: the folder of a finished run, or a Hugging Face"
+        DataError,
+        match=r"^init_from=\S+ is not a model folder\. Allowed: the folder of a finished run, or a Hugging Face",
     ):
         load_pretrained(str(tmp_path))
 
@@ -139,7 +142,8 @@ def test_continued_pretraining_keeps_every_head():
     old, model = drawn(PRETRAINING), drawn(PRETRAINING, seed=1)
     assert load_into(model, pretrained_from(old, PRETRAINING)) == []
     assert all(
-        torch.equal(mine, theirs) for mine, theirs in zip(model.state_dict().values(), old.state_dict().values(), strict=True)
+        torch.equal(mine, theirs)
+        for mine, theirs in zip(model.state_dict().values(), old.state_dict().values(), strict=True)
     )
 
 
@@ -181,13 +185,20 @@ def test_an_encoder_without_its_position_table_is_refused():
 def test_an_encoder_of_another_shape_is_refused_with_both_values_and_nothing_copied():
     heads = HeadSizes(sequence_classes=2)
     model, before = drawn(heads), drawn(heads)
-    with pytest.raises(DataError, match=r"^init_from=runs/old does not match its own config: encoder\.\S+ should be 8 x 8, but is"):
-        load_into(model, replace(pretrained_from(drawn(heads, d_ff=9), heads), weights={**drawn(heads).state_dict(), **crooked()}))
+    with pytest.raises(
+        DataError, match=r"^init_from=runs/old does not match its own config: encoder\.\S+ should be 8 x 8, but is"
+    ):
+        load_into(
+            model,
+            replace(pretrained_from(drawn(heads, d_ff=9), heads), weights={**drawn(heads).state_dict(), **crooked()}),
+        )
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), before.parameters(), strict=True))
 
 
 def crooked():
-    name = next(name for name, weight in drawn(HeadSizes(sequence_classes=2)).state_dict().items() if weight.shape == (8, 8))
+    name = next(
+        name for name, weight in drawn(HeadSizes(sequence_classes=2)).state_dict().items() if weight.shape == (8, 8)
+    )
     return {name: torch.zeros(8, 9)}
 
 
@@ -252,7 +263,8 @@ def test_an_assembly_has_the_pretrained_tokenizer_and_settings_and_says_so(corpu
     assert type(assembly.config) is RunConfig
     assert assembly.config.model == replace(old.config, dropout=0.3, max_length=9)
     assert torch.equal(
-        assembly.model.encoder.embeddings.position.embedding.weight, old.weights["encoder.embeddings.position.embedding.weight"][:9]
+        assembly.model.encoder.embeddings.position.embedding.weight,
+        old.weights["encoder.embeddings.position.embedding.weight"][:9],
     )
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("From ")]
     n = sum(weight.numel() for weight in assembly.model.parameters()) - 18
@@ -262,7 +274,8 @@ def test_an_assembly_has_the_pretrained_tokenizer_and_settings_and_says_so(corpu
 def test_a_tokenizer_retrained_on_other_text_is_refused(corpus):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     with pytest.raises(
-        SettingError, match=r"^The tokenizer wordpiece .*task=brackets.* init_from=runs/old.*Use tokenizer=as_pretrained\.$"
+        SettingError,
+        match=r"^The tokenizer wordpiece .*task=brackets.* init_from=runs/old.*Use tokenizer=as_pretrained\.$",
     ):
         assemble(finetuning(corpus, tokenizer=WordPieceConfig(vocabulary_size=100)), CPU, corpus, old)
 
@@ -277,10 +290,16 @@ def test_from_scratch_as_pretrained_is_refused(corpus, change):
 def test_only_the_main_process_has_the_weights_of_a_model_to_be_sharded(corpus, recwarn):
     old = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     sharded = finetuning(corpus, training=TrainingConfig(sharding=Sharding.full, freeze_layers=1))
-    single, main, other = (assemble(sharded, CPU, corpus, old, processes).model for processes in (SINGLE_PROCESS, *PAIR))
+    single, main, other = (
+        assemble(sharded, CPU, corpus, old, processes).model for processes in (SINGLE_PROCESS, *PAIR)
+    )
     assert (main.has_weights, other.has_weights) == (True, False)
-    for (name, weight), like, shape in zip(main.state_dict().items(), single.parameters(), other.parameters(), strict=True):
-        assert torch.equal(weight, like) and shape.shape == like.shape and shape.requires_grad == like.requires_grad, name
+    for (name, weight), like, shape in zip(
+        main.state_dict().items(), single.parameters(), other.parameters(), strict=True
+    ):
+        assert torch.equal(weight, like) and shape.shape == like.shape and shape.requires_grad == like.requires_grad, (
+            name
+        )
     assert not recwarn.list
 
 
@@ -302,7 +321,9 @@ def test_the_encoder_gives_the_same_outputs_as_the_pretrained_one(corpus):
     ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
     batch = Batch(ids, torch.zeros_like(ids), None, torch.arange(3), torch.empty(0, dtype=torch.long), None, None, 18)
     with torch.inference_mode():
-        mine, theirs = (one.eval().encoder(batch.input_ids, batch.token_type_ids, None) for one in (assembly.model, model))
+        mine, theirs = (
+            one.eval().encoder(batch.input_ids, batch.token_type_ids, None) for one in (assembly.model, model)
+        )
     assert torch.equal(mine, theirs)
 
 
@@ -361,7 +382,9 @@ def test_a_task_uses_mean_pooling_unless_a_head_or_pooler_was_trained_otherwise(
     assert pretrained.settings_for(task).pooling is pooling
 
 
-@pytest.mark.parametrize(("by_mean", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)])
+@pytest.mark.parametrize(
+    ("by_mean", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)]
+)
 def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, corpus, by_mean, pooling):
     transformers_folder(tmp_path, "BertModel")
     if by_mean is not None:
@@ -374,21 +397,27 @@ def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, c
 
 
 @pytest.mark.parametrize(("mean_pooled", "pairs"), [(True, Pairs.separate), (False, Pairs.joint)])
-def test_an_encoder_trained_for_sentence_vectors_reads_the_texts_of_a_pair_separately(tmp_path, corpus, mean_pooled, pairs):
+def test_an_encoder_trained_for_sentence_vectors_reads_the_texts_of_a_pair_separately(
+    tmp_path, corpus, mean_pooled, pairs
+):
     transformers_folder(tmp_path, "BertModel")
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": mean_pooled}))
     pretrained = load_pretrained(str(tmp_path))
     assert pretrained.settings_for(ClassificationConfig(name="t")).pairs is pairs
     assert pretrained.settings_for(PretrainingConfig(name="t")).pairs is Pairs.joint
-    assert assemble(finetuning(corpus), CPU, corpus, pretrained).config.model.pairs is Pairs.joint  # rows of single texts
+    assert (
+        assemble(finetuning(corpus), CPU, corpus, pretrained).config.model.pairs is Pairs.joint
+    )  # rows of single texts
 
 
 def test_the_rows_decide_the_length_up_to_the_encoders_limit(corpus, capsys):
     long = pretrained_from(drawn(PRETRAINING, max_length=64), PRETRAINING, max_length=64)
     short = pretrained_from(drawn(PRETRAINING), PRETRAINING)
     assert assemble(finetuning(corpus), CPU, corpus, long).config.model.max_length == 32
-    assert "model.max_length=32, enough for 99% of the training rows (at most 64)" in capsys.readouterr().err.splitlines()
+    assert (
+        "model.max_length=32, enough for 99% of the training rows (at most 64)" in capsys.readouterr().err.splitlines()
+    )
     assert assemble(finetuning(corpus), CPU, corpus, short).config.model.max_length == 16
     limit = "model.max_length=16, the limit of this encoder; more than 1% of the training rows may be longer"
     assert limit in capsys.readouterr().err.splitlines()

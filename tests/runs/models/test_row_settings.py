@@ -16,12 +16,16 @@ SEPARATE = [ModelConfig(pairs=Pairs.separate), AsPretrained(pairs=Pairs.separate
 
 @pytest.fixture(scope="module")
 def single_texts(tmp_path_factory):
-    return Corpus.load(BracketsDataset(train_rows=4, validation_rows=2, test_rows=2, pairs=8), tmp_path_factory.mktemp("cache"))
+    return Corpus.load(
+        BracketsDataset(train_rows=4, validation_rows=2, test_rows=2, pairs=8), tmp_path_factory.mktemp("cache")
+    )
 
 
 @pytest.mark.parametrize("model", SEPARATE, ids=["in full", "as pretrained"])
 def test_separate_pairs_are_refused_for_single_texts(model, single_texts):
-    with pytest.raises(SettingError, match=r"^model.pairs=separate is set, but the rows are single texts. Remove model.pairs.$"):
+    with pytest.raises(
+        SettingError, match=r"^model.pairs=separate is set, but the rows are single texts. Remove model.pairs.$"
+    ):
         check_pairs(model, single_texts)
 
 

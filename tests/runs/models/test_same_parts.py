@@ -12,7 +12,9 @@ from encoderlab.system.distributed import Processes
 def test_data_and_tokenizer_are_compared_before_precision_and_threads(monkeypatch):
     compared = []
     monkeypatch.setattr(
-        same_parts, "check_agreement", lambda processes, facts, remedy, error=None: compared.append((list(facts.values()), error))
+        same_parts,
+        "check_agreement",
+        lambda processes, facts, remedy, error=None: compared.append((list(facts.values()), error)),
     )
     compute = SimpleNamespace(device=torch.device("cpu"), precision=torch.bfloat16, threads=3)
     assembly = SimpleNamespace(processes=Processes(0, 2), compute=compute, tokenizer=SimpleNamespace(fingerprint="abc"))

@@ -35,14 +35,18 @@ def assembly(tmp_path):
         task=TaggingConfig(name="reverse", score=TaggingScore.f1_macro),
         dataset=ReverseDataset(limit=5),
         tokenizer=SymbolsConfig(symbols="0123456789ä"),
-        model=ModelConfig(n_layers=1, d_model=8, n_heads=2, max_length=16, positions=Positions.rotary, activation=Activation.relu),
+        model=ModelConfig(
+            n_layers=1, d_model=8, n_heads=2, max_length=16, positions=Positions.rotary, activation=Activation.relu
+        ),
         training=TrainingConfig(epochs=0.5, clip_norm=None),
         seed=3,
     )
     tokenizer = config.tokenizer.build(lambda: [], tmp_path)
     task = build_task(config.task, tokenizer, LABELS, config.model.max_length)
     torch.manual_seed(0)
-    model = EncoderWithHeads(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(token_classes=len(LABELS))).eval()
+    model = EncoderWithHeads(
+        config.model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(token_classes=len(LABELS))
+    ).eval()
     return Assembly(config, CPU, tokenizer, task, model)
 
 
@@ -79,7 +83,14 @@ def test_a_reopened_model_gives_the_same_predictions(assembly, folder, tmp_path)
 
 
 def test_the_folder_has_the_files_other_libraries_look_for(assembly, folder):
-    names = {"README.md", "config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    names = {
+        "README.md",
+        "config.json",
+        "manifest.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
     assert {path.name for path in folder.iterdir()} == names
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert config["id2label"] == {str(number): label for number, label in enumerate(LABELS)}

@@ -14,7 +14,12 @@ CPU = Compute(torch.device("cpu"), torch.bfloat16, 3, "test")
 def test_versions_hardware_and_command_line_are_recorded(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["script.py", "a"])
     found = environment("train", CPU, None)
-    assert (found["command"], found["argv"], found["overrides"], found["dataset"]) == ("train", ["script.py", "a"], None, None)
+    assert (found["command"], found["argv"], found["overrides"], found["dataset"]) == (
+        "train",
+        ["script.py", "a"],
+        None,
+        None,
+    )
     assert found["versions"]["torch"] == torch.__version__
     hardware = found["hardware"]
     assert (hardware["device"], hardware["precision"], hardware["threads"], hardware["deterministic"]) == (

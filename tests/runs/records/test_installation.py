@@ -34,7 +34,11 @@ def test_the_extras_for_users_are_all_found():
     found = optional_libraries()
     assert {"serve", "onnx", "tensorboard"} <= found.keys() and not found.keys() & set(DEVELOPERS)
     assert "starlette" in found["serve"]
-    assert all(installation.installed_version(name) == version for of_extra in found.values() for name, version in of_extra.items())
+    assert all(
+        installation.installed_version(name) == version
+        for of_extra in found.values()
+        for name, version in of_extra.items()
+    )
 
 
 def test_without_requirements_there_are_none(monkeypatch):

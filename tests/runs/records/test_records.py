@@ -45,7 +45,9 @@ def test_the_recorded_settings_are_those_of_the_run(folder, config):
 
 
 def test_settings_of_another_command_are_recorded_too(folder, tmp_path):
-    config = EvalConfig(cache_dir=str(tmp_path), run="outputs/a", dataset=FilesDataset(path="more.csv", label_names=["no", "yes"]))
+    config = EvalConfig(
+        cache_dir=str(tmp_path), run="outputs/a", dataset=FilesDataset(path="more.csv", label_names=["no", "yes"])
+    )
     record_start(folder, "train", config, CPU)
     assert settings_from_dict(yaml.safe_load(folder.config.read_text(encoding="utf-8")), EvalConfig) == config
 

@@ -119,7 +119,9 @@ def test_a_failing_tracker_is_reported_once_and_stops_nothing(folder, monkeypatc
             trackers.log(STEP)
         trackers.report(REPORT)
     errors = capsys.readouterr().err
-    assert errors == "encoderlab: wandb has failed (ConnectionError: the server is gone): the run continues without it\n"
+    assert (
+        errors == "encoderlab: wandb has failed (ConnectionError: the server is gone): the run continues without it\n"
+    )
 
 
 def test_a_tracker_that_tries_to_exit_ends_only_itself(folder, monkeypatch, capsys):
@@ -160,7 +162,8 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
 
 def test_an_unknown_tracker_is_refused():
     with pytest.raises(
-        SettingError, match=r"Unknown tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?"
+        SettingError,
+        match=r"Unknown tracker tensorbord\. Allowed: tensorboard, .* Did you mean trackers=\[tensorboard\]\?",
     ):
         config("tensorbord")
 

@@ -87,7 +87,11 @@ def test_each_row_has_its_fraction_of_targets_rounded_and_at_least_one(rows, fra
     for row, count in zip(rows, counts, strict=True):
         n = sum(id_ >= 5 for id_ in row)
         assert count == (
-            0 if n == 0 else max(1, round(np.float32(fraction) * np.float32(n))) if abs(fraction * n % 1 - 0.5) > 1e-4 else count
+            0
+            if n == 0
+            else max(1, round(np.float32(fraction) * np.float32(n)))
+            if abs(fraction * n % 1 - 0.5) > 1e-4
+            else count
         )
 
 
@@ -101,7 +105,8 @@ def test_a_row_is_masked_the_same_way_in_any_batch(rows, key, parts):
         n = len(rows[row])
         assert alone.input_ids[0].tolist() == together.input_ids[row, :n].tolist()
         here = (
-            together.target_positions[together.target_positions // together.input_ids.shape[1] == row] % together.input_ids.shape[1]
+            together.target_positions[together.target_positions // together.input_ids.shape[1] == row]
+            % together.input_ids.shape[1]
         )
         assert alone.target_positions.tolist() == here.tolist()
 
@@ -132,7 +137,9 @@ def test_of_ten_target_tokens_eight_are_masked_one_is_random_and_one_stays():
 
 
 @pytest.mark.parametrize(
-    ("shares", "expected"), [((1.0, 0.0), "masks"), ((0.0, 1.0), "random"), ((0.0, 0.0), "kept")], ids=lambda value: str(value)
+    ("shares", "expected"),
+    [((1.0, 0.0), "masks"), ((0.0, 1.0), "random"), ((0.0, 0.0), "kept")],
+    ids=lambda value: str(value),
 )
 def test_replacement_probabilities_can_be_chosen(shares, expected):
     masked = masking(mask_replace_prob=shares[0], random_replace_prob=shares[1])(batch_of(random_rows(50, 60)), key=1)
@@ -199,7 +206,9 @@ def test_a_batch_with_known_target_counts_is_masked_like_one_without(rows, fract
     masks, batch = masking(mlm_probability=fraction), batch_of(rows)
     known = masks.count(np.concatenate(rows), np.array([len(row) for row in rows]))
     counted, uncounted = masks(replace(batch, n_targets=known), key), masks(batch, key)
-    assert torch.equal(counted.target_positions, uncounted.target_positions) and torch.equal(counted.input_ids, uncounted.input_ids)
+    assert torch.equal(counted.target_positions, uncounted.target_positions) and torch.equal(
+        counted.input_ids, uncounted.input_ids
+    )
     assert len(counted.target_positions) == known
 
 
@@ -210,7 +219,9 @@ def test_the_host_counts_the_targets_the_device_will_choose_at_every_length(frac
     rows = random_rows(1, 402)[0]
     for length in range(3, 402):
         ids = torch.tensor([rows[:length]])
-        assert masks.count(np.array(rows[:length]), np.array([length])) == int(masks.choose(ids, torch.tensor([0]), 1).sum())
+        assert masks.count(np.array(rows[:length]), np.array([length])) == int(
+            masks.choose(ids, torch.tensor([0]), 1).sum()
+        )
 
 
 def test_the_number_of_targets_of_whole_words_is_unknown_before_they_are_drawn():
@@ -220,7 +231,9 @@ def test_the_number_of_targets_of_whole_words_is_unknown_before_they_are_drawn()
 def test_the_tables_are_moved_to_a_device_once(monkeypatch):
     moves = []
     masks, batch = masking(), batch_of(random_rows(2, 10))
-    monkeypatch.setattr("encoderlab.tasks.pretraining.masking.Pieces.to", lambda pieces, device: moves.append(device) or pieces)
+    monkeypatch.setattr(
+        "encoderlab.tasks.pretraining.masking.Pieces.to", lambda pieces, device: moves.append(device) or pieces
+    )
     for _ in range(3):
         masks._pieces_on(torch.device("meta"))
         masks(batch, 1)

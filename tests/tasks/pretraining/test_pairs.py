@@ -14,7 +14,9 @@ from encoderlab.tasks.sequences import longest_first, longest_first_of_many
 COLUMNS = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}
 
 # a corpus: documents of paragraphs of sentences, each given by its number of tokens
-corpora = st.lists(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=5), min_size=1, max_size=4), min_size=2, max_size=6)
+corpora = st.lists(
+    st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=5), min_size=1, max_size=4), min_size=2, max_size=6
+)
 
 
 def sentences_of(corpus):
@@ -70,7 +72,9 @@ def test_segments_fill_the_length_with_whole_sentences_of_one_document(corpus, r
     assert (sentences.tokens(found.start[could_go_on], found.stop[could_go_on] + 1) > room).all()
     assert (sentences.document[found.start] == sentences.document[found.stop - 1]).all()
     assert (found.start[1:] >= found.stop[:-1]).all()
-    total = sentences.tokens(pairs.first_start, pairs.first_stop) + sentences.tokens(pairs.second_start, pairs.second_stop)
+    total = sentences.tokens(pairs.first_start, pairs.first_stop) + sentences.tokens(
+        pairs.second_start, pairs.second_stop
+    )
     single = (pairs.first_stop - pairs.first_start == 1) | (pairs.second_stop - pairs.second_start == 1)
     assert (total[~single] <= room).all()
 
@@ -120,7 +124,8 @@ def test_position_and_length_do_not_reveal_the_label_of_a_pair():
         sentences, found, pairs = drawn(corpus, pack=pack, room=61)
         labels = pairs.labels
         lengths = [
-            sentences.tokens(a, b) for a, b in ((pairs.first_start, pairs.first_stop), (pairs.second_start, pairs.second_stop))
+            sentences.tokens(a, b)
+            for a, b in ((pairs.first_start, pairs.first_stop), (pairs.second_start, pairs.second_stop))
         ]
         n = len(labels)
         for feature in (np.arange(n), lengths[0], lengths[0] + lengths[1], found.document):

@@ -46,7 +46,9 @@ def test_the_more_probable_relation_of_a_pair_is_predicted(second):
 
 
 def test_without_pairs_nothing_is_predicted_for_a_text():
-    with pytest.raises(DataError, match=r"task\.second_sentence=none and predicts nothing for a whole text.*encoderlab finetune"):
+    with pytest.raises(
+        DataError, match=r"task\.second_sentence=none and predicts nothing for a whole text.*encoderlab finetune"
+    ):
         task_of(SecondSentence.none).answers(Prediction(), BATCH)
 
 

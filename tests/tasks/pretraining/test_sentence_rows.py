@@ -40,12 +40,16 @@ def rows_of(tokenizer, max_length=24, pack=Pack.segments, **task):
     whole_words=st.booleans(),
 )
 @settings(deadline=None, max_examples=40)
-def test_a_batch_has_the_announced_length_and_number_of_targets(tokenizer, second, pack, epoch, max_length, chosen, whole_words):
+def test_a_batch_has_the_announced_length_and_number_of_targets(
+    tokenizer, second, pack, epoch, max_length, chosen, whole_words
+):
     rows = rows_of(tokenizer, max_length, pack, second_sentence=second, whole_words=whole_words)
     drawn = rows.epoch(1, epoch)
     some = np.random.default_rng(chosen).integers(0, len(rows), 7)
     batch = drawn.gather(some, tokenizer.pad_id)
-    real = batch.input_ids.shape[1] * np.ones(7) if batch.attention_mask is None else batch.attention_mask.sum(1).numpy()
+    real = (
+        batch.input_ids.shape[1] * np.ones(7) if batch.attention_mask is None else batch.attention_mask.sum(1).numpy()
+    )
     assert real.tolist() == drawn.lengths[some].tolist()
     assert batch.n_tokens == real.sum() and batch.input_ids.shape[1] <= max_length
     masked = drawn.prepare(batch)

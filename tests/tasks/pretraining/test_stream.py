@@ -46,7 +46,9 @@ def task():
 
 
 def streamed(task, shards=None, seed=5):
-    return StreamedRows(shards or shards_of(), Preparation(FullStops(), task.tokenizer, 1, 1), task, Pack.sentences, seed)
+    return StreamedRows(
+        shards or shards_of(), Preparation(FullStops(), task.tokenizer, 1, 1), task, Pack.sentences, seed
+    )
 
 
 def first_windows(rows, count, after=0):
@@ -81,7 +83,9 @@ def test_a_stream_resumes_at_any_step_and_reads_from_its_window_on(task):
         resumed.resume(rows.position(step))
         opened.clear()
         found = first_windows(resumed, 9 - window, after=step)
-        assert [(number, texts) for number, texts, _ in found] == [(number, texts) for number, texts, _ in whole[window:]]
+        assert [(number, texts) for number, texts, _ in found] == [
+            (number, texts) for number, texts, _ in whole[window:]
+        ]
         assert found[0][2] == done
         started = {start for _, start in opened if start}  # in mid-shard: the others are begun
         assert started == {document for _, _, document in rows.position(step)["places"] if document}
@@ -132,7 +136,9 @@ def test_processes_share_the_readers_and_get_the_same_windows(task, monkeypatch,
 
 def test_a_damaged_shard_is_skipped_reported_and_counted(task, capsys):
     names = {"a": "a", "b": "b", "torn": "torn"}
-    shards = Shards(names, lambda shard, start: read(99 if shard == 2 else shard, start), Fractions(0, 0), 10**6, 8, OnDamaged.skip)
+    shards = Shards(
+        names, lambda shard, start: read(99 if shard == 2 else shard, start), Fractions(0, 0), 10**6, 8, OnDamaged.skip
+    )
     rows = streamed(task, shards)
     first_windows(rows, 3)
     assert rows.note() == "1 of 3 shards is damaged, and the rest of it was skipped: torn (it is torn)"

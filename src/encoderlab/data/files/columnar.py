@@ -28,7 +28,9 @@ def read_parquet(path: Path, wanted: Wanted, spool: Spool) -> Rows:
     try:
         names = _names(path, wanted, pq.read_schema(path))
         file = _open_parquet(path)
-        table = _bounded(path, file.iter_batches(_ROWS_UNPACKED, columns=names), file.schema_arrow, names, wanted, spool)
+        table = _bounded(
+            path, file.iter_batches(_ROWS_UNPACKED, columns=names), file.schema_arrow, names, wanted, spool
+        )
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {error}") from error
     return _rows(path, table, wanted)
@@ -46,7 +48,9 @@ def parquet_rows(path: Path, wanted: Wanted) -> Iterator[dict[str, str | None]]:
 
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a parquet file so that only the pages being decoded are in memory: pre-buffered columns would stay there to the end."""
+    """Open a parquet file so that only the pages being decoded are in memory: pre-buffered columns would stay there to
+    the end.
+    """
     return pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=_BYTES_BUFFERED)
 
 
@@ -116,7 +120,9 @@ def _bounded(
 
 
 def _as_strings(column: pa.Array, *, is_text: bool) -> pa.Array:
-    """Return a column (or one of lists) with string views as strings, from which Arrow can take rows, and texts as strings."""
+    """Return a column (or one of lists) with string views as strings, from which Arrow can take rows, and texts as
+    strings.
+    """
     kind = column.type.value_type if is_words(column) else column.type
     if pa.types.is_string_view(kind):
         kind = pa.large_string()

@@ -14,10 +14,24 @@ from encoderlab.data.sources.columns import Rows, Wanted, listed, no_such_column
 from encoderlab.data.spool import Spool
 from encoderlab.errors import DataError
 
-_CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # universaldependencies.org/format
+_CONLLU = [
+    "id",
+    "form",
+    "lemma",
+    "upos",
+    "xpos",
+    "feats",
+    "head",
+    "deprel",
+    "deps",
+    "misc",
+]  # universaldependencies.org/format
 _NAMED = "# global.columns ="  # CoNLL-U Plus names its columns on the first line
 _LOOKED_AT = 1000  # lines
-_DEFAULTS = {"text": ("text", 0), "label": ("label", -1)}  # in files without column names: the word is first, its label last
+_DEFAULTS = {
+    "text": ("text", 0),
+    "label": ("label", -1),
+}  # in files without column names: the word is first, its label last
 
 
 @dataclass(frozen=True)
@@ -30,10 +44,11 @@ class _Layout:
 
 
 def read_conll(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
-    """Read the sentences of a file. Columns go by name if the file names them, otherwise by number (0 is the first, -1 the last).
+    """Read the sentences of a file. Columns go by name if the file names them, otherwise by number (0 is the first, -1
+    the last).
 
-    Comments (lines that begin with # and are narrower or wider than the others), -DOCSTART- lines, and the ranges and empty
-    nodes of CoNLL-U (ids 3-4, 5.1) are skipped. Raises DataError at any other line of a different width.
+    Comments (lines that begin with # and are narrower or wider than the others), -DOCSTART- lines, and the ranges and
+    empty nodes of CoNLL-U (ids 3-4, 5.1) are skipped. Raises DataError at any other line of a different width.
     """
     if wanted.text_pair is not None:
         raise DataError(f"{path} holds single sentences, not pairs", remedy="Set dataset.text_pair=null")
@@ -46,7 +61,9 @@ def read_conll(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
 
 
 def holds_columns(path: Path, encoding: str) -> bool:
-    """Return whether a text file's first lines look like words with equally many columns, and blank lines between sentences."""
+    """Return whether a text file's first lines look like words with equally many columns, and blank lines between
+    sentences.
+    """
     blank, widths = False, set()
     for _, line in islice(plain_lines(path, encoding), _LOOKED_AT):
         if not line.strip(" \t"):
@@ -66,7 +83,9 @@ def _sentences(path: Path, layout: _Layout, encoding: str) -> Iterator[tuple[int
                 continue
             if len(cells) != layout.width or "" in cells:
                 found = f"an empty column among {len(cells)}" if "" in cells else f"{len(cells)} columns"
-                raise DataError(f"{place(path, number)} has {found}", allowed=f"{layout.width} columns, like the first word")
+                raise DataError(
+                    f"{place(path, number)} has {found}", allowed=f"{layout.width} columns, like the first word"
+                )
             begin = begin if sentence else number
             sentence.append(cells)
         elif sentence:
@@ -78,7 +97,11 @@ def _sentences(path: Path, layout: _Layout, encoding: str) -> Iterator[tuple[int
 
 def _no_word(cells: list[str], layout: _Layout) -> bool:
     comment = cells[0].startswith("#") and len(cells) != layout.width
-    return comment or cells[0] == "-DOCSTART-" or (layout.conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0]) is not None)
+    return (
+        comment
+        or cells[0] == "-DOCSTART-"
+        or (layout.conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0]) is not None)
+    )
 
 
 def _layout(path: Path, wanted: Wanted, encoding: str) -> _Layout:
@@ -99,7 +122,9 @@ def _layout(path: Path, wanted: Wanted, encoding: str) -> _Layout:
 
 
 def _is_conllu(cells: list[str]) -> bool:
-    """Return whether the first line of words is CoNLL-U, whatever the file's name: ten columns, with an id in the first."""
+    """Return whether the first line of words is CoNLL-U, whatever the file's name: ten columns, with an id in the
+    first.
+    """
     return len(cells) == len(_CONLLU) and re.fullmatch(r"1|1-[0-9]+|0\.1", cells[0]) is not None
 
 

@@ -10,7 +10,12 @@ from encoderlab.data.files.text_files import numbered_lines
 from encoderlab.errors import SettingError
 
 AUTO = "auto"
-NAMED = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}  # characters with a meaning of their own to a shell or Hydra
+NAMED = {
+    "comma": ",",
+    "semicolon": ";",
+    "tab": "\t",
+    "pipe": "|",
+}  # characters with a meaning of their own to a shell or Hydra
 _EXCEL = "sep="  # the first line of a file may tell Excel its delimiter
 
 
@@ -30,8 +35,8 @@ def excel_delimiter(line: str) -> str | None:
 def delimiter_of(path: Path, encoding: str, chosen: str, usual: str, columns: Collection[str]) -> str:
     """Return the character that separates the cells of a file.
 
-    With `auto` it is the one in its line `sep=`; otherwise `usual`, or the one of NAMED that gives the header all wanted `columns`;
-    if none does, one that occurs in the header.
+    With `auto` it is the one in its line `sep=`; otherwise `usual`, or the one of NAMED that gives the header all
+    wanted `columns`; if none does, one that occurs in the header.
     """
     if chosen != AUTO:
         return NAMED.get(chosen, chosen)

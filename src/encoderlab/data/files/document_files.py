@@ -1,7 +1,7 @@
 """Documents in files.
 
-In .txt files, a single file or a folder of them: a paragraph per line, blank lines between documents. In shards of any format, read
-one document at a time.
+In .txt files, a single file or a folder of them: a paragraph per line, blank lines between documents. In shards of any
+format, read one document at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _TEXTS = pa.large_string()  # offsets of 64 bits, so that documents may have any
 
 
 def split_folders(path: Path) -> dict[str, Path]:
-    """Return each split's folder: those named train, validation and test inside `path`, or `path` itself as the training split.
+    """Return each split's folder: those named train, validation and test inside `path`, or `path` itself as the
+    training split.
 
     Raises DataError if there is anything else next to a folder named train.
     """
@@ -42,23 +43,30 @@ def split_folders(path: Path) -> dict[str, Path]:
         return {"train": path}
     stranger = next((entry for entry in _visible(path) if entry.name not in _SPLITS), None)
     if stranger is not None:
-        raise DataError(f"{stranger} is next to the training split", allowed=", ".join(_SPLITS), remedy="Move it elsewhere")
+        raise DataError(
+            f"{stranger} is next to the training split", allowed=", ".join(_SPLITS), remedy="Move it elsewhere"
+        )
     return {name: path / name for name in _SPLITS if (path / name).exists()}
 
 
 def text_files(folder: Path) -> list[Path]:
-    """Return all .txt files (.txt.gz, .txt.zst) under `folder`, at any depth, by name; DataError if there are none, or others."""
+    """Return all .txt files (.txt.gz, .txt.zst) under `folder`, at any depth, by name; DataError if there are none, or
+    others.
+    """
     files = [path for entry in _visible(folder) for path in (text_files(entry) if entry.is_dir() else [entry])]
     wrong = next((file for file in files if not file.name.endswith((".txt", ".txt.gz", ".txt.zst"))), None)
     if wrong is not None:
-        raise DataError(f"{wrong} is not a .txt file", allowed="a folder of .txt files", remedy="Rename it or remove it")
+        raise DataError(
+            f"{wrong} is not a .txt file", allowed="a folder of .txt files", remedy="Rename it or remove it"
+        )
     if not files:
         raise DataError(f"{folder} has no .txt files", remedy="Choose a folder with some, or remove it")
     return files
 
 
 def read_document_files(path: Path, files: list[Path], spool: Spool, encoding: str = AUTO) -> Rows:
-    """Return the documents of `files`, one per row, with each paragraph on its own line; `path` is what the user calls them.
+    """Return the documents of `files`, one per row, with each paragraph on its own line; `path` is what the user calls
+    them.
 
     `encoding` is auto or that of all files. Raises DataError if there are none, or a file cannot be read.
     """

@@ -42,9 +42,9 @@ def with_encodings(files: Iterable[Path], chosen: str = AUTO) -> Iterator[tuple[
 def encoding_of(path: Path, chosen: str = AUTO, setting: str = SETTING) -> str:
     """Return Python's name of the encoding of a text file; `setting` is where it was `chosen`.
 
-    With `auto` it is UTF-16 if the file begins with its byte-order mark, otherwise UTF-8, otherwise Windows-1252, with a
-    warning that shows how the first such line reads. Raises DataError if the bytes are none of these, or the file cannot be
-    read.
+    With `auto` it is UTF-16 if the file begins with its byte-order mark, otherwise UTF-8, otherwise Windows-1252, with
+    a warning that shows how the first such line reads. Raises DataError if the bytes are none of these, or the file
+    cannot be read.
     """
     encoding, warning = _found(path, chosen, setting)
     if warning:
@@ -80,7 +80,9 @@ def _is_utf_8(path: Path, errors: str) -> bool:
 
 
 def _decode(path: Path, encoding: str, errors: str) -> None:
-    """Raise UnicodeError if a file is not in this encoding. One that unpacks without end is left to its reader, which says so."""
+    """Raise UnicodeError if a file is not in this encoding. One that unpacks without end is left to its reader, which
+    says so.
+    """
     decoder = codecs.getincrementaldecoder(encoding)(errors)
     with bytes_of(path) as stream, suppress(DataError):
         for block in iter(partial(stream.read1, _BLOCK), b""):

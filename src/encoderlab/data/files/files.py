@@ -1,4 +1,6 @@
-"""A user's own files as a dataset: tables, one text per line, sentences in CoNLL columns, a folder per label, or documents."""
+"""A user's own files as a dataset: tables, one text per line, sentences in CoNLL columns, a folder per label, or
+documents.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ from encoderlab.data.documents import Documents, refuse_lone_document, streamed_
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.files.delimiters import refuse_unusable
 from encoderlab.data.files.encodings import encoding_of, refuse_unknown
-from encoderlab.data.files.formats import AS_IT_SHOWS, BINARY, Dialect, Format, OnMissing, Quoting, absolute, format_of, paths_of
+from encoderlab.data.files.formats import (
+    AS_IT_SHOWS,
+    BINARY,
+    Dialect,
+    Format,
+    OnMissing,
+    Quoting,
+    absolute,
+    format_of,
+    paths_of,
+)
 from encoderlab.data.shards import Fractions, Shards, StreamSettings, refuse_limit, refuse_stream
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.errors import DataError, SettingError
@@ -40,16 +52,25 @@ class FilesDataset(ColumnDataset, StreamSettings):
         names=Names.path,
     )
     train: Any = setting(None, "The training file, or several, if each split has its own files.", names=Names.path)
-    validation: Any = setting(None, "The validation file, or several; without it, rows are taken from training.", names=Names.path)
+    validation: Any = setting(
+        None, "The validation file, or several; without it, rows are taken from training.", names=Names.path
+    )
     test: Any = setting(None, "The test file, or several.", names=Names.path)
     format: Format = setting(
         Format.auto, "auto (by the name): .csv, .tsv, .jsonl, .parquet, .arrow, .xlsx, .txt, .conll, or a folder."
     )
-    quoting: Quoting = setting(Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal.")
-    delimiter: str = setting("auto", "What separates cells in csv and tsv: auto, comma, semicolon, tab, pipe, or one character.")
-    encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1.")
+    quoting: Quoting = setting(
+        Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal."
+    )
+    delimiter: str = setting(
+        "auto", "What separates cells in csv and tsv: auto, comma, semicolon, tab, pipe, or one character."
+    )
+    encoding: str = setting(
+        "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
+    )
     on_missing: OnMissing = setting(
-        OnMissing.error, "A row without a label: error (refuse the file), or drop (also rows without text; they are listed)."
+        OnMissing.error,
+        "A row without a label: error (refuse the file), or drop (also rows without text; they are listed).",
     )
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
 
@@ -93,7 +114,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
         refuse_limit(self.limit)
         files = {name: _shard_files(paths) for name, paths in self._files(split_folders).items()}
         taken = {name: getattr(self, f"{name}_fraction") * (name not in files) for name in ("validation", "test")}
-        documents = streamed_documents(self._shards(files["train"], Fractions(**taken, seed=self.split_seed)), _origin(files))
+        documents = streamed_documents(
+            self._shards(files["train"], Fractions(**taken, seed=self.split_seed)), _origin(files)
+        )
         held_out = {name: self._shards(paths, Fractions(0.0, 0.0)) for name, paths in files.items() if name != "train"}
         given = {name: streamed_documents(shards, {}).by_name["train"] for name, shards in held_out.items()}
         return replace(documents, by_name=documents.by_name | given)
@@ -109,7 +132,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return Shards(_fingerprints(paths), read, fractions, self.window, self.shards_at_once, self.on_damaged)
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
-        """See `ColumnDataset.read_document_rows`. Text files, alone or in folders, hold documents rather than a text per line."""
+        """See `ColumnDataset.read_document_rows`. Text files, alone or in folders, hold documents rather than a text
+        per line.
+        """
         from encoderlab.data.files.document_files import split_folders
         from encoderlab.data.sources.whole_rows import joined
         from encoderlab.data.spool import Spool
@@ -172,7 +197,9 @@ def _shard_files(paths: list[Path]) -> list[Path]:
 
 
 def _fingerprints(paths: list[Path]) -> dict[str, str]:
-    """Return a fingerprint of each file, from its size and both ends, by its path in the folder that contains all of them."""
+    """Return a fingerprint of each file, from its size and both ends, by its path in the folder that contains all of
+    them.
+    """
     folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
     return {path.absolute().relative_to(folder).as_posix(): _fingerprint(path) for path in paths}
 
@@ -204,7 +231,8 @@ def _dropped(path: Path, rows: Rows, wanted: Wanted, spool: Spool) -> Rows:
     n_left = len(left.columns["text"])
     if n_left < total:
         places = {
-            setting: listed(rows.where(int(row)).removeprefix(f"{path}, ") for row in found) for setting, found in lacking.items()
+            setting: listed(rows.where(int(row)).removeprefix(f"{path}, ") for row in found)
+            for setting, found in lacking.items()
         }
         reasons = "; ".join(f"{len(lacking[setting])} without {setting} ({places[setting]})" for setting in lacking)
         print(f"encoderlab: {path}: {total - n_left} of {total} rows were dropped: {reasons}", file=sys.stderr)
@@ -224,8 +252,9 @@ def read_unlabelled(
 ) -> Split:
     """Return the texts of a file in order, with every label unknown. Without a `cache_dir`, all of them stay in memory.
 
-    `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line is a text,
-    blank lines too, and `text` is ignored. Raises DataError as `FilesDataset.load` does, with the settings of `predict`.
+    `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line
+    is a text, blank lines too, and `text` is ignored. Raises DataError as `FilesDataset.load` does, with the settings
+    of `predict`.
     """
     from encoderlab.data.sources.columns import Wanted, checked, is_words, split_into_words
     from encoderlab.data.sources.labels import as_split
@@ -236,7 +265,8 @@ def read_unlabelled(
         raise DataError(f"{path} is a folder", allowed="a file", remedy="Choose a file inside it")
     if text_pair is not None and found in (Format.txt, Format.conll):
         raise DataError(
-            f"{path} holds no pairs of texts", allowed="csv, tsv, jsonl or parquet, because the run was trained on pairs"
+            f"{path} holds no pairs of texts",
+            allowed="csv, tsv, jsonl or parquet, because the run was trained on pairs",
         )
     wanted = Wanted(text, text_pair, None, typed="{}_column", others=None)
     rows = checked(_read(path, found, wanted, dialect, Spool(cache_dir)), wanted)

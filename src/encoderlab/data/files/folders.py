@@ -19,7 +19,8 @@ _LAYOUT = "one sub-folder per label with a .txt file per example"
 
 
 def split_folders(path: Path) -> dict[str, Path]:
-    """Return each split's folder: those named train, validation and test inside `path`, or `path` itself as the training split.
+    """Return each split's folder: those named train, validation and test inside `path`, or `path` itself as the
+    training split.
 
     Raises DataError if there is anything else next to a split folder.
     """
@@ -39,7 +40,8 @@ def read_folder(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows
     """
     if wanted.text_pair is not None:
         raise SettingError(
-            f"dataset.text_pair={wanted.text_pair} is set, but a file in a folder is one text", remedy="Set dataset.text_pair=null"
+            f"dataset.text_pair={wanted.text_pair} is set, but a file in a folder is one text",
+            remedy="Set dataset.text_pair=null",
         )
     stray = next((entry for entry in _visible(path) if entry.suffix == ".txt"), None)
     if stray:
@@ -49,12 +51,16 @@ def read_folder(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows
     if wrong:
         raise DataError(f"{wrong} is not a .txt file", allowed=_LAYOUT, remedy="Rename it or remove it")
     if not files:
-        table = next((entry for entry in _visible(path) if entry.suffix in (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")), None)
+        table = next(
+            (entry for entry in _visible(path) if entry.suffix in (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")), None
+        )
         remedy = f"For the tables in it, set 'dataset.path={path}/*{table.suffix}'" if table else ""
         raise DataError(f"{path} has no examples", allowed=_LAYOUT, remedy=remedy)
     texts = ((whole_text(file, found), file.parent.name) for file, found in with_encodings(files, encoding))
     for batch in grouped(texts, lambda row: len(row[0]), _CHARACTERS_PER_BATCH):
-        spool.add(pa.record_batch([pa.array(column, pa.string()) for column in zip(*batch, strict=True)], ["text", "label"]))
+        spool.add(
+            pa.record_batch([pa.array(column, pa.string()) for column in zip(*batch, strict=True)], ["text", "label"])
+        )
     table = pa.Table.from_batches(spool.finish())
     names = ["text"] if wanted.label is None else ["text", "label"]
     return Rows({name: table.column(name) for name in names}, lambda row: str(files[row]))

@@ -30,7 +30,8 @@ class Format(Enum):
 class Quoting(Enum):
     """What a double quote means in csv and tsv.
 
-    `double`: a cell may be enclosed in quotes, and a quote inside it is doubled (RFC 4180). `literal`: a quote is a character like
+    `double`: a cell may be enclosed in quotes, and a quote inside it is doubled (RFC 4180). `literal`: a quote is a
+    character like
         any other. `auto`: `double` for csv, `literal` for tsv, and both refused if the rows could be read either way.
     """
 
@@ -90,11 +91,15 @@ BINARY = (Format.parquet, Format.arrow, Format.excel, Format.folder)
 
 
 def absolute(given: Any, setting: str) -> str | list[str]:
-    """Return a file, folder or pattern, or a list of them, as absolute paths. Raises SettingError if it is none of these."""
+    """Return a file, folder or pattern, or a list of them, as absolute paths. Raises SettingError if it is none of
+    these.
+    """
     if isinstance(given, list) and given and all(isinstance(one, str) for one in given):
         return [str(Path(one).expanduser().absolute()) for one in given]
     if not isinstance(given, str) or not given:
-        raise SettingError(f"{setting} is {given!r}", allowed="a file, a folder, a pattern such as data/*.csv, or a list of files")
+        raise SettingError(
+            f"{setting} is {given!r}", allowed="a file, a folder, a pattern such as data/*.csv, or a list of files"
+        )
     return str(Path(given).expanduser().absolute())
 
 
@@ -127,19 +132,23 @@ def _seen_from_here(path: str) -> Path:
 def format_of(path: Path, chosen: Format) -> Format:
     """Return the format of the file or folder at `path`, from its name unless it is `chosen`.
 
-    Raises DataError if nothing is there, the name does not tell the format, or it is a folder where a file is expected (or a file
-    where a folder is).
+    Raises DataError if nothing is there, the name does not tell the format, or it is a folder where a file is expected
+    (or a file where a folder is).
     """
     _refuse_missing(path)
     found = Format.folder if path.is_dir() else (_by_name(path) if chosen is Format.auto else chosen)
     if found is Format.folder and chosen not in (Format.auto, Format.folder):
         raise DataError(f"{path} is a folder", allowed=f"a {chosen.name} file", remedy="Choose the file inside it")
     if found is Format.folder and not path.is_dir():
-        raise DataError(f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Remove dataset.format")
+        raise DataError(
+            f"{path} is a file", allowed="a folder with one sub-folder per label", remedy="Remove dataset.format"
+        )
     if found in BINARY and path.suffix in COMPRESSED:
         unpack = "gunzip" if path.suffix == ".gz" else "unzstd"
         raise DataError(
-            f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll in .gz or .zst", remedy=f"Run {unpack} {path}"
+            f"{path} is compressed",
+            allowed="csv, tsv, jsonl, txt or conll in .gz or .zst",
+            remedy=f"Run {unpack} {path}",
         )
     return found
 
@@ -160,5 +169,7 @@ def _refuse_missing(path: Path) -> None:
         return
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     near = closest(path.name, names)
-    remedy = f"Did you mean {path.with_name(near)}?" if near else f"Paths start from {Path.cwd()}, unless they begin with /"
+    remedy = (
+        f"Did you mean {path.with_name(near)}?" if near else f"Paths start from {Path.cwd()}, unless they begin with /"
+    )
     raise DataError(f"{path} does not exist", remedy=remedy)

@@ -1,7 +1,8 @@
-"""Rows of csv and tsv files: every row is read unchanged or refused with its line number, never dropped, merged or shifted.
+"""Rows of csv and tsv files: every row is read unchanged or refused with its line number, never dropped, merged or
+shifted.
 
-Quoted cells may contain line breaks (RFC 4180, section 2), and two stray quotes look the same. If each line of such a cell could
-also be a row, `auto` refuses the file and names the setting that decides.
+Quoted cells may contain line breaks (RFC 4180, section 2), and two stray quotes look the same. If each line of such a
+cell could also be a row, `auto` refuses the file and names the setting that decides.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class _Doubts:
     def perhaps_merged(self) -> Record | None:
         """Return the first row that two stray quotes may have made of several."""
         suspects = [record for label, record in self.inside.items() if label in self.labels]
-        return min([*suspects, *([self.ambiguous] if self.ambiguous else [])], key=lambda record: record.line, default=None)
+        return min(
+            [*suspects, *([self.ambiguous] if self.ambiguous else [])], key=lambda record: record.line, default=None
+        )
 
 
 @dataclass
@@ -90,13 +93,15 @@ class SeparatedFile:
             where = self.path if first is None else place(self.path, first.line)
             raise DataError(f"{where} is empty", allowed="a first row with the names of the columns")
         if repeated:
-            raise DataError(f"{self.path} has more than one column {repeated[0]!r}", remedy="Give each column a different name")
+            raise DataError(
+                f"{self.path} has more than one column {repeated[0]!r}", remedy="Give each column a different name"
+            )
 
     def records(self, texts: Collection[str], label: str | None) -> Iterator[Record]:
         """Yield all rows below the header; `texts` and `label` name the columns that are read.
 
-        Raises DataError after the last row if quoting is `auto` and every quoted row over several lines could also be separate
-        rows, line by line. If only some could, quotes enclose cells, and a warning names the first of those.
+        Raises DataError after the last row if quoting is `auto` and every quoted row over several lines could also be
+        separate rows, line by line. If only some could, quotes enclose cells, and a warning names the first of those.
         """
         width, column = len(self.header), None if label is None else self.header.index(label)
         watch = self.reads_quotes and self.quoting is Quoting.auto
@@ -157,8 +162,9 @@ class SeparatedFile:
     def _end_of(self, record: Record, before: str, texts: Collection[str]) -> str:
         """Return how rows end; `before` is how the rows before it do, "" for the first.
 
-        They must all end alike, because otherwise a carriage return may belong to a cell: some programs write it there without
-        quotes. Only if the last cell is not a text may rows end both with and without a carriage return before the line feed.
+        They must all end alike, because otherwise a carriage return may belong to a cell: some programs write it there
+        without quotes. Only if the last cell is not a text may rows end both with and without a carriage return before
+        the line feed.
         """
         last = record.raw[-1]
         end = next((end for end in ("\r\n", "\n", "\r") if last.endswith(end)), before)
@@ -179,7 +185,9 @@ class SeparatedFile:
             )
 
     def _labels_inside(self, record: Record, column: int | None) -> list[str]:
-        """Return the labels of the lines inside a quoted row, without the first and last, that have as many cells as a row."""
+        """Return the labels of the lines inside a quoted row, without the first and last, that have as many cells as a
+        row.
+        """
         if column is None:
             return []
         rows = [line.rstrip("\r\n").split(self.separator) for line in record.raw[1:-1]]
@@ -229,5 +237,7 @@ def _without_blank_lines(rows: Iterator[Record], path: Path, width: int) -> Iter
             blank = blank or record
             continue
         if blank and width == 1:
-            raise DataError(f"{place(path, blank.line)} is blank", remedy='Write an empty text as "", or remove the line')
+            raise DataError(
+                f"{place(path, blank.line)} is blank", remedy='Write an empty text as "", or remove the line'
+            )
         yield record

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def read_excel(path: Path, wanted: Wanted, sheet: str | None, spool: Spool) -> Rows:
     """Return the rows of a workbook's sheet; without a `sheet`, of the one whose first row has the wanted columns.
 
-    Numbers are written as Excel shows them without a format (1, not 1.0), dates as ISO 8601, an empty cell as an empty text.
-    Raises DataError if it is not a workbook, no sheet or several have the columns, or a cell holds an error.
+    Numbers are written as Excel shows them without a format (1, not 1.0), dates as ISO 8601, an empty cell as an empty
+    text. Raises DataError if it is not a workbook, no sheet or several have the columns, or a cell holds an error.
     """
     openpyxl = _openpyxl(path)
     try:
@@ -36,7 +36,9 @@ def read_excel(path: Path, wanted: Wanted, sheet: str | None, spool: Spool) -> R
         zipfile.BadZipFile,
         openpyxl.utils.exceptions.InvalidFileException,
     ) as error:
-        raise DataError(f"{path} is not a readable Excel workbook: {error}", remedy="Save it as .xlsx or .csv again") from error
+        raise DataError(
+            f"{path} is not a readable Excel workbook: {error}", remedy="Save it as .xlsx or .csv again"
+        ) from error
     try:
         return _rows(path, _sheet(path, {one.title: one for one in book.worksheets}, wanted, sheet), wanted, spool)
     finally:
@@ -64,12 +66,16 @@ def _sheet(path: Path, sheets: dict[str, ReadOnlyWorksheet], wanted: Wanted, nam
     setting = wanted.named("sheet")
     if name is not None:
         if name not in sheets:
-            raise DataError(f"{path} has no sheet {name!r}", allowed=listed(sheets), remedy=f"Set {setting} to one of them")
+            raise DataError(
+                f"{path} has no sheet {name!r}", allowed=listed(sheets), remedy=f"Set {setting} to one of them"
+            )
         return sheets[name]
     columns = set(wanted.settings().values())
     having = [title for title, one in sheets.items() if columns <= set(_header(one))]
     if len(having) > 1:
-        raise DataError(f"{path} has the columns on {len(having)} sheets", allowed=listed(having), remedy=f"Set {setting}=NAME")
+        raise DataError(
+            f"{path} has the columns on {len(having)} sheets", allowed=listed(having), remedy=f"Set {setting}=NAME"
+        )
     if not sheets:
         raise DataError(f"{path} has no sheets")
     return sheets[having[0]] if having else next(iter(sheets.values()))
@@ -91,7 +97,9 @@ def _rows(path: Path, sheet: ReadOnlyWorksheet, wanted: Wanted, spool: Spool) ->
     places = [header.index(name) for name in [*wanted.settings().values(), *others]]
     rows = RowsOfFile(where, spool, list(wanted.settings()), others)
     for number, cells in _filled(sheet):
-        rows.add(number, [_text(cells[index] if index < len(cells) else None, place(where, number)) for index in places])
+        rows.add(
+            number, [_text(cells[index] if index < len(cells) else None, place(where, number)) for index in places]
+        )
     return rows.finish()
 
 

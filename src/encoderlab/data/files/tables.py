@@ -35,7 +35,9 @@ class RowsOfFile:
         self.spool = spool
 
     def add(self, line: int, values: list[Any]) -> None:
-        """Add a row: values in the order of the names (strings, lists of strings, or None), then the carried ones, of any kind."""
+        """Add a row: values in the order of the names (strings, lists of strings, or None), then the carried ones, of
+        any kind.
+        """
         self.lines.append(line)
         self.pending.append(values)
         self.n_characters += sum(len(value) for value in values if isinstance(value, str))
@@ -50,7 +52,9 @@ class RowsOfFile:
             raise DataError(f"{self.path} has no rows", remedy="Choose a file with rows")
         columns = [list(chunks) for chunks in zip(*(batch.columns for batch in self.spool.finish()), strict=True)]
         wanted = {name: _chunked(chunks) for name, chunks in zip(self.names, columns, strict=False)}
-        carried = {name: _of_one_type(chunks) for name, chunks in zip(self.carried, columns[len(self.names) :], strict=True)}
+        carried = {
+            name: _of_one_type(chunks) for name, chunks in zip(self.carried, columns[len(self.names) :], strict=True)
+        }
         path, lines = self.path, self.lines
         return Rows(wanted, lambda row: place(path, lines[row]), carried)
 
@@ -63,7 +67,9 @@ class RowsOfFile:
         except UnicodeEncodeError as error:
             first = len(self.lines) - len(self.pending)
             line = next(self.lines[first + row] for row, values in enumerate(self.pending) if _has_surrogate(values))
-            raise DataError(f"{place(self.path, line)} holds half a character (a lone surrogate, \\ud800 to \\udfff)") from error
+            raise DataError(
+                f"{place(self.path, line)} holds half a character (a lone surrogate, \\ud800 to \\udfff)"
+            ) from error
         self.pending, self.n_characters = [], 0
 
 
@@ -74,7 +80,9 @@ def _array(values: list[Any]) -> pa.Array:
 
 
 def _carried_array(values: list[Any]) -> pa.Array:
-    """Return values as they are, or as texts (as JSON if they are not texts) if their types differ or are not single values."""
+    """Return values as they are, or as texts (as JSON if they are not texts) if their types differ or are not single
+    values.
+    """
     try:
         array = pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
@@ -104,7 +112,8 @@ def _has_surrogate(values: list[Any]) -> bool:
 
 
 def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect, spool: Spool) -> Rows:
-    """Return the rows of a csv or tsv file; every cell is text, unchanged. Raises DataError if one is ambiguous or malformed.
+    """Return the rows of a csv or tsv file; every cell is text, unchanged. Raises DataError if one is ambiguous or
+    malformed.
 
     `usual` is the delimiter for files with such a name; `dialect` holds the encoding of this one.
     """
@@ -112,7 +121,9 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect, spo
     file = SeparatedFile(path, separator, dialect.quoting, wanted.named("quoting"), dialect.encoding)
     for setting, name in wanted.settings().items():
         if name not in file.header:
-            raise _undivided(file, wanted, name) or no_such_column(f"The first line of {path}", wanted, setting, file.header)
+            raise _undivided(file, wanted, name) or no_such_column(
+                f"The first line of {path}", wanted, setting, file.header
+            )
     others = wanted.carried(file.header, f"The first line of {path}")
     rows = RowsOfFile(path, spool, list(wanted.settings()), others)
     index = {name: place for place, name in enumerate(file.header)}
@@ -123,7 +134,9 @@ def read_separated(path: Path, wanted: Wanted, usual: str, dialect: Dialect, spo
 
 
 def _undivided(file: SeparatedFile, wanted: Wanted, name: str) -> DataError | None:
-    """Return the error for a header that another delimiter would divide into columns, one of them `name`; otherwise None."""
+    """Return the error for a header that another delimiter would divide into columns, one of them `name`; otherwise
+    None.
+    """
     if len(file.header) > 1 or not any(name in file.header[0].split(mark) for mark in NAMED.values()):
         return None
     return DataError(
@@ -134,7 +147,9 @@ def _undivided(file: SeparatedFile, wanted: Wanted, name: str) -> DataError | No
 
 
 def read_jsonl(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
-    """Return the rows of a file with one JSON object per line. Raises DataError at a line that is not one, or lacks a column."""
+    """Return the rows of a file with one JSON object per line. Raises DataError at a line that is not one, or lacks a
+    column.
+    """
     names, rows = wanted.settings(), None
     shapes: dict[bool, type] = {}
     for line, record in json_objects(path, encoding):
@@ -149,7 +164,8 @@ def read_jsonl(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:
 
 
 def _refuse_mixed(values: dict[str, Any], shapes: dict[bool, type], wanted: Wanted, where: str) -> None:
-    """Raise DataError if a row has a list where earlier rows have single values, or the reverse. `shapes` remembers those.
+    """Raise DataError if a row has a list where earlier rows have single values, or the reverse. `shapes` remembers
+    those.
 
     Labels have the shape of texts, except those of targets that are not labels, which have their own.
     """
@@ -157,7 +173,12 @@ def _refuse_mixed(values: dict[str, Any], shapes: dict[bool, type], wanted: Want
         is_target = wanted.target != "label" and is_label(setting)
         if value is None or shapes.setdefault(is_target, type(value)) is type(value):
             continue
-        if wanted.target == "label" and wanted.label is not None and isinstance(values["text"], str) and is_label(setting):
+        if (
+            wanted.target == "label"
+            and wanted.label is not None
+            and isinstance(values["text"], str)
+            and is_label(setting)
+        ):
             raise several_labels(wanted.label, where)
         raise DataError(f"{where} mixes lists and single values", allowed="either everywhere")
 
@@ -180,7 +201,9 @@ def json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any
         except (ValueError, RecursionError) as error:
             reason, is_part = str(error).partition(": line ")[0], number == 1 and line.strip() in ("[", "{")
             remedy = _IN_LINES if is_part else ""  # otherwise each line is a document of its own
-            raise DataError(f"{place(path, number)} is not JSON: {reason}", allowed="one object per line", remedy=remedy) from error
+            raise DataError(
+                f"{place(path, number)} is not JSON: {reason}", allowed="one object per line", remedy=remedy
+            ) from error
         if not isinstance(record, dict):
             remedy = _IN_LINES if isinstance(record, list) and number == 1 else ""
             raise DataError(f"{place(path, number)} is not a JSON object", allowed="one object per line", remedy=remedy)
@@ -197,7 +220,9 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _text(value: Any, name: str, where: str) -> str | list[str]:
     if isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value)):
         return value
-    raise DataError(f"{where} has {json.dumps(value)[:60]} in column {name!r}", allowed='a text ("" if empty), or a list of words')
+    raise DataError(
+        f"{where} has {json.dumps(value)[:60]} in column {name!r}", allowed='a text ("" if empty), or a list of words'
+    )
 
 
 def _label(value: Any, name: str, where: str) -> str | list[str | None] | None:
@@ -211,7 +236,9 @@ def _label_name(value: Any, name: str, where: str) -> str:
         return value
     if isinstance(value, bool | int | float) and math.isfinite(value):
         return json.dumps(value)
-    raise DataError(f"{where} has {json.dumps(value)[:60]} in column {name!r}", allowed="a string, a number, true or false")
+    raise DataError(
+        f"{where} has {json.dumps(value)[:60]} in column {name!r}", allowed="a string, a number, true or false"
+    )
 
 
 def read_txt(path: Path, wanted: Wanted, encoding: str, spool: Spool) -> Rows:

@@ -35,8 +35,8 @@ def numbered_lines(path: Path, newline: str, encoding: str = UTF_8) -> Iterator[
     """Yield the lines of a text file (or of one in .gz or .zst), counted from 1, each with its line end.
 
     `newline` is that of `open`: "" accepts any line end, a line feed only that. `encoding` is Python's name, see
-    `encodings.encoding_of`. Raises DataError if the file cannot be read or decoded, contains a NUL byte or a line of LONGEST_LINE
-    characters, or unpacks to more than `most_unpacked` bytes.
+    `encodings.encoding_of`. Raises DataError if the file cannot be read or decoded, contains a NUL byte or a line of
+    LONGEST_LINE characters, or unpacks to more than `most_unpacked` bytes.
     """
     with readable(path, encoding), bytes_of(path) as stream:
         text = io.TextIOWrapper(stream, encoding=encoding, newline=newline)
@@ -55,8 +55,8 @@ def numbered_lines(path: Path, newline: str, encoding: str = UTF_8) -> Iterator[
 def plain_lines(path: Path, encoding: str = UTF_8) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file without their ends, counted from 1; raises as `numbered_lines` does.
 
-    A line ends with a line feed, with or without a carriage return before it; or all lines end with a carriage return alone.
-    Nothing else ends a line: no form feed, no U+2028. Raises DataError if line ends of both kinds occur.
+    A line ends with a line feed, with or without a carriage return before it; or all lines end with a carriage return
+    alone. Nothing else ends a line: no form feed, no U+2028. Raises DataError if line ends of both kinds occur.
     """
     alone: bool | None = None
     for number, line in numbered_lines(path, "", encoding):
@@ -78,9 +78,11 @@ def whole_text(path: Path, encoding: str = UTF_8) -> str:
 
 
 def most_unpacked(path: Path) -> int:
-    """Return how many bytes a compressed file may become: 50 times its own and 64 MiB, and 4 GiB if it has less than a GiB.
+    """Return how many bytes a compressed file may become: 50 times its own and 64 MiB, and 4 GiB if it has less than a
+    GiB.
 
-    Texts become 3 to 20 times as large. A file that becomes larger was made to fill the memory, or is better unpacked first.
+    Texts become 3 to 20 times as large. A file that becomes larger was made to fill the memory, or is better unpacked
+    first.
     """
     size = path.stat().st_size
     return min(2**26 + 50 * size, max(2**32, 4 * size))
@@ -131,12 +133,16 @@ def _unpacking(path: Path) -> tuple[gzip.GzipFile | ZstdFile, tuple[type[Excepti
         from backports import zstd  # Python's own from 3.14 on
     except ImportError:
         remedy = "Run pip install 'encoderlab[zstd]', or unpack it with unzstd"
-        raise SettingError(f"{path} is compressed by Zstandard, and backports.zstd is not installed", remedy=remedy) from None
+        raise SettingError(
+            f"{path} is compressed by Zstandard, and backports.zstd is not installed", remedy=remedy
+        ) from None
     return zstd.ZstdFile(path, "rb"), (EOFError, zstd.ZstdError)
 
 
 def bytes_of(path: Path) -> io.BufferedReader:
-    """Open a file, unpacked if it is a .gz or .zst file. Raises SettingError if the library that unpacks it is not installed."""
+    """Open a file, unpacked if it is a .gz or .zst file. Raises SettingError if the library that unpacks it is not
+    installed.
+    """
     return io.BufferedReader(_Unpacked(path), _BLOCK) if path.suffix in COMPRESSED else path.open("rb")
 
 

@@ -18,8 +18,8 @@ _TEXTS_AT_A_TIME = 1000
 class Cutting:
     """The counts for some texts. Words are separated by white space, and special tokens are not counted.
 
-    `whole_words` is the share of words that are one token, and `unknown_pieces` the share of tokens that are unknown to the
-    vocabulary. The last three fields give the number of tokens per text.
+    `whole_words` is the share of words that are one token, and `unknown_pieces` the share of tokens that are unknown to
+    the vocabulary. The last three fields give the number of tokens per text.
     """
 
     vocabulary_size: int
@@ -63,7 +63,9 @@ def cutting_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Cutting:
 
 
 def _whole(tokenizer: Tokenizer, words: Sequence[str]) -> set[str]:
-    """Return the words that are one known token at the start of a text or after a blank, which some vocabularies distinguish."""
+    """Return the words that are one known token at the start of a text or after a blank, which some vocabularies
+    distinguish.
+    """
     after_a_blank = _encoded(tokenizer, [f" {word}" for word in words])
     cuts = zip(words, _encoded(tokenizer, words), after_a_blank, strict=True)
     return {word for word, *ways in cuts if any(len(ids) == 1 and ids[0] != tokenizer.unk_id for ids in ways)}

@@ -26,14 +26,18 @@ PATTERNS = {
 BLANK, SYMBOLS = "nothing but white space", "no letter and no digit"
 UNLABELLED, LENGTH = "no label", f"more than {LONG} times as many words as the median"
 REPEATED, CONTRADICTED = "the text of an earlier row", "the text of an earlier row, with another label"
-SHARED, SHARED_OTHERWISE = "a text of the training split", "a text of the training split, with a label it never has there"
+SHARED, SHARED_OTHERWISE = (
+    "a text of the training split",
+    "a text of the training split, with a label it never has there",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
     """One kind of odd row, and the rows of that kind, ascending: int64 [rows].
 
-    If a text repeats another, `like` [rows] gives the row that has it first, in the same split or in the one `like_split` names.
+    If a text repeats another, `like` [rows] gives the row that has it first, in the same split or in the one
+    `like_split` names.
     """
 
     kind: str

@@ -20,9 +20,9 @@ Document = list[str]  # a list of paragraphs
 class SentenceBlock:
     """The sentences of some documents.
 
-    `input_ids` holds their ids one sentence after the other, `lengths` [sentences] the number of ids of each; `document`
-    and `paragraph` [sentences] number the document and paragraph of each, from the first of the block. `documents` and
-    `paragraphs` count them.
+    `input_ids` holds their ids one sentence after the other, `lengths` [sentences] the number of ids of each;
+    `document` and `paragraph` [sentences] number the document and paragraph of each, from the first of the block.
+    `documents` and `paragraphs` count them.
     """
 
     input_ids: np.ndarray
@@ -37,7 +37,8 @@ class SentenceBlock:
 class Preparation:
     """How documents become tokenised sentences: called with some documents, it returns their block.
 
-    Paragraphs shorter than `min_characters` or with fewer than `min_sentences` are skipped, and so are sentences without ids.
+    Paragraphs shorter than `min_characters` or with fewer than `min_sentences` are skipped, and so are sentences
+    without ids.
     """
 
     splitter: SentenceSplitter
@@ -51,7 +52,8 @@ class Preparation:
             (number, sentences)
             for number, document in enumerate(documents)
             for paragraph in document
-            if len(paragraph) >= self.min_characters and len(sentences := self.splitter.split(paragraph)) >= self.min_sentences
+            if len(paragraph) >= self.min_characters
+            and len(sentences := self.splitter.split(paragraph)) >= self.min_sentences
         ]
         ids, lengths = self.tokenizer.encode_flat([sentence for _, sentences in paragraphs for sentence in sentences])
         counts = [len(sentences) for _, sentences in paragraphs]

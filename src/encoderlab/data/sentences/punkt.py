@@ -1,8 +1,9 @@
 """Punkt without most of NLTK's overhead: NLTK decides only about ambiguous breaks, and about each only once.
 
-Most of its time goes into breaks that are not ambiguous, such as a full stop after a word that is not an abbreviation. The model
-and the regular expressions are those of the installed NLTK; texts with unusual white space go to NLTK itself. Tests hold the two
-equal, text for text. With NLTK alone, a first start on 13,354 articles takes 1.3 times as long on two cores.
+Most of its time goes into breaks that are not ambiguous, such as a full stop after a word that is not an abbreviation.
+The model and the regular expressions are those of the installed NLTK; texts with unusual white space go to NLTK itself.
+Tests hold the two equal, text for text. With NLTK alone, a first start on 13,354 articles takes 1.3 times as long on
+two cores.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
-_REMEMBERED = 2**15  # ambiguous breaks whose decisions are kept: the same abbreviations and numbers recur before the same words
+_REMEMBERED = (
+    2**15
+)  # ambiguous breaks whose decisions are kept: the same abbreviations and numbers recur before the same words
 _CLOSING = (")", "]", "}", '"')  # no word of Punkt's contains them, so a full stop after one is a word of its own
 # Unprintable, but the same to all regular expressions: white space, and marks of width and direction.
 _WHITE = "\t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -26,8 +29,8 @@ _KNOWN = str.maketrans(dict.fromkeys(_WHITE + "\xad\u200b\u200c\u200d\u200e\u200
 class Punkt:
     """Splits as the NLTK `tokenizer` of a model does, character for character.
 
-    NLTK itself decides about ambiguous breaks, each once, and splits texts with characters that its regular expressions may treat
-    differently from Python's.
+    NLTK itself decides about ambiguous breaks, each once, and splits texts with characters that its regular expressions
+    may treat differently from Python's.
     """
 
     def __init__(self, tokenizer: PunktSentenceTokenizer) -> None:
@@ -60,7 +63,9 @@ class Punkt:
         return self._with_quotes(text, begins, ends)
 
     def _candidates(self, text: str, blanks: str) -> Iterator[tuple[str, re.Match[str]]]:
-        """Yield each character that may end a sentence, with the word before it; the last one if a word contains several."""
+        """Yield each character that may end a sentence, with the word before it; the last one if a word contains
+        several.
+        """
         begin = stop = 0
         last = None
         for match in self._ends.finditer(text):

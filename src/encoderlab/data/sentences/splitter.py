@@ -1,4 +1,5 @@
-"""Splits paragraphs into sentences: NLTK's Punkt, with the model of the language or, if there is none, one trained on the corpus.
+"""Splits paragraphs into sentences: NLTK's Punkt, with the model of the language or, if there is none, one trained on
+the corpus.
 
 Source: Kiss and Strunk, Unsupervised multilingual sentence boundary detection, Computational Linguistics 32(4), 2006.
 """
@@ -63,8 +64,8 @@ class SentenceSplitter:
 def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceSplitter:
     """Return the splitter of a language: its punkt_tab, downloaded if it is not installed.
 
-    If the download fails within 10 seconds, Punkt is trained on the first 5 million characters of `texts`, with a line on standard
-    error. Raises SettingError for a language that punkt_tab lacks.
+    If the download fails within 10 seconds, Punkt is trained on the first 5 million characters of `texts`, with a line
+    on standard error. Raises SettingError for a language that punkt_tab lacks.
     """
     if language not in LANGUAGES:
         near = closest(language, LANGUAGES)
@@ -80,7 +81,9 @@ def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceS
 
 
 def _installed(language: str) -> PunktTokenizer | None:
-    """Return the tokenizer from NLTK's own data folders (including NLTK_DATA), from tables of text and never from pickles."""
+    """Return the tokenizer from NLTK's own data folders (including NLTK_DATA), from tables of text and never from
+    pickles.
+    """
     from nltk.tokenize.punkt import PunktTokenizer
 
     try:
@@ -113,7 +116,8 @@ def _trained(texts: Iterator[str], language: str) -> SentenceSplitter:
 
     name = "Punkt trained on this corpus"
     print(
-        f"NLTK's punkt_tab ({language}) is not installed and cannot be downloaded. Sentences are split with {name}", file=sys.stderr
+        f"NLTK's punkt_tab ({language}) is not installed and cannot be downloaded. Sentences are split with {name}",
+        file=sys.stderr,
     )
     trainer, characters = PunktTrainer(), 0
     for text in texts:
@@ -127,5 +131,10 @@ def _trained(texts: Iterator[str], language: str) -> SentenceSplitter:
 
 
 def _key(parameters: PunktParameters) -> str:
-    learned = (parameters.abbrev_types, parameters.collocations, parameters.sent_starters, parameters.ortho_context.items())
+    learned = (
+        parameters.abbrev_types,
+        parameters.collocations,
+        parameters.sent_starters,
+        parameters.ortho_context.items(),
+    )
     return hashlib.sha256(repr([sorted(part) for part in learned]).encode()).hexdigest()[:16]

@@ -38,7 +38,9 @@ class ColumnDataset(DatasetConfig):
 
     text: str = setting("text", "The column of the text, or of the words; in CoNLL files a name or a number.")
     text_pair: str | None = setting(None, "The column of the second text, for pairs.")
-    label: str | None = setting("label", "The column of the label, or of the words' labels; null reads texts without labels.")
+    label: str | None = setting(
+        "label", "The column of the label, or of the words' labels; null reads texts without labels."
+    )
     label_columns: list[str] | None = setting(
         None, "For task=multilabel, instead of label: columns of 0 and 1, one per label, such as [joy,anger]."
     )
@@ -47,23 +49,30 @@ class ColumnDataset(DatasetConfig):
     )
     # A list or a mapping; OmegaConf has no such union.
     label_names: Any = setting(
-        None, "The labels in order, or names for the labels 0, 1, ..., or a mapping ({1: bad, 2: bad, 3: good}); null: sorted."
+        None,
+        "The labels in order, or names for the labels 0, 1, ..., or a mapping ({1: bad, 2: bad, 3: good}); null: sorted.",
     )
     on_invalid_tags: OnInvalidTags = setting(
         OnInvalidTags.error, "Invalid BIO or BIOES labels: error, or repair (read them as conlleval does; for IOB1)."
     )
     group: str | None = setting(None, "A column such as an author: rows with the same value are held out together.")
-    carry: list[str] | None = setting(None, "Further columns to copy to predictions, such as an id; null: all others, []: none.")
+    carry: list[str] | None = setting(
+        None, "Further columns to copy to predictions, such as an id; null: all others, []: none."
+    )
     validation_fraction: float = setting(
         0.1, "Share of training rows to hold out if there is no validation split.", least=0, below=1
     )
-    test_fraction: float = setting(0.0, "Share of training rows to hold out if there is no test split.", least=0, below=1)
+    test_fraction: float = setting(
+        0.0, "Share of training rows to hold out if there is no test split.", least=0, below=1
+    )
     split_seed: int = setting(0, "Seed that selects the rows to hold out.", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.validation_fraction + self.test_fraction >= 1:
-            fractions = f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
+            fractions = (
+                f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
+            )
             raise SettingError(f"dataset.{fractions} leave no training rows", allowed="a sum below 1")
         label = [self.label] if self.label_columns is None else self.label_columns
         named = [name for name in (self.text, self.text_pair, *label) if name is not None]
@@ -75,7 +84,8 @@ class ColumnDataset(DatasetConfig):
         repeated = next((name for name in named if named.count(name) > 1), None)
         if repeated is not None:
             raise SettingError(
-                f"dataset.text, text_pair and label name the column {repeated!r} twice", allowed="a different column for each"
+                f"dataset.text, text_pair and label name the column {repeated!r} twice",
+                allowed="a different column for each",
             )
         if self.label_separator == "":
             raise SettingError("dataset.label_separator is empty", allowed="a text such as |, or null")
@@ -119,8 +129,8 @@ class ColumnDataset(DatasetConfig):
     ) -> Splits:
         """Return the splits of a dataset from the rows of each, read for `target`, with rows held out from training.
 
-        `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from training
-        or almost equals another, SettingError if `label_names` do not fit.
+        `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from
+        training or almost equals another, SettingError if `label_names` do not fit.
         """
         from encoderlab.data.sources.labels import as_split, refuse_other_targets
         from encoderlab.data.sources.targets import with_targets
@@ -158,7 +168,13 @@ class ColumnDataset(DatasetConfig):
 
         A label with a column of its own counts even if no row has it.
         """
-        from encoderlab.data.sources.labels import Labels, mapped_labels, name_labels, refuse_labels_alike, with_valid_entities
+        from encoderlab.data.sources.labels import (
+            Labels,
+            mapped_labels,
+            name_labels,
+            refuse_labels_alike,
+            with_valid_entities,
+        )
 
         refuse_labels_alike(rows.values())
         names = self.label_names
@@ -176,22 +192,31 @@ class ColumnDataset(DatasetConfig):
 
         if self.group is None:
             return None
-        column = {getattr(self, setting): rows.columns[setting] for setting in ("text", "text_pair") if setting in rows.columns}
+        column = {
+            getattr(self, setting): rows.columns[setting]
+            for setting in ("text", "text_pair")
+            if setting in rows.columns
+        }
         column |= rows.carried
         if self.group not in column:
             existing = listed(column)
             raise DataError(
-                f"{rows.where(0)} has no column {self.group!r} to group by", allowed=existing, remedy="Check dataset.group"
+                f"{rows.where(0)} has no column {self.group!r} to group by",
+                allowed=existing,
+                remedy="Check dataset.group",
             )
         return [tuple(value) if isinstance(value, list) else value for value in column[self.group].to_pylist()]
 
 
 def _label_names(given: Any) -> list[str] | dict[str, str]:
-    """Return label names as strings: a list, or a mapping from values. Raises SettingError if they are neither, or too few."""
+    """Return label names as strings: a list, or a mapping from values. Raises SettingError if they are neither, or too
+    few.
+    """
     names = list(given.values()) if isinstance(given, dict) else given
     if not isinstance(names, list) or any(isinstance(name, dict | list) or name is None for name in names):
         raise SettingError(
-            f"dataset.label_names is {given!r}", allowed="a list such as [bad,good], or a mapping such as {0:bad,1:good}"
+            f"dataset.label_names is {given!r}",
+            allowed="a list such as [bad,good], or a mapping such as {0:bad,1:good}",
         )
     texts = [_as_written(name) for name in names]
     if len(set(texts)) < 2 or (isinstance(given, list) and len(set(texts)) < len(texts)):

@@ -25,9 +25,9 @@ Where = Callable[[int], str]  # returns how messages name a row, given its index
 class Wanted:
     """The columns to read, by the user's names; None if a column is not wanted.
 
-    `target` says what the label column is read for. Alternatively there are `label_columns` of 0 and 1, one for each label. `typed`
-    is the setting that names a column, with {} for text, text_pair or label. `others` are further columns to carry along, None for
-    all that hold single values. With `nulls`, a row may lack any of them.
+    `target` says what the label column is read for. Alternatively there are `label_columns` of 0 and 1, one for each
+    label. `typed` is the setting that names a column, with {} for text, text_pair or label. `others` are further
+    columns to carry along, None for all that hold single values. With `nulls`, a row may lack any of them.
     """
 
     text: str
@@ -84,7 +84,9 @@ class Rows:
 
 def is_words(column: pa.ChunkedArray) -> bool:
     """Return whether each row is a list."""
-    return pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
+    return (
+        pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
+    )
 
 
 def flat_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -118,7 +120,9 @@ def texts(column: pa.ChunkedArray, name: str, where: Where, typed: str) -> pa.Ch
         column = mapped(column, lambda flat: flat.cast(pa.large_string()))
         values = flat_values(column)
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        raise DataError(f"Column {name!r} holds {column.type}, not text ({where(0)})", remedy=f"Choose another with {typed}=COLUMN")
+        raise DataError(
+            f"Column {name!r} holds {column.type}, not text ({where(0)})", remedy=f"Choose another with {typed}=COLUMN"
+        )
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise DataError(f"{where(row)} has no value in column {name!r}", remedy='Write an empty text as ""')
@@ -150,7 +154,9 @@ def label_values(column: pa.ChunkedArray, name: str, where: Where) -> pa.Chunked
         types.is_null,
     )
     if not any(test(kind) for test in names_or_numbers):
-        raise DataError(f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed="strings, whole numbers, true and false")
+        raise DataError(
+            f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed="strings, whole numbers, true and false"
+        )
     return mapped(column, lambda flat: _without_nan(flat.cast(kind)).cast(pa.string()))
 
 
@@ -161,7 +167,8 @@ def _without_nan(values: pa.Array) -> pa.Array:
 def checked(rows: Rows, wanted: Wanted) -> Rows:
     """Return the rows, with their columns converted to strings or lists of strings.
 
-    Raises DataError if a column holds something else, a missing value, or not one label for each word. Labels may be null.
+    Raises DataError if a column holds something else, a missing value, or not one label for each word. Labels may be
+    null.
     """
     columns = dict(rows.columns)
     for setting, name in wanted.settings().items():
@@ -191,14 +198,18 @@ def checked(rows: Rows, wanted: Wanted) -> Rows:
 def several_labels(name: str, where: str) -> DataError:
     """Return the error for a text with a list of labels where one is expected."""
     return DataError(
-        f"Column {name!r} holds lists of labels ({where})", allowed="one label for each text", remedy="Use task=multilabel"
+        f"Column {name!r} holds lists of labels ({where})",
+        allowed="one label for each text",
+        remedy="Use task=multilabel",
     )
 
 
 def _refuse_labelled_words(columns: dict[str, pa.ChunkedArray], wanted: Wanted, where: Where) -> None:
     """Raise DataError if the task predicts for whole texts but the rows are sequences of words."""
     if wanted.target != "label" and is_words(columns["text"]) and any(map(is_label, columns)):
-        raise DataError(f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging")
+        raise DataError(
+            f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging"
+        )
 
 
 def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:
@@ -209,7 +220,9 @@ def _refuse_broken(column: pa.ChunkedArray, name: str, where: Where) -> None:
             count_read(chunk.nbytes)
     except pa.ArrowInvalid as error:
         row = next((row for row, value in enumerate(column) if not _is_readable(value)), 0)
-        raise DataError(f"{where(row)} has invalid text in column {name!r}: {error}", allowed="text in UTF-8") from error
+        raise DataError(
+            f"{where(row)} has invalid text in column {name!r}: {error}", allowed="text in UTF-8"
+        ) from error
 
 
 def _is_readable(value: pa.Scalar) -> bool:
@@ -224,7 +237,9 @@ def _refuse_uneven(words: pa.ChunkedArray, labels: pa.ChunkedArray, where: Where
     counts = zip(pc.list_value_length(words).to_pylist(), pc.list_value_length(labels).to_pylist(), strict=True)
     for row, (n_words, n_labels) in enumerate(counts):
         if n_labels is not None and n_words != n_labels:
-            raise DataError(f"{where(row)} has {n_words} words and {n_labels} labels", allowed="one label for each word")
+            raise DataError(
+                f"{where(row)} has {n_words} words and {n_labels} labels", allowed="one label for each word"
+            )
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:

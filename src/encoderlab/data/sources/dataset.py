@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Pack(Enum):
     """What each side of a pretraining pair consists of.
 
-    `sentences`: a single sentence. `segments`: a run of sentences as long as fits, as in BERT (Devlin et al. 2019, appendix A.2).
+    `sentences`: a single sentence. `segments`: a run of sentences as long as fits, as in BERT (Devlin et al. 2019,
+    appendix A.2).
     """
 
     sentences = "sentences"
@@ -62,8 +63,8 @@ class DatasetConfig(ABC):
     def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read all splits, each limited to `limit` rows; `target` is the kind of target a row is to have.
 
-        Anything slow to read or build is cached under `cache_dir`. Raises DataError if the rows cannot be read as configured or
-        `cache_dir` cannot be written to, SettingError if a setting does not fit the rows.
+        Anything slow to read or build is cached under `cache_dir`. Raises DataError if the rows cannot be read as
+        configured or `cache_dir` cannot be written to, SettingError if a setting does not fit the rows.
         """
         _refuse_unwritable(cache_dir)
         if target not in self.targets:
@@ -82,8 +83,11 @@ class DatasetConfig(ABC):
         train = nested_share(splits.by_name["train"], self.train_share, self.row_seed)
         return replace(splits, by_name=splits.by_name | {"train": train})
 
-    def in_fold(self, splits: Splits, fold: str, kept_together: Sequence[Any] | None = None) -> tuple[Splits, list[Any] | None]:
-        """Return the splits with a fold of the training rows as test split, and `kept_together` for the remaining training rows.
+    def in_fold(
+        self, splits: Splits, fold: str, kept_together: Sequence[Any] | None = None
+    ) -> tuple[Splits, list[Any] | None]:
+        """Return the splits with a fold of the training rows as test split, and `kept_together` for the remaining
+        training rows.
 
         Existing test splits are dropped, and `origin` counts the rows of `test`.
         """
@@ -110,14 +114,17 @@ class DatasetConfig(ABC):
         return 0
 
     def documents(self, cache_dir: Path) -> Documents:
-        """Return all splits as documents for pretraining, each limited to `limit` of them; labels are neither needed nor read.
+        """Return all splits as documents for pretraining, each limited to `limit` of them; labels are neither needed
+        nor read.
 
         Raises as `load` does, and DataError if there are no documents, or only one to train on.
         """
         _refuse_unwritable(cache_dir)
         if self.fold is not None or self.train_share != 1:
             name = "train_share" if self.fold is None else "fold"
-            raise SettingError(f"dataset.{name} divides labelled rows, but these are documents", remedy=f"Remove dataset.{name}")
+            raise SettingError(
+                f"dataset.{name} divides labelled rows, but these are documents", remedy=f"Remove dataset.{name}"
+            )
         documents = self.read_documents(cache_dir)
         total = documents.by_name["train"].total
         if total is not None:

@@ -1,4 +1,6 @@
-"""Prose paragraphs from the docstrings in a folder of Python files: read with `ast`, never imported, always in the same order."""
+"""Prose paragraphs from the docstrings in a folder of Python files: read with `ast`, never imported, always in the same
+order.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ class Paragraph:
 def python_files(root: Path, package: str = "") -> list[tuple[str, Path]]:
     """Return the dotted module name and path of every Python file under `root`, sorted by name.
 
-    Names start with `package`. Test folders are skipped, and so are packages installed inside the standard library's folder.
+    Names start with `package`. Test folders are skipped, and so are packages installed inside the standard library's
+    folder.
     """
     found = []
     for folder, folders, files in os.walk(root):
@@ -68,7 +71,9 @@ def python_files(root: Path, package: str = "") -> list[tuple[str, Path]]:
 
 
 def prose_paragraphs(source: bytes) -> list[str]:
-    """Return the paragraphs of prose in the docstrings of one file's `source`, each on one line; none if it is not valid Python."""
+    """Return the paragraphs of prose in the docstrings of one file's `source`, each on one line; none if it is not
+    valid Python.
+    """
     if b'"""' not in source and b"'''" not in source:
         return []
     try:
@@ -81,7 +86,9 @@ def prose_paragraphs(source: bytes) -> list[str]:
 
 
 def is_prose(block: str) -> bool:
-    """Return whether a block of lines without blank lines is prose: not code, a list, table, heading, formula or reference."""
+    """Return whether a block of lines without blank lines is prose: not code, a list, table, heading, formula or
+    reference.
+    """
     words = block.split()
     if not LEAST_WORDS <= len(words) <= MOST_WORDS or _NO_PROSE.search(block):
         return False
@@ -91,10 +98,11 @@ def is_prose(block: str) -> bool:
 
 
 def without_duplicates(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
-    """Return the paragraphs without repetitions, in order: the first of each within a library, and none that two libraries share.
+    """Return the paragraphs without repetitions, in order: the first of each within a library, and none that two
+    libraries share.
 
-    Paragraphs count as the same if they differ only in code, numbers, punctuation, names with inner capitals, and case, as texts
-    copied from one module to the next do.
+    Paragraphs count as the same if they differ only in code, numbers, punctuation, names with inner capitals, and case,
+    as texts copied from one module to the next do.
     """
     paragraphs = list(paragraphs)
     libraries = defaultdict(set)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
 
 STANDARD_LIBRARY = "python"
-# The name it is installed under, which is its label, and the name it is imported under. Each is a direct or indirect dependency of
-# encoderlab.
+# The name it is installed under, which is its label, and the name it is imported under. Each is a direct or indirect
+# dependency of encoderlab.
 PACKAGES = {
     "matplotlib": "matplotlib",
     "networkx": "networkx",
@@ -64,9 +64,10 @@ class Library:
 class DocsDataset(DatasetConfig):
     """Which library does a paragraph of documentation belong to?
 
-    The paragraphs are the prose in the docstrings of the libraries installed with encoderlab, and of Python's standard library.
-        Library names stay in them, as in any text about a library. Every module is wholly in one split. The result depends on the
-        installed versions, which `Splits.origin` records.
+    The paragraphs are the prose in the docstrings of the libraries installed with encoderlab, and of Python's standard
+    library.
+        Library names stay in them, as in any text about a library. Every module is wholly in one split. The result
+        depends on the installed versions, which `Splits.origin` records.
     """
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
@@ -83,7 +84,9 @@ class DocsDataset(DatasetConfig):
                 allowed="at least 2 libraries installed with their Python files",
                 remedy=f"Run pip install {' '.join(PACKAGES)}",
             )
-        return Splits({split: _split(table, split, labels) for split in SPLIT_SHARES}, labels, _origin(libraries, table))
+        return Splits(
+            {split: _split(table, split, labels) for split in SPLIT_SHARES}, labels, _origin(libraries, table)
+        )
 
     def read_documents(self, cache_dir: Path) -> Documents:
         """Return each module as a document, with its paragraphs in order."""
@@ -131,7 +134,9 @@ def read_corpus(libraries: list[Library]) -> list[Paragraph]:
     files = [(library.label, *file) for library in libraries for file in python_files(library.root, library.package)]
     paragraphs = []
     with no_garbage_collection():
-        for label, module, path in tqdm(files, desc="Reading docstrings (first use)", unit=" files", disable=None, leave=False):
+        for label, module, path in tqdm(
+            files, desc="Reading docstrings (first use)", unit=" files", disable=None, leave=False
+        ):
             paragraphs += [Paragraph(text, label, module) for text in prose_paragraphs(path.read_bytes())]
     return without_duplicates(paragraphs)
 
@@ -172,6 +177,8 @@ def _origin(libraries: list[Library], table: pyarrow.Table) -> dict[str, Any]:
         "source": "docstrings of the installed libraries",
         "reader_version": READER_VERSION,
         "versions": {library.label: library.version for library in libraries},
-        "paragraphs": {library.label: {split: counts[library.label, split] for split in SPLIT_SHARES} for library in libraries},
+        "paragraphs": {
+            library.label: {split: counts[library.label, split] for split in SPLIT_SHARES} for library in libraries
+        },
         "words": sum(len(text.split()) for text in table["text"].to_pylist()),
     }

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 BRACKETS = "()[]{}<>"
 DIGITS = "0123456789"
 
-Draw = Callable[[int], np.ndarray]  # count -> about as many random rows of indices into an alphabet, uint8 [rows, length]
+Draw = Callable[
+    [int], np.ndarray
+]  # count -> about as many random rows of indices into an alphabet, uint8 [rows, length]
 _BATCH = 4096  # rows drawn at once
 _PATIENCE = 20  # a kind is used up when this many times its number of rows brings nothing new
 
@@ -41,15 +43,17 @@ class GeneratedDataset(DatasetConfig):
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Draw the rows again at each call, which takes a second.
 
-        The test split is drawn first and the training split last, so that a larger training split leaves the others unchanged.
-        Raises SettingError if more rows are wanted than exist.
+        The test split is drawn first and the training split last, so that a larger training split leaves the others
+        unchanged. Raises SettingError if more rows are wanted than exist.
         """
         import pyarrow as pa
 
         generator, taken = np.random.default_rng(self.data_seed), set[str]()
         columns = {split: self.draw(split, generator, taken) for split in ("test", "validation", "train")}
         splits = {split: Split(pa.table(columns[split])) for split in ("train", "validation", "test")}
-        settings = {name: value for name, value in asdict(self).items() if name not in ("limit", "pack", "fold", "train_share")}
+        settings = {
+            name: value for name, value in asdict(self).items() if name not in ("limit", "pack", "fold", "train_share")
+        }
         return Splits(splits, self.label_names(), {"source": "generated", **settings})
 
     @abstractmethod
@@ -65,11 +69,15 @@ class GeneratedDataset(DatasetConfig):
         return {"train": self.train_rows, "validation": self.validation_rows, "test": self.test_rows}[split]
 
     def distinct(self, count: int, what: str, split: str, draw: Draw, alphabet: str, taken: set[str]) -> list[str]:
-        """Return the first `count` strings of `draw` that are not in `taken`, and add them; SettingError if there are fewer."""
+        """Return the first `count` strings of `draw` that are not in `taken`, and add them; SettingError if there are
+        fewer.
+        """
         found: list[str] = []
         in_vain = 0
         while len(found) < count:
-            new = [text for text in dict.fromkeys(_strings(draw(_BATCH), alphabet)) if text not in taken][: count - len(found)]
+            new = [text for text in dict.fromkeys(_strings(draw(_BATCH), alphabet)) if text not in taken][
+                : count - len(found)
+            ]
             found += new
             taken.update(new)
             in_vain = 0 if new else in_vain + _BATCH
@@ -86,16 +94,18 @@ class GeneratedDataset(DatasetConfig):
 class BracketsDataset(GeneratedDataset):
     """Is a string of brackets balanced? Half of the rows are.
 
-    Balanced strings are drawn uniformly from all possible ones. Easy negatives are random unbalanced strings of brackets;
-    hard ones become balanced when two characters change places. Of 10 pairs of one kind there are 16,796 balanced strings (a
-    Catalan number), which bounds the rows.
+    Balanced strings are drawn uniformly from all possible ones. Easy negatives are random unbalanced strings of
+    brackets; hard ones become balanced when two characters change places. Of 10 pairs of one kind there are 16,796
+    balanced strings (a Catalan number), which bounds the rows.
     """
 
     longer: ClassVar[str] = "dataset.pairs"
 
     pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", least=1)
     kinds: int = setting(1, "Kinds of brackets, out of ( [ { <.", least=1, most=len(BRACKETS) // 2)
-    hard_negatives: float = setting(0.0, "Share of the unbalanced strings that are one swap away from balanced.", least=0, most=1)
+    hard_negatives: float = setting(
+        0.0, "Share of the unbalanced strings that are one swap away from balanced.", least=0, most=1
+    )
 
     def label_names(self) -> list[str]:
         return ["unbalanced", "balanced"]
@@ -108,7 +118,9 @@ class BracketsDataset(GeneratedDataset):
         names = {self._balanced: "balanced", self._hard: "unbalanced (hard)", self._easy: "unbalanced"}
         texts = []
         for draw, count in counts.items():
-            texts += self.distinct(count, f"{names[draw]} strings", split, partial(draw, generator=generator), BRACKETS, taken)
+            texts += self.distinct(
+                count, f"{names[draw]} strings", split, partial(draw, generator=generator), BRACKETS, taken
+            )
         order = generator.permutation(rows).tolist()
         return {"text": [texts[row] for row in order], "label": [int(row < n_balanced) for row in order]}
 
@@ -144,18 +156,22 @@ class ReverseDataset(GeneratedDataset):
     def draw(self, split: str, generator: np.random.Generator, taken: set[str]) -> dict[str, list]:
         draw = partial(self._sequences, generator=generator)
         texts = self.distinct(self.rows_of(split), "different sequences", split, draw, DIGITS, taken)
-        return {"words": [list(text) for text in texts], "labels": [[int(digit) for digit in text[::-1]] for text in texts]}
+        return {
+            "words": [list(text) for text in texts],
+            "labels": [[int(digit) for digit in text[::-1]] for text in texts],
+        }
 
     def _sequences(self, rows: int, generator: np.random.Generator) -> np.ndarray:
         return generator.integers(self.digits, size=(rows, self.length), dtype=np.uint8)
 
 
 def uniform_balanced(rows: int, pairs: int, kinds: int, generator: np.random.Generator) -> np.ndarray:
-    """Return balanced strings drawn uniformly from all Catalan(pairs) * kinds**pairs: indices in `BRACKETS`, uint8 [rows, 2 pairs].
+    """Return balanced strings drawn uniformly from all Catalan(pairs) * kinds**pairs: indices in `BRACKETS`, uint8
+    [rows, 2 pairs].
 
     From left to right: with `left` characters remaining and `depth` brackets open, the next one opens with probability
-    (depth + 2) (left - depth) / (2 left (depth + 1)). Source: Arnold and Sleep, Uniform random generation of balanced parenthesis
-    strings, ACM TOPLAS 2(1), 1980, section 2.
+    (depth + 2) (left - depth) / (2 left (depth + 1)). Source: Arnold and Sleep, Uniform random generation of balanced
+    parenthesis strings, ACM TOPLAS 2(1), 1980, section 2.
     """
     symbols = np.empty((rows, 2 * pairs), np.uint8)
     open_kinds = np.empty((rows, pairs + 1), np.uint8)  # for each row, a stack of `depth` kinds

@@ -40,21 +40,29 @@ _HIDDEN = "-1"  # how the hub marks hidden labels, such as those of GLUE's test 
 class HubDataset(ColumnDataset):
     """A dataset of the Hugging Face hub, kept in the hub's own cache (HF_HOME)."""
 
-    found_by: ClassVar[str] = "dataset.path and dataset.revision"  # the settings named in the message for a missing dataset
+    found_by: ClassVar[str] = (
+        "dataset.path and dataset.revision"  # the settings named in the message for a missing dataset
+    )
 
     path: str = setting(REQUIRED, "The dataset's id, such as nyu-mll/glue.")
     name: str | None = setting(None, "The configuration, such as sst2, if the dataset has several.")
     revision: str | None = setting(None, "A branch, tag or commit; null: the newest.")
     train_split: str = setting("train", "The hub's name of the training split.")
-    validation_split: str | None = setting("validation", "The hub's name of the validation split; null: held out from training.")
+    validation_split: str | None = setting(
+        "validation", "The hub's name of the validation split; null: held out from training."
+    )
     test_split: str | None = setting("test", "The hub's name of the test split; null: none.")
-    further_splits: list[str] | None = setting(None, "Further splits to score and predict, such as [validation_mismatched].")
+    further_splits: list[str] | None = setting(
+        None, "Further splits to score and predict, such as [validation_mismatched]."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         taken = next((name for name in self.further_splits or () if name in MAIN_SPLITS), None)
         if taken is not None:
-            raise SettingError(f"dataset.further_splits names {taken}", allowed="other names", remedy=f"Set dataset.{taken}_split")
+            raise SettingError(
+                f"dataset.further_splits names {taken}", allowed="other names", remedy=f"Set dataset.{taken}_split"
+            )
         if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
             raise SettingError(
                 f"dataset.path={self.path} is not the id of a hub dataset",
@@ -97,7 +105,9 @@ class HubDataset(ColumnDataset):
         from datasets.exceptions import DatasetNotFoundError
 
         if isinstance(error, DatasetNotFoundError):
-            return DataError(_first_line(error), remedy=f"Check {self.found_by}; a private or gated one needs hf auth login")
+            return DataError(
+                _first_line(error), remedy=f"Check {self.found_by}; a private or gated one needs hf auth login"
+            )
         if isinstance(error, (ConnectionError, http_error())):
             return self._unreachable(config, error)
         if isinstance(error, _unreadable()):
@@ -170,7 +180,9 @@ class HubDataset(ColumnDataset):
         )
 
     def _wrong_configuration(self, error: ValueError) -> DataError:
-        """Return the error for a wrong configuration, which `datasets` reports only in a message, with the names in brackets."""
+        """Return the error for a wrong configuration, which `datasets` reports only in a message, with the names in
+        brackets.
+        """
         from encoderlab.data.sources.columns import listed
 
         bracketed = re.search(r"\[([^\]]*)\]", str(error))
@@ -224,7 +236,9 @@ class HubDataset(ColumnDataset):
         others = wanted.carried(single_values(arrow.schema, arrow.column_names), self.path)
         split = self._split_names()[name]
         where = f"{self.path}, split {split}, row {{}}"
-        return checked(Rows(columns, lambda row: where.format(row + 1), {name: arrow.column(name) for name in others}), wanted)
+        return checked(
+            Rows(columns, lambda row: where.format(row + 1), {name: arrow.column(name) for name in others}), wanted
+        )
 
 
 def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Result:
@@ -271,7 +285,8 @@ def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows
     if not has_classes and _HIDDEN in flat_values(rows["train"].columns["label"]).unique().to_pylist():
         return rows
     return {
-        name: replace(part, columns=part.columns | {"label": mapped(part.columns["label"], hidden)}) for name, part in rows.items()
+        name: replace(part, columns=part.columns | {"label": mapped(part.columns["label"], hidden)})
+        for name, part in rows.items()
     }
 
 

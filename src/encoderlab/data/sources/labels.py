@@ -43,7 +43,9 @@ class Labels:
 
 
 def _correction(label: str, known: Iterable[str]) -> str:
-    """Return what to do about an unknown label: write it as one of the `known` if only its case or the space around it differs."""
+    """Return what to do about an unknown label: write it as one of the `known` if only its case or the space around it
+    differs.
+    """
     meant = next((name for name in known if name.strip().casefold() == label.strip().casefold()), None)
     return "Correct the row, or list every label in dataset.label_names" if meant is None else f"Write it as {meant!r}"
 
@@ -76,7 +78,9 @@ def refuse_labels_alike(parts: Iterable[Rows]) -> None:
                 spaced = value.strip() == other.strip()
                 raise DataError(
                     f"{_first_with(other, holder)} has the label {other!r}, and {_first_with(value, part)} has {value!r}",
-                    allowed="labels that differ by more than white space around them" if spaced else "one form of each number",
+                    allowed="labels that differ by more than white space around them"
+                    if spaced
+                    else "one form of each number",
                     remedy="Write both the same way",
                 )
 
@@ -99,10 +103,10 @@ def _first_with(label: str, rows: Rows) -> str:
 def name_labels(train: Rows, label_names: list[str] | None, class_names: list[str] | None = None) -> Labels:
     """Return the labels of a dataset, in order.
 
-    `train` are the rows of the training split. `class_names` names values 0, 1, ... if the source knows names. The user's
-    `label_names` put values in order, or name values 0, 1, ...; without them, numbers are sorted as numbers and anything else
-    as strings. Raises DataError if training has no label, or only one and no `label_names`, or a number beyond those that
-    `label_names` name; SettingError if `label_names` do not fit.
+    `train` are the rows of the training split. `class_names` names values 0, 1, ... if the source knows names. The
+    user's `label_names` put values in order, or name values 0, 1, ...; without them, numbers are sorted as numbers and
+    anything else as strings. Raises DataError if training has no label, or only one and no `label_names`, or a number
+    beyond those that `label_names` name; SettingError if `label_names` do not fit.
     """
     values = sorted(flat_values(train.columns["label"]).unique().drop_null().to_pylist())
     if not values or (len(values) < 2 and label_names is None):
@@ -164,7 +168,8 @@ def refuse_other_targets(train: Rows, name: str) -> None:
 
 
 def with_valid_entities(rows: dict[str, Rows], labels: Labels, *, repair: bool) -> tuple[dict[str, Rows], Labels]:
-    """Return the rows with valid BIO or BIOES labels, and the labels' names; labels that are not entities stay as they are.
+    """Return the rows with valid BIO or BIOES labels, and the labels' names; labels that are not entities stay as they
+    are.
 
     With `repair`, invalid sequences are read as conlleval reads them. Otherwise raises DataError at the first of them.
     """
@@ -203,7 +208,8 @@ def _valid_entities(rows: Rows, labels: Labels, entities: EntityLabels, repair: 
 def mapped_labels(rows: Rows, names: dict[str, str], class_names: list[str] | None = None) -> Rows:
     """Return the rows with each label replaced by its name; unknown ones stay unknown.
 
-    `names` may also map `class_names`, which name the values 0, 1, ... Raises DataError at a label that `names` does not map.
+    `names` may also map `class_names`, which name the values 0, 1, ... Raises DataError at a label that `names` does
+    not map.
     """
     if class_names and set(names) <= set(class_names):
         names = {str(class_names.index(name)): wanted for name, wanted in names.items()}
@@ -242,7 +248,9 @@ def _carried(rows: Rows) -> pa.Table | None:
     if not rows.carried:
         return None
     view = pa.string_view()
-    return pa.table({name: column.cast(pa.string()) if column.type == view else column for name, column in rows.carried.items()})
+    return pa.table(
+        {name: column.cast(pa.string()) if column.type == view else column for name, column in rows.carried.items()}
+    )
 
 
 def _numbers(count: int) -> list[str]:

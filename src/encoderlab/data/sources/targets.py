@@ -27,11 +27,13 @@ def with_targets(
 ) -> dict[str, Rows]:
     """Return the rows of each split, with the label column converted for `target`: float64, or a list of labels.
 
-    `label` and `label_columns` are the user's names of the columns. Labels in one cell are split at `separator` (None: the first of
-    SEPARATORS found in training). Raises DataError at the first row with an invalid cell.
+    `label` and `label_columns` are the user's names of the columns. Labels in one cell are split at `separator` (None:
+    the first of SEPARATORS found in training). Raises DataError at the first row with an invalid cell.
     """
     if target == "number":
-        return {name: _with_label(part, as_numbers(part.columns["label"], label, part.where)) for name, part in rows.items()}
+        return {
+            name: _with_label(part, as_numbers(part.columns["label"], label, part.where)) for name, part in rows.items()
+        }
     if label_columns is not None:
         return {name: _with_label(part, indicated_labels(part, label_columns)) for name, part in rows.items()}
     train = rows["train"].columns["label"]
@@ -45,7 +47,9 @@ def _with_label(rows: Rows, column: pa.ChunkedArray) -> Rows:
 
 
 def as_numbers(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedArray:
-    """Return the cells of the column `name`, strings, as float64; null stays null. Raises DataError at the first non-number."""
+    """Return the cells of the column `name`, strings, as float64; null stays null. Raises DataError at the first
+    non-number.
+    """
     if is_words(column):
         raise DataError(f"Column {name!r} holds lists instead of numbers ({where(0)})", allowed="a number in each row")
     try:
@@ -54,7 +58,9 @@ def as_numbers(column: pa.ChunkedArray, name: str, where: Where) -> pa.ChunkedAr
             return numbers
     except pa.ArrowInvalid:
         pass
-    row, value = next((row, value) for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value))
+    row, value = next(
+        (row, value) for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value)
+    )
     if _is_number(value.replace(",", ".", 1)):
         remedy = "Use a decimal point instead of the comma"
     elif any(_is_number(other) for other in column.unique().drop_null().slice(0, _LOOKED_AT).to_pylist()):
@@ -76,7 +82,8 @@ def _is_number(text: str) -> bool:
 
 
 def as_label_sets(column: pa.ChunkedArray, separator: str | None) -> pa.ChunkedArray:
-    """Return a list of labels for each row, each label once: a list as it is, a string split at `separator` (None: one label).
+    """Return a list of labels for each row, each label once: a list as it is, a string split at `separator` (None: one
+    label).
 
     An empty cell, a null and an empty list are rows without a label.
     """
@@ -84,7 +91,9 @@ def as_label_sets(column: pa.ChunkedArray, separator: str | None) -> pa.ChunkedA
     if not is_words(column):
         cells = [(cell or "").split(separator) if separator else [cell or ""] for cell in cells]
     cleaned = [[label.strip() for label in cell or () if label is not None] for cell in cells]
-    return pa.chunked_array([pa.array([list(dict.fromkeys(filter(None, row))) for row in cleaned], pa.list_(pa.string()))])
+    return pa.chunked_array(
+        [pa.array([list(dict.fromkeys(filter(None, row))) for row in cleaned], pa.list_(pa.string()))]
+    )
 
 
 def found_separator(column: pa.ChunkedArray) -> str | None:
@@ -93,12 +102,18 @@ def found_separator(column: pa.ChunkedArray) -> str | None:
 
 
 def indicated_labels(rows: Rows, names: list[str]) -> pa.ChunkedArray:
-    """Return for each row the list of those `names` whose columns hold a 1. Raises DataError at a cell that is neither 0 nor 1."""
+    """Return for each row the list of those `names` whose columns hold a 1. Raises DataError at a cell that is neither
+    0 nor 1.
+    """
     columns = [rows.columns[f"label_columns[{place}]"] for place in range(len(names))]
-    marks = np.stack([_indicated(column, name, rows.where) for column, name in zip(columns, names, strict=True)], axis=1)
+    marks = np.stack(
+        [_indicated(column, name, rows.where) for column, name in zip(columns, names, strict=True)], axis=1
+    )
     found, ids = marks.nonzero()
     offsets = np.searchsorted(found, np.arange(len(marks) + 1)).astype(np.int32)
-    return pa.chunked_array([pa.ListArray.from_arrays(pa.array(offsets), pa.array(names, pa.string()).take(pa.array(ids)))])
+    return pa.chunked_array(
+        [pa.ListArray.from_arrays(pa.array(offsets), pa.array(names, pa.string()).take(pa.array(ids)))]
+    )
 
 
 def _indicated(column: pa.ChunkedArray, name: str, where: Where) -> np.ndarray:
@@ -107,6 +122,7 @@ def _indicated(column: pa.ChunkedArray, name: str, where: Where) -> np.ndarray:
     if not (yes | no).all():
         row = int(np.flatnonzero(~(yes | no))[0])
         raise DataError(
-            f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}", allowed="0 or 1 in a label column"
+            f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}",
+            allowed="0 or 1 in a label column",
         )
     return yes

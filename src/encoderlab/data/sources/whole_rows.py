@@ -15,7 +15,9 @@ from encoderlab.errors import DataError
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """Return the rows of several files, one file after another. Raises DataError if some are texts and others lists of words."""
+    """Return the rows of several files, one file after another. Raises DataError if some are texts and others lists of
+    words.
+    """
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.columns["text"]) for part in parts)])
@@ -46,7 +48,14 @@ def _carried_together(parts: Sequence[Rows]) -> dict[str, pa.ChunkedArray]:
 def single_values(schema: pa.Schema, names: Iterable[str]) -> list[str]:
     """Return the columns that hold texts, numbers, truth values or times, and so can be carried along."""
     types = pa.types
-    good = (types.is_string, types.is_large_string, types.is_string_view, types.is_primitive, types.is_decimal, types.is_null)
+    good = (
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+        types.is_primitive,
+        types.is_decimal,
+        types.is_null,
+    )
 
     def is_single(kind: pa.DataType) -> bool:
         kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -59,8 +68,8 @@ def single_values(schema: pa.Schema, names: Iterable[str]) -> list[str]:
 def without_missing(rows: Rows, wanted: Wanted, spool: Spool) -> tuple[Rows, dict[str, np.ndarray]]:
     """Return the rows that lack none of their wanted columns, and which rows lack each: int64 [rows] by setting.
 
-    A text or label of only white space is missing, and so are an invalid number and an empty list. A set of labels may be empty.
-    The rows are copied through `spool`, unless all are left.
+    A text or label of only white space is missing, and so are an invalid number and an empty list. A set of labels may
+    be empty. The rows are copied through `spool`, unless all are left.
     """
     needed = [setting for setting in wanted.settings() if not (is_label(setting) and wanted.target == "label_set")]
     masks = {setting: _missing_values(rows.columns[setting]) for setting in needed}

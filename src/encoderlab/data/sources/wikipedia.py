@@ -85,10 +85,14 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         super().__post_init__()
         if not re.fullmatch(r"[0-9]{8}", self.date):
             raise SettingError(
-                f"dataset.date is {self.date!r}", allowed="year, month and day as YYYYMMDD", remedy="Set dataset.date=20231101"
+                f"dataset.date is {self.date!r}",
+                allowed="year, month and day as YYYYMMDD",
+                remedy="Set dataset.date=20231101",
             )
         if self.validation_fraction + self.test_fraction >= 1:
-            fractions = f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
+            fractions = (
+                f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
+            )
             raise SettingError(f"dataset.{fractions} leave no training articles", allowed="a sum below 1")
 
     @property
@@ -102,7 +106,9 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         return _LANGUAGES.get(self.language, "english")
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """Return the articles as texts without labels. Raises DataError as `HubDataset.read` does, and if they are streamed."""
+        """Return the articles as texts without labels. Raises DataError as `HubDataset.read` does, and if they are
+        streamed.
+        """
         refuse_stream(self.streaming)
         return self._of_hub().read(cache_dir)
 
@@ -184,7 +190,8 @@ def _open_stream(articles: _Articles) -> datasets.DatasetBuilder:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """`count` articles of the hub's stream (None: all) or of one `shard`, after the first `skipped`, read again at each call.
+    """`count` articles of the hub's stream (None: all) or of one `shard`, after the first `skipped`, read again at each
+    call.
 
     `for_training` refuses a stream that ends before its second article.
     """

@@ -42,9 +42,11 @@ class TokenizerConfig(ABC):
 
     @abstractmethod
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Return the tokenizer; one that needs training learns from `texts`, the training split, and is cached under `cache_dir`.
+        """Return the tokenizer; one that needs training learns from `texts`, the training split, and is cached under
+        `cache_dir`.
 
-        The texts are read several times, or not at all if nothing is trained. Raises DataError if the tokenizer cannot be built.
+        The texts are read several times, or not at all if nothing is trained. Raises DataError if the tokenizer cannot
+        be built.
         """
 
 
@@ -52,18 +54,21 @@ class TokenizerConfig(ABC):
 class WordPieceConfig(TokenizerConfig):
     """BERT's WordPiece, trained on the training split.
 
-    Source: Devlin et al., BERT (2019), section 3; tokens are merged by how often they co-occur, as in byte-pair encoding
-    (Sennrich et al., 2016, section 3.2).
+    Source: Devlin et al., BERT (2019), section 3; tokens are merged by how often they co-occur, as in byte-pair
+    encoding (Sennrich et al., 2016, section 3.2).
     """
 
     vocabulary_size: int = setting(8000, "Largest number of tokens in the vocabulary.", least=100)
     lowercase: bool | None = setting(
-        None, "Lowercase the text and strip its accents; null: true, but false for task=tagging, because capitals mark names."
+        None,
+        "Lowercase the text and strip its accents; null: true, but false for task=tagging, because capitals mark names.",
     )
     min_frequency: int = setting(2, "How often a token must occur to be in the vocabulary.", least=1)
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Train it, or open what was trained on the same texts with the same settings. Raises DataError if there is no text."""
+        """Train it, or open what was trained on the same texts with the same settings. Raises DataError if there is no
+        text.
+        """
         if self.lowercase is None:
             return replace(self, lowercase=True).build(texts, cache_dir)
         path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
@@ -80,8 +85,9 @@ class WordPieceConfig(TokenizerConfig):
                 allowed=f"texts in which a character occurs {self.min_frequency} times",
                 remedy="Use more rows, or tokenizer=bert_base_uncased",
             )
-        # The library numbers characters inside words in a hash table's order, and breaks ties between merges by number, so ids and
-        # even tokens differ between processes. Numbering the characters first, as special tokens, gives one vocabulary.
+        # The library numbers characters inside words in a hash table's order, and breaks ties between merges by number,
+        # so ids and even tokens differ between processes. Numbering the characters first, as special tokens, gives one
+        # vocabulary.
         inside = [f"##{character}" for character in characters if character not in string.punctuation]
         trainer = trainers.WordPieceTrainer(
             vocab_size=self.vocabulary_size,
@@ -95,7 +101,9 @@ class WordPieceConfig(TokenizerConfig):
         learner = _wordpiece(models.WordPiece(unk_token="[UNK]"), normalizer)
         learner.train_from_iterator(texts(), trainer)
         vocabulary = learner.get_vocab(with_added_tokens=True)
-        trained = _wordpiece(models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"), normalizer)
+        trained = _wordpiece(
+            models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"), normalizer
+        )
         trained.add_special_tokens(_SPECIAL_TOKENS)
         return Tokenizer(trained, BERT_SPECIALS)
 
@@ -129,10 +137,11 @@ class PretrainedConfig(TokenizerConfig):
     revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Load it through Transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is never run.
+        """Load it through Transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is
+        never run.
 
-        Raises DataError if there is no tokenizer of that name, the hub cannot be reached, it is not a fast tokenizer, or it lacks a
-        special token.
+        Raises DataError if there is no tokenizer of that name, the hub cannot be reached, it is not a fast tokenizer,
+        or it lacks a special token.
         """
         if (shipped := shipped_folder(self.name)) is not None:
             return Tokenizer.load(shipped / "tokenizer.json")
@@ -177,7 +186,9 @@ class PretrainedConfig(TokenizerConfig):
                     "is not in the cache, and the hub cannot be reached", "a folder, or a hub that can be reached"
                 ) from error
             why = " ".join(str(error).split())[:200]
-            raise self._refused(f"has no tokenizer that can be read ({why})", "a name or folder with a tokenizer.json") from error
+            raise self._refused(
+                f"has no tokenizer that can be read ({why})", "a name or folder with a tokenizer.json"
+            ) from error
 
     def _refused(self, wrong: str, allowed: str) -> DataError:
         remedy = "Check the name and the network (HF_ENDPOINT), or set tokenizer=wordpiece, which needs neither"

@@ -1,6 +1,8 @@
-"""Tokenising by distinct words: each is encoded once and then looked up, for tokenizers that look at one word at a time.
+"""Tokenising by distinct words: each is encoded once and then looked up, for tokenizers that look at one word at a
+time.
 
-The library still encodes each word; tests hold the ids equal to those of whole texts. With the library alone, a first start takes
+The library still encodes each word; tests hold the ids equal to those of whole texts. With the library alone, a first
+start takes
 1.5 times as long on 13,354 articles, and 1.9 times on 100,000 reviews (two cores).
 """
 
@@ -22,10 +24,11 @@ _APART = b",.\"()-'"  # frequent punctuation: splitting it off leaves fewer dist
 
 
 def word_by_word(backend: tokenizers.Tokenizer) -> bool:
-    """Return whether the ids of a text are those of its parts between blanks and punctuation: BERT's tokenizers, cased or not.
+    """Return whether the ids of a text are those of its parts between blanks and punctuation: BERT's tokenizers, cased
+    or not.
 
-    Their steps (`BertNormalizer`, `BertPreTokenizer`, WordPiece) look at one character or one word at a time, and ASCII punctuation
-    is a word of its own. Tokens added to the vocabulary could contain a blank.
+    Their steps (`BertNormalizer`, `BertPreTokenizer`, WordPiece) look at one character or one word at a time, and ASCII
+    punctuation is a word of its own. Tokens added to the vocabulary could contain a blank.
     """
     made_of = json.loads(backend.to_str())
     kinds = [(made_of[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
@@ -61,7 +64,9 @@ class DistinctWords:
         place = words.indices.to_numpy()
         many = counts[place]
         ends = np.cumsum(many)
-        shifts = (np.cumsum(counts) - counts)[place] - (ends - many)  # from a word's ids in the result to those in `flat`
+        shifts = (np.cumsum(counts) - counts)[place] - (
+            ends - many
+        )  # from a word's ids in the result to those in `flat`
         last = np.flatnonzero(place == distinct.index(_BETWEEN_TEXTS))
         return flat[np.arange(ends[-1]) + np.repeat(shifts, many)], np.diff(ends[last], prepend=0)
 

@@ -20,8 +20,15 @@ from encoderlab.data.tokenizers.distinct_words import DistinctWords, word_by_wor
 from encoderlab.errors import DataError
 from encoderlab.system.atomic_files import atomic_write
 
-# What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a trained one.
-BERT_SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+# What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a
+# trained one.
+BERT_SPECIALS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
 LARGEST_FILE = 2**28  # bytes; the largest vocabularies, of 250,000 tokens, take a tenth of it
 MOST_IDS = 2**24
 MOST_GROWTH = 1000  # times as long as before; Unicode's normal forms turn one character into 18 at most
@@ -31,9 +38,10 @@ _NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token")
 class Tokenizer:
     """Text to ids, and ids back to tokens.
 
-    `backend` does the work; `specials` gives the text of each special token under its name in transformers (`pad_token`,
-    `unk_token`, `cls_token`, `sep_token`, and possibly `mask_token`). No text becomes a special token, except the unknown one.
-    Raises DataError if a special token is missing; `name` is what that message calls the tokenizer.
+    `backend` does the work; `specials` gives the text of each special token under its name in transformers
+    (`pad_token`, `unk_token`, `cls_token`, `sep_token`, and possibly `mask_token`). No text becomes a special token,
+    except the unknown one. Raises DataError if a special token is missing; `name` is what that message calls the
+    tokenizer.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
@@ -94,31 +102,39 @@ class Tokenizer:
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """Return for each sequence of words its token ids, and for each token the index of its word in the sequence.
 
-        Every word has a token: the unknown one if nothing is left of it, as of a word of white space. Raises DataError if a
-        word is not valid Unicode.
+        Every word has a token: the unknown one if nothing is left of it, as of a word of white space. Raises DataError
+        if a word is not valid Unicode.
         """
         with _valid_unicode(chain.from_iterable(words)):
-            encodings = self._backend.encode_batch([list(row) for row in words], is_pretokenized=True, add_special_tokens=False)
+            encodings = self._backend.encode_batch(
+                [list(row) for row in words], is_pretokenized=True, add_special_tokens=False
+            )
         return [
             self._with_every_word(self._allowed(encoding.ids), cast("list[int]", encoding.word_ids), len(row))
             for row, encoding in zip(words, encodings, strict=True)
         ]
 
     def spans(self, text: str) -> list[tuple[int, int, int]]:
-        """Return for each token that `encode` makes of `text` the number of its word, and where in `text` it begins and ends.
+        """Return for each token that `encode` makes of `text` the number of its word, and where in `text` it begins and
+        ends.
 
         Words are the tokenizer's own pre-tokens, numbered from 0. Raises as `encode` does.
         """
         with _valid_unicode([text]):
             encoding = self._backend.encode(text, add_special_tokens=False)
-        return [(word, *offsets) for word, offsets in zip(cast("list[int]", encoding.word_ids), encoding.offsets, strict=True)]
+        return [
+            (word, *offsets)
+            for word, offsets in zip(cast("list[int]", encoding.word_ids), encoding.offsets, strict=True)
+        ]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the tokens as the vocabulary spells them, such as "##ing"."""
         return [cast("str", self._backend.id_to_token(int(id_))) for id_ in ids]
 
     def save(self, path: Path) -> None:
-        """Write `path`, for `tokenizers` and `transformers`, and tokenizer_config.json next to it with the special tokens."""
+        """Write `path`, for `tokenizers` and `transformers`, and tokenizer_config.json next to it with the special
+        tokens.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers omits segments that are not named here
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **self.specials}
@@ -127,12 +143,15 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Open the tokenizer that `save` wrote at `path`; special tokens have BERT's names unless a file next to it says otherwise.
+        """Open the tokenizer that `save` wrote at `path`; special tokens have BERT's names unless a file next to it
+        says otherwise.
 
         Raises DataError if there is no tokenizer, or it is damaged.
         """
         if not path.is_file():
-            raise DataError(f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name")
+            raise DataError(
+                f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name"
+            )
         backend = open_backend(path)
         named = BERT_SPECIALS | _stated_specials(path.with_name("tokenizer_config.json"))
         specials = {role: text for role, text in named.items() if text is not None}
@@ -153,18 +172,24 @@ class Tokenizer:
         missing = sorted(set(range(n_words)) - set(places))
         if not missing:
             return ids, places
-        pieces = sorted([*zip(places, ids, strict=True), *((place, self.unk_id) for place in missing)], key=lambda piece: piece[0])
+        pieces = sorted(
+            [*zip(places, ids, strict=True), *((place, self.unk_id) for place in missing)], key=lambda piece: piece[0]
+        )
         return [id_ for _, id_ in pieces], [place for place, _ in pieces]
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:
-    """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot, or texts or ids could grow too large."""
+    """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot, or texts or ids could grow
+    too large.
+    """
     try:
         if (size := path.stat().st_size) > LARGEST_FILE:
             raise ValueError(f"it has {size:,} bytes, more than the {LARGEST_FILE:,} allowed")
         text = path.read_text(encoding="utf-8")
         if (times := _growth(json.loads(text).get("normalizer"))) > MOST_GROWTH:
-            raise ValueError(f"its normalizers make a text {times:.3g} times as long, more than the {MOST_GROWTH} allowed")
+            raise ValueError(
+                f"its normalizers make a text {times:.3g} times as long, more than the {MOST_GROWTH} allowed"
+            )
         backend = tokenizers.Tokenizer.from_str(text)
         if (highest := max(backend.get_vocab(with_added_tokens=True).values(), default=0)) >= MOST_IDS:
             raise ValueError(f"it has the id {highest:,}, above the highest allowed, {MOST_IDS - 1:,}")
@@ -199,7 +224,9 @@ def _stated_specials(path: Path) -> dict[str, Any]:
 def _damaged(path: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
     return DataError(
-        f"{path} is damaged or not a tokenizer ({reason})", allowed=f"a {path.name}", remedy="Delete it and create it again"
+        f"{path} is damaged or not a tokenizer ({reason})",
+        allowed=f"a {path.name}",
+        remedy="Delete it and create it again",
     )
 
 
@@ -226,7 +253,9 @@ def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
         raise DataError(f"The tokenizer failed on a text: {error}", remedy="Use another model or tokenizer") from None
 
 
-def _prepared(backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_text: str, sep_id: int) -> tokenizers.Tokenizer:
+def _prepared(
+    backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_text: str, sep_id: int
+) -> tokenizers.Tokenizer:
     """Return `backend` configured for us, and for others: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1."""
     backend.no_padding()
     backend.no_truncation()

@@ -1,8 +1,8 @@
 """Scores of the folds of a cross-validation: mean, standard deviation, and an interval for training sets that overlap.
 
-Any two training sets of k-fold cross-validation share most of their rows, so the scores of the folds are not independent, and
-s / sqrt(k) is too small a standard error. Nadeau and Bengio (Inference for the generalization error, Machine Learning 52, 2003,
-section 3) replace 1/k by 1/k + n_test / n_train: the corrected resampled t.
+Any two training sets of k-fold cross-validation share most of their rows, so the scores of the folds are not
+independent, and s / sqrt(k) is too small a standard error. Nadeau and Bengio (Inference for the generalization error,
+Machine Learning 52, 2003, section 3) replace 1/k by 1/k + n_test / n_train: the corrected resampled t.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class OverFolds:
-    """A figure over the folds: its mean, its standard deviation (k - 1 in the denominator) and the 95% interval of the mean."""
+    """A figure over the folds: its mean, its standard deviation (k - 1 in the denominator) and the 95% interval of the
+    mean.
+    """
 
     mean: float
     deviation: float

@@ -1,13 +1,14 @@
 """Labels that are probably wrong: confident learning, and for numbers the largest residuals.
 
-Confident learning (Northcutt, Jiang and Chuang, JAIR 70, 2021): a row counts for a class if its probability of that class reaches
-the mean probability that rows labelled so have of it (equations 1 and 2), and for the likeliest of several. Rows that count for
-another class than their label are the off-diagonal of the confident joint. They are returned, the least plausible label first,
-except rows whose label is the likeliest class: a rare class has a low threshold, and these rows are merely uncertain.
+Confident learning (Northcutt, Jiang and Chuang, JAIR 70, 2021): a row counts for a class if its probability of that
+class reaches the mean probability that rows labelled so have of it (equations 1 and 2), and for the likeliest of
+several. Rows that count for another class than their label are the off-diagonal of the confident joint. They are
+returned, the least plausible label first, except rows whose label is the likeliest class: a rare class has a low
+threshold, and these rows are merely uncertain.
 
-The words of sentences are rows of their own (Wang and Mueller, arXiv 2210.03920). In sets of labels, each label is a question with
-two classes, given and not given (Thyagarajan, Snorrason, Northcutt and Mueller, arXiv 2211.13895). All predictions have to come
-from models that have not seen the row: out of fold.
+The words of sentences are rows of their own (Wang and Mueller, arXiv 2210.03920). In sets of labels, each label is a
+question with two classes, given and not given (Thyagarajan, Snorrason, Northcutt and Mueller, arXiv 2211.13895). All
+predictions have to come from models that have not seen the row: out of fold.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ _DEVIATION_OF_MEDIAN = 1.4826  # a normal distribution's standard deviation, in 
 
 @dataclass(frozen=True, slots=True)
 class LabelErrors:
-    """Rows whose label is probably wrong, ranked: their places int64 [errors], the likely class int64 [errors], the margins.
+    """Rows whose label is probably wrong, ranked: their places int64 [errors], the likely class int64 [errors], the
+    margins.
 
-    The normalized margin is the probability of the label less that of the likeliest other class, float64 [errors], rising.
+    The normalized margin is the probability of the label less that of the likeliest other class, float64 [errors],
+    rising.
     """
 
     rows: np.ndarray
@@ -34,9 +37,11 @@ class LabelErrors:
 
 @dataclass(frozen=True, slots=True)
 class LabelSetErrors:
-    """Labels that are probably missing from a row, or wrongly given, ranked: rows and labels int64 [errors], the margins.
+    """Labels that are probably missing from a row, or wrongly given, ranked: rows and labels int64 [errors], the
+    margins.
 
-    The margin is the probability that the label is as it is (given or not) less that of the opposite, float64 [errors], rising.
+    The margin is the probability that the label is as it is (given or not) less that of the opposite, float64 [errors],
+    rising.
     """
 
     rows: np.ndarray
@@ -46,7 +51,8 @@ class LabelSetErrors:
 
 @dataclass(frozen=True, slots=True)
 class NumberErrors:
-    """Rows whose number is probably wrong, ranked: their places int64 [errors], and residuals in robust standard deviations.
+    """Rows whose number is probably wrong, ranked: their places int64 [errors], and residuals in robust standard
+    deviations.
 
     A residual is the label less the prediction; `distances` float64 [errors] are signed, their absolute values fall.
     """
@@ -75,7 +81,9 @@ def find_label_errors(labels: np.ndarray, probabilities: np.ndarray) -> LabelErr
 
 
 def find_label_set_errors(given: np.ndarray, probabilities: np.ndarray) -> LabelSetErrors:
-    """Return what `find_label_errors` finds for each label by itself; `given` is bool, `probabilities` float, [rows, labels]."""
+    """Return what `find_label_errors` finds for each label by itself; `given` is bool, `probabilities` float, [rows,
+    labels].
+    """
     rows, labels, margins = [], [], []
     for label, (given_to, of_label) in enumerate(zip(given.T, probabilities.T, strict=True)):
         found = find_label_errors(given_to.astype(np.int64), np.stack([1 - of_label, of_label], axis=1))
@@ -87,10 +95,11 @@ def find_label_set_errors(given: np.ndarray, probabilities: np.ndarray) -> Label
 
 
 def find_number_errors(labels: np.ndarray, predicted: np.ndarray) -> NumberErrors:
-    """Return the rows whose residual is more than 3.5 robust standard deviations from the median residual; both are [rows].
+    """Return the rows whose residual is more than 3.5 robust standard deviations from the median residual; both are
+    [rows].
 
-    The robust standard deviation is 1.4826 times the median absolute deviation, which a few wrong labels do not change. There
-    are no errors if it is zero.
+    The robust standard deviation is 1.4826 times the median absolute deviation, which a few wrong labels do not change.
+    There are no errors if it is zero.
     """
     residuals = labels - predicted
     residuals = residuals - np.median(residuals)

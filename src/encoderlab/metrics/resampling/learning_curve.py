@@ -1,15 +1,15 @@
 """A score against the number of training rows: the inverse power law that fits it, and what more rows would bring.
 
-score(n) = a - b (n / N)^-c, where N is the largest number of rows that was tried, a the score that no number of rows exceeds, and
-0 <= b. It fits the learning curves of most classifiers (Viering and Loog, The shape of learning curves: a review, IEEE TPAMI 45,
-2023), but seldom the first part, near chance: so a score weighs in proportion to its number of rows (compare Figueroa et al.,
-Predicting sample size required for classification performance, BMC Medical Informatics and Decision Making 12, 2012). For each c of
-a grid, a and b are a weighted least-squares problem that is solved exactly; errors such as MAE are negated first, and then a is at
-most 0.
+score(n) = a - b (n / N)^-c, where N is the largest number of rows that was tried, a the score that no number of rows
+exceeds, and 0 <= b. It fits the learning curves of most classifiers (Viering and Loog, The shape of learning curves: a
+review, IEEE TPAMI 45, 2023), but seldom the first part, near chance: so a score weighs in proportion to its number of
+rows (compare Figueroa et al., Predicting sample size required for classification performance, BMC Medical Informatics
+and Decision Making 12, 2012). For each c of a grid, a and b are a weighted least-squares problem that is solved
+exactly; errors such as MAE are negated first, and then a is at most 0.
 
-Its uncertainty comes from a parametric bootstrap: scores are drawn around the curve with their standard errors, which are widened
-if the curve misses the points by more than those, and the curve is fitted to each draw. That does not cover a curve of another
-shape, so nothing is predicted beyond ten times the rows.
+Its uncertainty comes from a parametric bootstrap: scores are drawn around the curve with their standard errors, which
+are widened if the curve misses the points by more than those, and the curve is fitted to each draw. That does not cover
+a curve of another shape, so nothing is predicted beyond ten times the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ FURTHEST = 10  # times the rows that were tried
 
 @dataclass(frozen=True, slots=True)
 class LearningCurve:
-    """Fitted curves, the first to the scores themselves and the others to draws of them: `a`, `b` and `c` are float64 [1 + draws].
+    """Fitted curves, the first to the scores themselves and the others to draws of them: `a`, `b` and `c` are float64
+    [1 + draws].
 
     `largest` is N; `sign` is -1 if the least score is the best.
     """
@@ -53,7 +54,9 @@ class LearningCurve:
         return float(gains[0]), middle(gains[1:])
 
     def rows_for(self, gain: float) -> int | None:
-        """Return how many rows the curve needs for this gain over the largest number; None if more than ten times as many."""
+        """Return how many rows the curve needs for this gain over the largest number; None if more than ten times as
+        many.
+        """
         left, b, c = self.b[0] - gain, float(self.b[0]), float(self.c[0])
         times = (left / b) ** (-1 / c) if left > 0 else np.inf
         return round(times * self.largest) if times <= FURTHEST else None
@@ -65,7 +68,9 @@ class LearningCurve:
 def fit_learning_curve(
     rows: Sequence[int], scores: Sequence[float], errors: Sequence[float], *, lower_is_better: bool
 ) -> LearningCurve:
-    """Fit the curve of runs with these numbers of training rows (at least three different); `errors` are standard errors."""
+    """Fit the curve of runs with these numbers of training rows (at least three different); `errors` are standard
+    errors.
+    """
     sizes, sign = np.asarray(rows, np.float64), -1.0 if lower_is_better else 1.0
     ceiling = 0.0 if lower_is_better else 1.0
     share = sizes / sizes.max()
@@ -80,7 +85,9 @@ def fit_learning_curve(
     return LearningCurve(*joined, largest=int(sizes.max()), sign=sign)
 
 
-def _fitted(share: np.ndarray, scores: np.ndarray, errors: np.ndarray, ceiling: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _fitted(
+    share: np.ndarray, scores: np.ndarray, errors: np.ndarray, ceiling: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the best a, b and c for each row of `scores`, [draws, sizes] -> three of [draws]."""
     weights = errors**-2.0
     best = np.full(len(scores), np.inf)
@@ -94,8 +101,11 @@ def _fitted(share: np.ndarray, scores: np.ndarray, errors: np.ndarray, ceiling: 
     return found[0], found[1], found[2]
 
 
-def _lines(x: np.ndarray, scores: np.ndarray, weights: np.ndarray, ceiling: float) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return candidates for the least squares of scores = a - b x with a <= ceiling and 0 <= b: inside, and on either edge.
+def _lines(
+    x: np.ndarray, scores: np.ndarray, weights: np.ndarray, ceiling: float
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return candidates for the least squares of scores = a - b x with a <= ceiling and 0 <= b: inside, and on either
+    edge.
 
     The problem is convex, so the best of those that keep the bounds is the solution. [draws] each.
     """

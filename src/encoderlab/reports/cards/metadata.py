@@ -39,7 +39,9 @@ HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
 def front_matter(report: Mapping[str, Any], facts: Mapping[str, Any], pipeline: str) -> str:
-    """Return YAML between lines of dashes, from report.json's figures and `run_facts`; `pipeline` is the hub's name of the task."""
+    """Return YAML between lines of dashes, from report.json's figures and `run_facts`; `pipeline` is the hub's name of
+    the task.
+    """
     from huggingface_hub import EvalResult, ModelCardData
 
     origin = dict(facts["data"].get("origin", ()))
@@ -76,7 +78,9 @@ def front_matter(report: Mapping[str, Any], facts: Mapping[str, Any], pipeline: 
 def encoder_card(
     report: Mapping[str, Any], facts: Mapping[str, Any], pipeline: str, made: str, lines: Sequence[str], own: str = ""
 ) -> str:
-    """Return the card of an encoder trained on documents: how it was `made`, `lines` on its scores, and a section of its `own`."""
+    """Return the card of an encoder trained on documents: how it was `made`, `lines` on its scores, and a section of
+    its `own`.
+    """
     checkpoint = report["checkpoint"]
     weights = f"Weights after step {checkpoint['step']:,}, chosen by {checkpoint['chosen_by']}"
     notes = (shown(note).rstrip(".") for note in report["notes"])
@@ -107,7 +111,8 @@ def _hub_model(init_from: str | None) -> str | None:
 def how_it_was_made(facts: Mapping[str, Any]) -> str:
     """Return the sections on data, training and machine."""
     rows = "".join(
-        f"- {name}: {_counted(one)}fingerprint `{one['fingerprint']}`\n" for name, one in facts["data"].get("splits", {}).items()
+        f"- {name}: {_counted(one)}fingerprint `{one['fingerprint']}`\n"
+        for name, one in facts["data"].get("splits", {}).items()
     )
     origin = "".join(f"- {name}: {plain(value)}\n" for name, value in facts["data"].get("origin", ()))
     settings = "".join(f"- `{name}={plain(value)}`\n" for name, value, _ in facts["changed"])

@@ -6,7 +6,9 @@ from typing import Any
 
 
 def onnx_card(fields: dict[str, Any], *, opened: bool) -> str:
-    """Return the section about ONNX; `fields` is the folder's config.json, and `opened` tells whether encoderlab opens it too."""
+    """Return the section about ONNX; `fields` is the folder's config.json, and `opened` tells whether encoderlab opens
+    it too.
+    """
     text = "A text.\\tAnd another." if fields["paired"] else "A text to read."
     shell = f"$'{text}'" if fields["paired"] else f'"{text}"'
     ours = " `encoderlab predict`, `eval` and `serve` open this folder with `run=<this folder>`." if opened else ""

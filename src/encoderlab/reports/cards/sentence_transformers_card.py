@@ -21,9 +21,13 @@ VECTORS = ("`encode` returns a vector for each text.", "print(outputs.shape)")
 
 
 def sentence_transformers_card(heads: HeadSizes, *, answers: bool, paired: bool) -> str:
-    """Return the section about sentence-transformers. `answers`: the folder has the head of `heads`; `paired`: it reads pairs."""
+    """Return the section about sentence-transformers. `answers`: the folder has the head of `heads`; `paired`: it reads
+    pairs.
+    """
     returned, read = READ[heads.sequence_target] if answers else VECTORS
-    texts = '[("A text.", "And another."), ("One more.", "The last.")]' if paired else '["A text to read.", "Another one."]'
+    texts = (
+        '[("A text.", "And another."), ("One more.", "The last.")]' if paired else '["A text to read.", "Another one."]'
+    )
     numpy = "import numpy as np\n" if "np." in read else ""
     return (
         f"## With sentence-transformers\n\n{returned}\n\n```python\n{numpy}"

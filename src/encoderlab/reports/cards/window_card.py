@@ -9,7 +9,9 @@ def window_card(windows: Windowing | None, max_length: int, *, reader: str = "Th
     """Return a part of the card in Markdown, on what the `reader` truncates; "" if the run did not read windows."""
     if windows is None:
         return ""
-    pooled = {"mean": "averages their logits", "max": "takes the largest of their logits for each class"}[windows.pooling]
+    pooled = {"mean": "averages their logits", "max": "takes the largest of their logits for each class"}[
+        windows.pooling
+    ]
     return (
         "\n## Long texts\n\n"
         f"{reader} reads one window: a text of more than {max_length} tokens is truncated. The original run reads up to "

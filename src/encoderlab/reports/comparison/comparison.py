@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.errors import SettingError, closest
-from encoderlab.metrics.comparison import PAIRED, Difference, difference_over_seeds, holm, mean_over_runs, paired_difference
+from encoderlab.metrics.comparison import (
+    PAIRED,
+    Difference,
+    difference_over_seeds,
+    holm,
+    mean_over_runs,
+    paired_difference,
+)
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.comparison.learning_curve import learning_curve_of, why_no_curve
 from encoderlab.reports.parts.console import OF_POSITIVE
@@ -30,7 +37,9 @@ class Setting:
 
 
 def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
-    """Return the runs by their settings, and notes on skipped ones: of runs with equal settings and seed, the newest is kept."""
+    """Return the runs by their settings, and notes on skipped ones: of runs with equal settings and seed, the newest is
+    kept.
+    """
     differing = _differing(runs)
     groups: dict[str, dict[int, FinishedRun]] = {}
     repeated = 0
@@ -55,7 +64,9 @@ def _differing(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
-    """Return the sort key: numbers by size, then everything else in the order of the runs, such as `model=tiny,mini,small`."""
+    """Return the sort key: numbers by size, then everything else in the order of the runs, such as
+    `model=tiny,mini,small`.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return not is_number, float(value) if is_number else as_met.index(repr(value))
 
@@ -63,8 +74,8 @@ def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
 def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return as few of the differing settings as distinguish all runs, first those that imply others.
 
-    `encoder` implies the shape of tiny, mini and small, and the settings of a pretrained encoder; a setting that all have
-    is preferred to one that some lack.
+    `encoder` implies the shape of tiny, mini and small, and the settings of a pretrained encoder; a setting that all
+    have is preferred to one that some lack.
     """
 
     def says_less(name: str) -> tuple[bool, ...]:
@@ -90,13 +101,17 @@ def _labels(values: Sequence[Mapping[str, Any]]) -> list[str]:
     if not names:
         return ["all runs"] * len(values)
     short = short_names(names)
-    return [", ".join(f"{word}={shown(value[name])}" for word, name in zip(short, names, strict=True)) for value in values]
+    return [
+        ", ".join(f"{word}={shown(value[name])}" for word, name in zip(short, names, strict=True)) for value in values
+    ]
 
 
 def short_names(names: Sequence[str]) -> list[str]:
     """Return the names without their groups if that is unambiguous."""
     last = [name.rpartition(".")[2] for name in names]
-    return [name if last.count(end) > 1 or end in ("name", "path") else end for name, end in zip(names, last, strict=True)]
+    return [
+        name if last.count(end) > 1 or end in ("name", "path") else end for name, end in zip(names, last, strict=True)
+    ]
 
 
 def shown(value: Any) -> str:
@@ -106,11 +121,14 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def build_comparison(runs: Sequence[FinishedRun], figure: str | None = None, reference: str | None = None) -> dict[str, Any]:
+def build_comparison(
+    runs: Sequence[FinishedRun], figure: str | None = None, reference: str | None = None
+) -> dict[str, Any]:
     """Return the content of compare.json: JSON-safe.
 
     `figure` names the score (None: the one the reports show first), `reference` the folder of a run that the others are
-    compared with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a figure they do not have.
+    compared with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a figure they do
+    not have.
     """
     check_comparable(runs)
     figure = _checked_figure(runs, figure)
@@ -171,11 +189,15 @@ def _reference(settings: Sequence[Setting], means: Sequence[float], figure: str,
         if any(wanted == run.folder.root.resolve() for run in setting.runs):
             return place
     folders = ", ".join(str(setting.runs[0].folder.root) for setting in settings)
-    raise SettingError(f"reference={reference} is not one of the compared runs", allowed=f"one of them, such as {folders}")
+    raise SettingError(
+        f"reference={reference} is not one of the compared runs", allowed=f"one of them, such as {folders}"
+    )
 
 
 def _differences(settings: Sequence[Setting], place: int, figure: str) -> list[dict[str, Any] | None]:
-    """Return each setting's difference from the reference; None for the reference. p-values are corrected over all of them."""
+    """Return each setting's difference from the reference; None for the reference. p-values are corrected over all of
+    them.
+    """
     if len(settings) < 2:
         return [None]
     runs = [run for setting in settings for run in setting.runs]
@@ -217,7 +239,9 @@ def _row(setting: Setting, figure: str, mean: dict[str, Any], difference: dict[s
         "interval_over": over,
         "parameters": setting.runs[0].report["model"]["parameters"],
         "train_seconds": sum(seconds) / len(seconds) if seconds else None,
-        "runs": [{"folder": str(run.folder.root), "seed": run.seed, "score": run.scores[figure]} for run in setting.runs],
+        "runs": [
+            {"folder": str(run.folder.root), "seed": run.seed, "score": run.scores[figure]} for run in setting.runs
+        ],
         "difference": difference,
     }
 
@@ -227,7 +251,9 @@ def _notes(
 ) -> list[str]:
     """Return notes that a reader of the table should know."""
     tested = [difference for difference in differences if difference and difference["p_value"] is not None]
-    lacking = [str(run.folder.root) for setting in settings for run in setting.runs if not run.folder.predictions.is_file()]
+    lacking = [
+        str(run.folder.root) for setting in settings for run in setting.runs if not run.folder.predictions.is_file()
+    ]
     found = []
     if lacking and len(settings) > 1:
         found.append(f"Nothing is compared row by row, because {', '.join(lacking[:3])} has no predictions.csv")
@@ -239,9 +265,13 @@ def _notes(
         tests = sorted({difference["test"] for difference in tested})
         found.append(f"Differences are tested by {' and '.join(tests)}")
     if len(tested) > 1:
-        found.append(f"p-values are corrected for {len(tested)} comparisons by Holm's method; the intervals are not corrected")
+        found.append(
+            f"p-values are corrected for {len(tested)} comparisons by Holm's method; the intervals are not corrected"
+        )
     if len(tested) > 1 and chosen:
         found.append("The reference was chosen as the best on these same rows, so its score is slightly too good")
     if first.report["checkpoint"].get("chosen_on") == first.split:
-        found.append(f"Checkpoints were chosen on {first.split}, the split that is compared, so all scores are slightly too good")
+        found.append(
+            f"Checkpoints were chosen on {first.split}, the split that is compared, so all scores are slightly too good"
+        )
     return found

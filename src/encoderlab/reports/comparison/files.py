@@ -59,7 +59,8 @@ def _write(folder: Path, comparison: Mapping[str, Any], drawn: Mapping[str, tupl
         columns=columns(comparison),
         rows=[(row, cells(row, comparison)) for row in comparison["settings"]],
         figure=words_of(comparison["figure"]),
-        curve=comparison["learning_curve"] and {**comparison["learning_curve"], "rows": curve_table(comparison["learning_curve"])},
+        curve=comparison["learning_curve"]
+        and {**comparison["learning_curve"], "rows": curve_table(comparison["learning_curve"])},
         pictures=[(what, picture(canvas, what)) for canvas, what in drawn.values()],
     )
     atomic_write_text(paths["md"], markdown(comparison))
@@ -70,7 +71,17 @@ def _write(folder: Path, comparison: Mapping[str, Any], drawn: Mapping[str, tupl
 
 def _table(comparison: Mapping[str, Any]) -> str:
     """Return a line for each run: its setting and its differences, its seed and score, and the setting's figures."""
-    named = ("setting", *comparison["differing"], "seed", comparison["figure"], "mean", "deviation", "low", "high", "interval_over")
+    named = (
+        "setting",
+        *comparison["differing"],
+        "seed",
+        comparison["figure"],
+        "mean",
+        "deviation",
+        "low",
+        "high",
+        "interval_over",
+    )
     named += ("difference", "difference_low", "difference_high", "p", "p_corrected", "test", "train_seconds", "folder")
     lines = []
     for row in comparison["settings"]:

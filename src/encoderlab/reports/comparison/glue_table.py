@@ -39,8 +39,9 @@ def are_of_glue(runs: Sequence[FinishedRun]) -> bool:
 def build_glue_table(runs: Sequence[FinishedRun]) -> dict[str, Any]:
     """Return the content of glue.json: JSON-safe.
 
-    Each of `settings` has its `tasks`, in GLUE's order, and its `averages`: of all of these and, if WNLI is among them, of the
-    others. Values are means over seeds, with their standard deviation. Raises DataError if a run lacks a figure of its task.
+    Each of `settings` has its `tasks`, in GLUE's order, and its `averages`: of all of these and, if WNLI is among them,
+    of the others. Values are means over seeds, with their standard deviation. Raises DataError if a run lacks a figure
+    of its task.
     """
     by_setting: dict[str, dict[str, list[FinishedRun]]] = {}
     notes: list[str] = []
@@ -72,7 +73,14 @@ def _task(task: str, runs: Sequence[FinishedRun], scores: Sequence[float]) -> di
     rows = runs[0].report["splits"]["validation"]["n"]
     folders = [{"folder": str(run.folder.root), "seed": run.seed} for run in runs]
     score = asdict(mean_over_runs(scores))
-    return {"task": task, "title": GLUE_TASKS[task].title, "rows": rows, "figures": figures, "score": score, "runs": folders}
+    return {
+        "task": task,
+        "title": GLUE_TASKS[task].title,
+        "rows": rows,
+        "figures": figures,
+        "score": score,
+        "runs": folders,
+    }
 
 
 def _score(run: FinishedRun, task: str) -> float:
@@ -89,7 +97,9 @@ def _value(run: FinishedRun, split: str, name: str) -> float:
 
 
 def _average(scores: Sequence[Mapping[int, float]], which: str = "") -> dict[str, Any]:
-    """Return the mean over tasks: of each seed if all tasks have the same seeds, otherwise of the tasks' means (`n` is None)."""
+    """Return the mean over tasks: of each seed if all tasks have the same seeds, otherwise of the tasks' means (`n` is
+    None).
+    """
     over = {"over": f"{'1 task' if len(scores) == 1 else f'{len(scores)} tasks'}{which}"}
     seeds = set(scores[0])
     if all(set(one) == seeds for one in scores):
@@ -112,7 +122,15 @@ def _notes(settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def columns(table: Mapping[str, Any]) -> list[str]:
     """Return the column names of the table."""
-    return [*(["setting"] if len(table["settings"]) > 1 else []), "task", "figures", "score", "std. dev.", "seeds", "rows"]
+    return [
+        *(["setting"] if len(table["settings"]) > 1 else []),
+        "task",
+        "figures",
+        "score",
+        "std. dev.",
+        "seeds",
+        "rows",
+    ]
 
 
 def lines_of(table: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -149,7 +167,9 @@ def headline(table: Mapping[str, Any]) -> str:
     """Return what the table shows, in one line."""
     tasks = {task["task"] for setting in table["settings"] for task in setting["tasks"]}
     settings = len(table["settings"])
-    return f"GLUE on validation: {len(tasks)} of {len(GLUE_TASKS)} tasks" + (f", {settings} settings" if settings > 1 else "")
+    return f"GLUE on validation: {len(tasks)} of {len(GLUE_TASKS)} tasks" + (
+        f", {settings} settings" if settings > 1 else ""
+    )
 
 
 def show_glue_table(table: Mapping[str, Any], paths: Mapping[str, str], file: TextIO | None = None) -> None:
@@ -169,7 +189,8 @@ def show_glue_table(table: Mapping[str, Any], paths: Mapping[str, str], file: Te
 
 
 def write_glue_table(folder: Path, table: Mapping[str, Any]) -> dict[str, str]:
-    """Write glue.json, glue.md and glue.csv (a line for each figure of a run) into `folder`; return their paths by name.
+    """Write glue.json, glue.md and glue.csv (a line for each figure of a run) into `folder`; return their paths by
+    name.
 
     Raises DataError if the folder cannot be written to.
     """

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 SHARE = "dataset.train_share"
 FEWEST_SIZES = 3
 DRAWN_UP_TO, POINTS = 2, 60  # times the largest number of rows; points of the drawn curve
-SMALL_GAIN, SMALL_SHARE_OF_ERROR = 0.01, 0.02  # below which more rows are not worth it: of a score, and of an error's present value
+SMALL_GAIN, SMALL_SHARE_OF_ERROR = (
+    0.01,
+    0.02,
+)  # below which more rows are not worth it: of a score, and of an error's present value
 NOT_LEARNED = ("majority", "mean", "word_majority")  # baselines that more rows do not improve
 
 
-def learning_curve_of(groups: Sequence[Sequence[FinishedRun]], varied: Sequence[str], figure: str) -> dict[str, Any] | None:
+def learning_curve_of(
+    groups: Sequence[Sequence[FinishedRun]], varied: Sequence[str], figure: str
+) -> dict[str, Any] | None:
     """Return compare.json's learning curve, if the runs differ only in their share of training rows.
 
     `groups` are the runs by setting. None if there are fewer than three sizes.
@@ -40,8 +45,16 @@ def learning_curve_of(groups: Sequence[Sequence[FinishedRun]], varied: Sequence[
     curve = fit_learning_curve(sizes, scores, _standard_errors(runs, figure), lower_is_better=lower)
     drawn = np.geomspace(min(sizes), DRAWN_UP_TO * max(sizes), POINTS).round().astype(int).tolist()
     return {
-        "points": [{"rows": rows, "seed": run.seed, "score": score} for rows, run, score in zip(sizes, runs, scores, strict=True)],
-        "fitted": {"a": curve.sign * curve.a[0], "b": curve.sign * curve.b[0], "c": curve.c[0], "largest": curve.largest},
+        "points": [
+            {"rows": rows, "seed": run.seed, "score": score}
+            for rows, run, score in zip(sizes, runs, scores, strict=True)
+        ],
+        "fitted": {
+            "a": curve.sign * curve.a[0],
+            "b": curve.sign * curve.b[0],
+            "c": curve.c[0],
+            "largest": curve.largest,
+        },
         "table": [_line(curve, rows, sizes, scores) for rows in [*sorted(set(sizes)), 2 * max(sizes), 4 * max(sizes)]],
         "curve": [[rows, curve.at(rows), *curve.interval_at(rows)] for rows in drawn],
         "baseline": _baseline(runs, figure),
@@ -54,12 +67,16 @@ def why_no_curve(groups: Sequence[Sequence[FinishedRun]], varied: Sequence[str])
     if SHARE not in varied:
         return []
     if others := [name for name in varied if name != SHARE]:
-        return [f"No learning curve is fitted, because the runs also differ in {', '.join(others)}: compare those of one value"]
+        return [
+            f"No learning curve is fitted, because the runs also differ in {', '.join(others)}: compare those of one value"
+        ]
     sizes = sorted({_trained_on(run) for group in groups for run in group})
     if len(sizes) >= FEWEST_SIZES:
         return []
     counts = " and ".join(f"{size:,}" for size in sizes)
-    takes = f"No learning curve is fitted: that takes runs on at least {FEWEST_SIZES} different numbers of training rows"
+    takes = (
+        f"No learning curve is fitted: that takes runs on at least {FEWEST_SIZES} different numbers of training rows"
+    )
     return [f"{takes}, and these have {counts}. Add a share, such as {SHARE}=0.25"]
 
 
@@ -68,7 +85,9 @@ def _trained_on(run: FinishedRun) -> int:
 
 
 def _standard_errors(runs: Sequence[FinishedRun], figure: str) -> list[float]:
-    """Return each score's standard error: from its interval over the rows, or half a row of the split if that has no width."""
+    """Return each score's standard error: from its interval over the rows, or half a row of the split if that has no
+    width.
+    """
     least = [1 / (2 * run.scores["n"]) for run in runs]
     widths = [np.ptp(run.scores.get(f"{figure}_ci95", [0.0, 0.0])) for run in runs]
     return [max(float(width) / 3.92, one) for width, one in zip(widths, least, strict=True)]
@@ -148,7 +167,9 @@ def curve_figure(comparison: Mapping[str, Any]) -> Figure:
     axes.fill_between(rows, low, high, color="#0072B2", alpha=0.15, linewidth=0, label="95% interval of the curve")
     axes.plot(rows[tried], fitted[tried], color="#0072B2", linewidth=1.8, label="fitted: a - b n^-c")
     axes.plot(rows[beyond], fitted[beyond], color="#0072B2", linewidth=1.8, linestyle="--", label="extrapolated")
-    axes.plot(*zip(*((one["rows"], one["score"]) for one in curve["points"]), strict=True), "o", color="#0072B2", markersize=6)
+    axes.plot(
+        *zip(*((one["rows"], one["score"]) for one in curve["points"]), strict=True), "o", color="#0072B2", markersize=6
+    )
     if (baseline := curve["baseline"]) is not None:
         axes.plot(*zip(*baseline["points"], strict=True), "s--", color="#888888", markersize=4, label=baseline["name"])
     axes.axvline(largest, color="#888888", linewidth=0.8, linestyle=":")

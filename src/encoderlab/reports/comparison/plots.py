@@ -31,7 +31,9 @@ def pictures_of(
     score, rows = words_of(comparison["figure"]), comparison["settings"]
     found = {}
     if comparison["learning_curve"]:
-        what = f"Learning curve: {score} against the number of training rows, with the fitted curve up to twice as many."
+        what = (
+            f"Learning curve: {score} against the number of training rows, with the fitted curve up to twice as many."
+        )
         found["learning_curve"] = (curve_figure(comparison), what)
     if len(rows) > 1:
         what = f"{score.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
@@ -43,7 +45,10 @@ def pictures_of(
         found[f"{score.replace(' ', '_')}_against_{name.rpartition('.')[2]}"] = (_against(comparison, name), what)
     curves = _curves(comparison, journals)
     if curves is not None:
-        found["curves"] = (curves, "Curves: training loss and evaluations of all runs against steps, one colour per setting.")
+        found["curves"] = (
+            curves,
+            "Curves: training loss and evaluations of all runs against steps, one colour per setting.",
+        )
     return found
 
 
@@ -61,7 +66,14 @@ def _scores(comparison: Mapping[str, Any]) -> Figure:
         color = COLORS[0] if row["label"] != comparison["reference"] else COLORS[1]
         if row["interval"]:
             axes.plot(row["interval"], [place, place], color=color, linewidth=2.2, alpha=0.5, solid_capstyle="butt")
-        axes.plot([run["score"] for run in row["runs"]], [place] * len(row["runs"]), "o", color=color, markersize=4, alpha=0.55)
+        axes.plot(
+            [run["score"] for run in row["runs"]],
+            [place] * len(row["runs"]),
+            "o",
+            color=color,
+            markersize=4,
+            alpha=0.55,
+        )
         axes.plot([row["value"]], [place], "|", color=color, markersize=15, markeredgewidth=2.4)
     axes.set_yticks(range(len(rows)), [_shortened(row["label"]) for row in rows], parse_math=False, fontsize=8)
     axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -74,8 +86,12 @@ def _shortened(label: str) -> str:
 
 
 def _swept(comparison: Mapping[str, Any]) -> list[str]:
-    """Return the settings with several numbers, and the number of parameters if the model's shape differs in other ways."""
-    found = [name for name in comparison["varied"] if _is_numeric([row["values"][name] for row in comparison["settings"]])]
+    """Return the settings with several numbers, and the number of parameters if the model's shape differs in other
+    ways.
+    """
+    found = [
+        name for name in comparison["varied"] if _is_numeric([row["values"][name] for row in comparison["settings"]])
+    ]
     shapes = any(name.startswith("model.") for name in comparison["differing"])
     sizes = {row["parameters"] for row in comparison["settings"]}
     return [*found, *(["parameters"] if shapes and len(sizes) > 1 and "model.name" in comparison["varied"] else [])]
@@ -91,7 +107,11 @@ def _against(comparison: Mapping[str, Any], name: str) -> Figure:
     from matplotlib.figure import Figure
 
     lines: dict[str, list[Mapping[str, Any]]] = {}
-    others = [other for other in comparison["varied"] if other != name and not (name == "parameters" and other == "model.name")]
+    others = [
+        other
+        for other in comparison["varied"]
+        if other != name and not (name == "parameters" and other == "model.name")
+    ]
     for row in comparison["settings"]:
         label = ", ".join(f"{other.rpartition('.')[2]}={shown(row['values'][other])}" for other in others)
         lines.setdefault(label, []).append(row)
@@ -100,7 +120,11 @@ def _against(comparison: Mapping[str, Any], name: str) -> Figure:
     for number, (label, rows) in enumerate(list(lines.items())[:MOST_LINES]):
         points = sorted(((_at(row, name), row) for row in rows), key=lambda point: point[0])
         axes.plot(
-            [x for x, _ in points], [row["value"] for _, row in points], linewidth=1.8, label=_shortened(label), **_look(number)
+            [x for x, _ in points],
+            [row["value"] for _, row in points],
+            linewidth=1.8,
+            label=_shortened(label),
+            **_look(number),
         )
         seeds = [(x, run["score"]) for x, row in points for run in row["runs"]]
         mark: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "marker": MARKS[number % len(MARKS)]}

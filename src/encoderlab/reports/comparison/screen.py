@@ -9,7 +9,16 @@ from rich.text import Text
 
 from encoderlab.reports.comparison.comparison import short_names, shown
 from encoderlab.reports.comparison.learning_curve import curve_table
-from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of, table_of_rows
+from encoderlab.reports.parts.console import (
+    console_on,
+    figure,
+    line,
+    listing,
+    named_figure,
+    number,
+    table_of,
+    table_of_rows,
+)
 
 FIGURES = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
 MOST_FOLDERS = 12
@@ -40,7 +49,10 @@ def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], fil
     listing(
         console,
         "Runs",
-        [*folders[:MOST_FOLDERS], *([f"and {len(folders) - MOST_FOLDERS} more"] if len(folders) > MOST_FOLDERS else [])],
+        [
+            *folders[:MOST_FOLDERS],
+            *([f"and {len(folders) - MOST_FOLDERS} more"] if len(folders) > MOST_FOLDERS else []),
+        ],
     )
     if paths:
         listing(console, "Files", [f"{name}: {path}" for name, path in paths.items()])
@@ -58,7 +70,9 @@ def headline(comparison: Mapping[str, Any]) -> str:
 
 
 def _differing(comparison: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Return every setting that differs with its values, in the order of the table; first those that distinguish all runs."""
+    """Return every setting that differs with its values, in the order of the table; first those that distinguish all
+    runs.
+    """
     distinguishing = comparison["varied"]
     ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in distinguishing)
     return [(name, values if len(values) <= MOST_VALUES else list(dict.fromkeys(values))) for name, values in ordered]
@@ -81,7 +95,16 @@ def cells(row: Mapping[str, Any], comparison: Mapping[str, Any]) -> list[str]:
     interval = _bounds(row["interval"], ".3f").strip(" ()") + (" over rows" if row["interval_over"] == "rows" else "")
     deviation = figure(row["deviation"])
     values = [shown(row["values"][name]) for name in comparison["varied"]] or [row["label"]]
-    return [*values, str(row["n"]), figure(row["value"]), deviation, interval, against, p_value, number(row["train_seconds"])]
+    return [
+        *values,
+        str(row["n"]),
+        figure(row["value"]),
+        deviation,
+        interval,
+        against,
+        p_value,
+        number(row["train_seconds"]),
+    ]
 
 
 def _bounds(interval: list[float] | None, form: str) -> str:
@@ -108,7 +131,12 @@ def markdown(comparison: Mapping[str, Any]) -> str:
         labels = [row["label"] for row in comparison["settings"]]
         rows = [[name, *values] for name, values in comparison["differing"].items()]
         lines += ["", "### Settings that differ", "", *rows_of_table(["", *labels], rows)]
-    lines += ["", "### Runs", "", *(f"- {escaped(run['folder'])}" for row in comparison["settings"] for run in row["runs"])]
+    lines += [
+        "",
+        "### Runs",
+        "",
+        *(f"- {escaped(run['folder'])}" for row in comparison["settings"] for run in row["runs"]),
+    ]
     return "\n".join(lines) + "\n"
 
 

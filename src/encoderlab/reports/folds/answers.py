@@ -1,4 +1,6 @@
-"""The out-of-fold predictions of a cross-validation: in one table, with the line of each row, and for the words of sentences."""
+"""The out-of-fold predictions of a cross-validation: in one table, with the line of each row, and for the words of
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ PROBABILITY = "probability_"  # before a label's name, in the name of a column
 
 
 def out_of_fold_answers(folds: CrossValidation) -> pd.DataFrame:
-    """Return predictions.csv of every fold, as texts, with rows in their original order, and `fold` and `line` as first columns.
+    """Return predictions.csv of every fold, as texts, with rows in their original order, and `fold` and `line` as first
+    columns.
 
     `line` is the row's line in its file, and `file` that file if there are several. Raises DataError if a fold's
     file does not contain its rows.
@@ -61,9 +64,11 @@ def _places(folded: Folded) -> dict[str, list[Any]]:
 
 
 def word_probabilities(folds: CrossValidation) -> Iterator[np.ndarray]:
-    """Yield the out-of-fold probabilities of each row's words, [words, labels], in the rows' order; truncated words have none.
+    """Yield the out-of-fold probabilities of each row's words, [words, labels], in the rows' order; truncated words
+    have none.
 
-    Runs do not record them: each fold's model is opened, and predicts its rows again. Raises DataError if a model is damaged.
+    Runs do not record them: each fold's model is opened, and predicts its rows again. Raises DataError if a model is
+    damaged.
     """
     config, training = folds.config, folds.config.training
     chosen = {"device": training.device, "precision": training.precision, "threads": training.threads}

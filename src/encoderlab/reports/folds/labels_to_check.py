@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.metrics.resampling.label_errors import LabelErrors, find_label_errors, find_label_set_errors, find_number_errors
+from encoderlab.metrics.resampling.label_errors import (
+    LabelErrors,
+    find_label_errors,
+    find_label_set_errors,
+    find_number_errors,
+)
 from encoderlab.reports.folds.answers import PROBABILITY
 from encoderlab.runs.folders.finished import SEPARATOR
 
@@ -24,11 +29,11 @@ _CONFIDENT = "a model that has not seen the {unit} is as confident in {other} as
 class LabelsToCheck:
     """Labels that are probably wrong, the least plausible first, among `of` judged ones.
 
-    A row of `table` has its place (`file` if there are several, `line`, `fold`; a word also `sentence`, `word_number` and `word`),
-    its texts, `label`, and what that probably is instead, `predicted`. Classes have the `probability` of that, the
-    `probability_of_label`, and the `margin` between them. Numbers have the residual in robust standard deviations, `deviations`.
-    In sets of labels one label is judged at a time, and `change` says which. `judged` names in the plural what was judged, and
-    `because` says what makes it probably wrong.
+    A row of `table` has its place (`file` if there are several, `line`, `fold`; a word also `sentence`, `word_number`
+    and `word`), its texts, `label`, and what that probably is instead, `predicted`. Classes have the `probability` of
+    that, the `probability_of_label`, and the `margin` between them. Numbers have the residual in robust standard
+    deviations, `deviations`. In sets of labels one label is judged at a time, and `change` says which. `judged` names
+    in the plural what was judged, and `because` says what makes it probably wrong.
     """
 
     table: pd.DataFrame
@@ -37,10 +42,14 @@ class LabelsToCheck:
     because: str
 
 
-def check_labels(rows: Split, table: pd.DataFrame, names: Sequence[str], of_words: Iterator[np.ndarray]) -> LabelsToCheck:
-    """Return the labels to check of `rows`, whose predictions are in `table` (see `out_of_fold_answers`); `names` are the labels'.
+def check_labels(
+    rows: Split, table: pd.DataFrame, names: Sequence[str], of_words: Iterator[np.ndarray]
+) -> LabelsToCheck:
+    """Return the labels to check of `rows`, whose predictions are in `table` (see `out_of_fold_answers`); `names` are
+    the labels'.
 
-    `of_words` yields the probabilities of the words of each row of a tagging task, [words, labels]; truncated words have none.
+    `of_words` yields the probabilities of the words of each row of a tagging task, [words, labels]; truncated words
+    have none.
     """
     if "words" in rows.table.schema.names:
         return _words(rows, table, names, of_words)
@@ -71,7 +80,10 @@ def _label_sets(rows: Split, table: pd.DataFrame, names: Sequence[str]) -> Label
     changed[np.arange(len(changed)), errors.labels] ^= True
     found = _listed(table, errors.rows).assign(
         predicted=[SEPARATOR.join(names[label] for label in np.flatnonzero(one).tolist()) for one in changed],
-        change=[f"{'remove' if is_given else 'add'} {names[label]}" for is_given, label in zip(wrong, errors.labels, strict=True)],
+        change=[
+            f"{'remove' if is_given else 'add'} {names[label]}"
+            for is_given, label in zip(wrong, errors.labels, strict=True)
+        ],
         probability=_rounded(np.where(wrong, 1 - of_label, of_label)),
         probability_of_label=_rounded(np.where(wrong, of_label, 1 - of_label)),
         margin=_rounded(errors.margins),
@@ -112,7 +124,9 @@ def _probabilities(table: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
     return np.stack([table[f"{PROBABILITY}{name}"].to_numpy(float) for name in names], axis=1)
 
 
-def _answers(errors: LabelErrors, labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+def _answers(
+    errors: LabelErrors, labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]
+) -> dict[str, Any]:
     """Return the columns about the probable labels of `errors`."""
     return {
         "predicted": [names[place] for place in errors.likely],
@@ -133,7 +147,9 @@ def _listed(table: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
 
 
 def _listed_words(rows: Split, table: pd.DataFrame, sentences: np.ndarray, words: np.ndarray) -> pd.DataFrame:
-    """Return the place of some words: that of their sentence, its number in its file, and theirs in the sentence, all from 1."""
+    """Return the place of some words: that of their sentence, its number in its file, and theirs in the sentence, all
+    from 1.
+    """
     numbers = table.groupby("file").cumcount() + 1 if "file" in table else np.arange(1, len(table) + 1)
     found = _listed(table.assign(sentence=numbers), sentences)
     texts = [example.words[word] for example, word in zip(rows.take(sentences.tolist()).of_words(), words, strict=True)]

@@ -29,9 +29,14 @@ CORRELATIONS = ("matthews", "pearson", "spearman")  # from -1 to 1
 
 
 def build_folds_report(folds: CrossValidation) -> dict[str, Any]:
-    """Return the content of report.json: JSON-safe. The split `out_of_fold` has each mean over the folds, with its interval."""
+    """Return the content of report.json: JSON-safe. The split `out_of_fold` has each mean over the folds, with its
+    interval.
+    """
     reports = [json.loads(run.report.read_text(encoding="utf-8")) for run in folds.runs]
-    trained = [json.loads(run.environment.read_text(encoding="utf-8"))["dataset"]["splits"]["train"]["rows"] for run in folds.runs]
+    trained = [
+        json.loads(run.environment.read_text(encoding="utf-8"))["dataset"]["splits"]["train"]["rows"]
+        for run in folds.runs
+    ]
     scores = [report["splits"][TESTED] for report in reports]
     n_rows, first = sum(score["n"] for score in scores), reports[0]
     share = n_rows / sum(trained)
@@ -43,10 +48,17 @@ def build_folds_report(folds: CrossValidation) -> dict[str, Any]:
         {
             **{name: first[name] for name in ("command", "task", "seed", "init_from", "model", "main_figure")},
             "scored_split": OUT_OF_FOLD,
-            "splits": {OUT_OF_FOLD: {"n": n_rows, **_named(scores[0]), **_flat(figures), "per_class": _per_class(scores)}},
+            "splits": {
+                OUT_OF_FOLD: {"n": n_rows, **_named(scores[0]), **_flat(figures), "per_class": _per_class(scores)}
+            },
             "deviations": {name: figure.deviation for name, figure in figures.items()},
             "folds": [
-                {"fold": number, "folder": run.root.name, "trained_on": rows, **{name: score[name] for name in ("n", *figures)}}
+                {
+                    "fold": number,
+                    "folder": run.root.name,
+                    "trained_on": rows,
+                    **{name: score[name] for name in ("n", *figures)},
+                }
                 for number, (run, rows, score) in enumerate(zip(folds.runs, trained, scores, strict=True), start=1)
             ],
             "baselines": baselines,
@@ -83,12 +95,17 @@ def _flat(figures: Mapping[str, OverFolds]) -> dict[str, Any]:
 
 
 def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return precision, recall and F1 of each class over the folds, weighted by each fold's rows of it; `support` counts all."""
+    """Return precision, recall and F1 of each class over the folds, weighted by each fold's rows of it; `support`
+    counts all.
+    """
     found = {}
     for name in scores[0].get("per_class", {}):
         each = [score["per_class"][name] for score in scores]
         support = sum(one["support"] for one in each)
-        mean = {key: sum(one[key] * one["support"] for one in each) / max(support, 1) for key in ("precision", "recall", "f1")}
+        mean = {
+            key: sum(one[key] * one["support"] for one in each) / max(support, 1)
+            for key in ("precision", "recall", "f1")
+        }
         found[name] = mean | {"support": support}
     return found
 
@@ -108,4 +125,8 @@ def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) ->
 
 def _notes(folds: CrossValidation) -> list[str]:
     unused = folds.corpus.splits.origin["unused_test_rows"]
-    return [f"The test split ({unused:,} rows) was not used, because folds are made of the training rows"] if unused else []
+    return (
+        [f"The test split ({unused:,} rows) was not used, because folds are made of the training rows"]
+        if unused
+        else []
+    )

@@ -11,7 +11,16 @@ from rich.text import Text
 from encoderlab.reports.folds.answers import out_of_fold_answers, word_probabilities, write_answers
 from encoderlab.reports.folds.labels_to_check import check_labels
 from encoderlab.reports.folds.report import build_folds_report
-from encoderlab.reports.parts.console import console_on, figure, line, listing, named_figure, number, table_of, with_interval
+from encoderlab.reports.parts.console import (
+    console_on,
+    figure,
+    line,
+    listing,
+    named_figure,
+    number,
+    table_of,
+    with_interval,
+)
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import write_last
 from encoderlab.reports.parts.shown_texts import shown
@@ -67,7 +76,9 @@ def _shown_errors(errors: pd.DataFrame, most: int) -> list[dict[str, Any]]:
             "texts": [shown(row[name]) for name in ("text", "text_pair") if name in row],
             "label": _shown_label(row["label"]),
             "predicted": _shown_label(row["predicted"]),
-            "sure_of_label": f" ({row['probability_of_label']:.1%})" if "probability" in row else _distance(row["deviations"]),
+            "sure_of_label": f" ({row['probability_of_label']:.1%})"
+            if "probability" in row
+            else _distance(row["deviations"]),
             "sure": f" ({row['probability']:.1%})" if "probability" in row else "",
         }
         for row in found
@@ -98,11 +109,15 @@ def _show(report: Mapping[str, Any], judged: str, errors: list[dict[str, Any]], 
     console, main, scores = console_on(sys.stderr), report["main_figure"], report["splits"][OUT_OF_FOLD]
     console.print()
     title = f"{report['command']} {report['task']}, seed {report['seed']}, {len(report['folds'])} folds of {scores['n']:,} rows: "
-    console.print(Text(f"{title}{named_figure(main, scores)} {with_interval(scores, main)}", style="bold"), soft_wrap=True)
+    console.print(
+        Text(f"{title}{named_figure(main, scores)} {with_interval(scores, main)}", style="bold"), soft_wrap=True
+    )
     names = [name for name in report["deviations"] if name != "loss"]
     table = table_of("fold", "trained on", "tested", *(named_figure(name, scores) for name in names))
     for fold in report["folds"]:
-        table.add_row(str(fold["fold"]), number(fold["trained_on"]), number(fold["n"]), *(figure(fold[name]) for name in names))
+        table.add_row(
+            str(fold["fold"]), number(fold["trained_on"]), number(fold["n"]), *(figure(fold[name]) for name in names)
+        )
     table.add_row("mean", "", number(scores["n"]), *(figure(scores[name]) for name in names))
     table.add_row("std. dev.", "", "", *(figure(report["deviations"][name]) for name in names))
     console.print("", table, "", sep="\n")

@@ -26,8 +26,8 @@ MOST_HEADS = 48  # shown on screen; with more, each layer's mean
 class HeadSummary:
     """Means over all attending tokens, of all texts added.
 
-    After Clark et al. 2019, "What Does BERT Look At?", section 3; the distance after Vig and Belinkov 2019, "Analyzing the
-    Structure of Attention in a Transformer Language Model".
+    After Clark et al. 2019, "What Does BERT Look At?", section 3; the distance after Vig and Belinkov 2019, "Analyzing
+    the Structure of Attention in a Transformer Language Model".
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,10 @@ class HeadSummary:
         self._counts: dict[str, int] = dict.fromkeys(FIGURES, 0)
 
     def add(
-        self, name: str, weights: Float[np.ndarray, "layers heads length length"], separators: Bool[np.ndarray, " length"]
+        self,
+        name: str,
+        weights: Float[np.ndarray, "layers heads length length"],
+        separators: Bool[np.ndarray, " length"],
     ) -> None:
         """Add a text: each row of `weights` is one token's attention, and sums to 1."""
         self.texts.append(name)
@@ -67,7 +70,8 @@ class HeadSummary:
         means = self.means()
         layers, heads = means["entropy"].shape
         rows = [
-            {"layer": layer + 1, "head": head} | {figure: _plain(values[layer, head]) for figure, values in means.items()}
+            {"layer": layer + 1, "head": head}
+            | {figure: _plain(values[layer, head]) for figure, values in means.items()}
             for layer in range(layers)
             for head in range(heads)
         ]

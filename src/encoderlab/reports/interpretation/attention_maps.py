@@ -14,8 +14,8 @@ from encoderlab.reports.parts.plots import write_png
 def plot_attention(weights: np.ndarray, tokens: Sequence[str], title: str, path: Path) -> None:
     """Plot all heads of one layer side by side: weights [heads, queries, keys]; each row of a map sums to 1.
 
-    All maps share one scale, from 0 to the layer's greatest weight. The figure grows with the tokens and names each of them, up to
-    80; beyond that it stays at that size and names some.
+    All maps share one scale, from 0 to the layer's greatest weight. The figure grows with the tokens and names each of
+    them, up to 80; beyond that it stays at that size and names some.
     """
     from matplotlib.figure import Figure
 

@@ -1,4 +1,6 @@
-"""An interactive attention page: any layer and head, what a token attends to and what attends to it (after BertViz, Vig 2019)."""
+"""An interactive attention page: any layer and head, what a token attends to and what attends to it (after BertViz, Vig
+2019).
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,17 @@ NAMED = 40  # tokens named along an axis
 
 
 def write_attention_page(
-    path: Path, title: str, weights: Float[np.ndarray, "layers heads length length"], tokens: Sequence[str], summary: HeadSummary
+    path: Path,
+    title: str,
+    weights: Float[np.ndarray, "layers heads length length"],
+    tokens: Sequence[str],
+    summary: HeadSummary,
 ) -> None:
-    """Write the page. Without a script it shows the mean of each layer's heads as pictures, and the figures of each head.
+    """Write the page. Without a script it shows the mean of each layer's heads as pictures, and the figures of each
+    head.
 
-    For a long text, its maps show the first tokens, as many as MOST_TOKENS and MOST_WEIGHTS allow, and the page says so.
+    For a long text, its maps show the first tokens, as many as MOST_TOKENS and MOST_WEIGHTS allow, and the page says
+    so.
     """
     layers, heads, length, _ = weights.shape
     kept = min(length, MOST_TOKENS, math.isqrt(MOST_WEIGHTS // (layers * heads)))
@@ -66,4 +74,6 @@ def _mean_map(layer: Float[np.ndarray, "heads length length"], tokens: Sequence[
     axes.set_ylabel("looks", fontsize=8)
     bar = figure.colorbar(image, ax=axes, shrink=0.8)
     bar.ax.tick_params(labelsize=7)
-    return picture(figure, f"Layer {number}: how much each token (row) attends to each token (column), averaged over all heads")
+    return picture(
+        figure, f"Layer {number}: how much each token (row) attends to each token (column), averaged over all heads"
+    )

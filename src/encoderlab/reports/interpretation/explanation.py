@@ -46,7 +46,9 @@ class Explanation:
         return f"word {self.first.word}, {selected!r}"
 
     def words(self) -> list[dict[str, Any]]:
-        """Return each word with `text` (0, or 1 for the second), `begin`, `end`, `word` and a score by each method's name."""
+        """Return each word with `text` (0, or 1 for the second), `begin`, `end`, `word` and a score by each method's
+        name.
+        """
         each = [found.words() for found in self.by_method]
         rows = []
         for same in zip(*each, strict=True):
@@ -92,7 +94,9 @@ def shaded(found: TokenImportance) -> list[list[dict[str, Any]]]:
             if begin > end:
                 parts.append({"text": text[end:begin], "score": None})
             strength = round(abs(word.score) / greatest, 3)
-            parts.append({"text": text[begin : word.end], "score": word.score, "strength": strength, "against": word.score < 0})
+            parts.append(
+                {"text": text[begin : word.end], "score": word.score, "strength": strength, "against": word.score < 0}
+            )
             end = word.end
         parts.append({"text": text[end:], "score": None})
         stretches.append(parts)

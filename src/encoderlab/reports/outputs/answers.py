@@ -85,10 +85,11 @@ class Wanted:
 
 
 def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
-    """Write text, text_pair (for pairs), predicted, and each class's probability in a column, or the names and probabilities of the
-    top_k (for words, separated by blanks); each row as soon as it is known.
+    """Write text, text_pair (for pairs), predicted, and each class's probability in a column, or the names and
+    probabilities of the top_k (for words, separated by blanks); each row as soon as it is known.
     """
-    # Text is always quoted, because before Python 3.13 the writer does not quote a lone carriage return, which readers refuse.
+    # Text is always quoted, because before Python 3.13 the writer does not quote a lone carriage return, which readers
+    # refuse.
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     number = None
     for number, row in enumerate(rows):
@@ -97,7 +98,9 @@ def write_csv(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
             chances = _columns(wanted) if row.answer.probabilities is not None or wanted.top_k is not None else []
             header = ["text", *(["text_pair"] if pair else []), "predicted", *chances]
             csv.writer(file, lineterminator="\n").writerow([*header, *carried_names(row.carried, header).values()])
-        writer.writerow([row.text, *pair, _cell(wanted.predicted(row)), *_cells(row, wanted), *map(cell, row.carried.values())])
+        writer.writerow(
+            [row.text, *pair, _cell(wanted.predicted(row)), *_cells(row, wanted), *map(cell, row.carried.values())]
+        )
     if number is None:  # a table without rows still has a header
         csv.writer(file, lineterminator="\n").writerow(["text", "predicted"])
 
@@ -145,8 +148,8 @@ def write_jsonl(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:
 
 
 def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
-    """Return text, text_pair (for pairs), predicted (null without a label), and the probabilities by class, or a list of the top_k;
-    for words, the probability of each one's label and, if requested, a list of the top_k of each.
+    """Return text, text_pair (for pairs), predicted (null without a label), and the probabilities by class, or a list
+    of the top_k; for words, the probability of each one's label and, if requested, a list of the top_k of each.
     """
     line: dict[str, Any] = {"text": row.text} | ({} if row.text_pair is None else {"text_pair": row.text_pair})
     line["predicted"] = wanted.predicted(row)
@@ -154,9 +157,13 @@ def _fields(row: Answered, wanted: Wanted) -> dict[str, Any]:
     if answer.word_confidences is not None:
         line["word_probabilities"] = [round(chance, 6) for chance in answer.word_confidences]
     if answer.probabilities is None:
-        return line | ({} if wanted.top_k is None else {"top": [as_objects(of_word) for of_word in wanted.top_of_words(row)]})
+        return line | (
+            {} if wanted.top_k is None else {"top": [as_objects(of_word) for of_word in wanted.top_of_words(row)]}
+        )
     if wanted.top_k is None:
-        line["probabilities"] = {name: round(chance, 6) for name, chance in zip(wanted.labels, answer.probabilities, strict=True)}
+        line["probabilities"] = {
+            name: round(chance, 6) for name, chance in zip(wanted.labels, answer.probabilities, strict=True)
+        }
     else:
         line["top"] = as_objects(wanted.top(answer.probabilities))
     return line
@@ -197,7 +204,9 @@ def _schema(row: Answered | None, wanted: Wanted) -> pyarrow.Schema:
 
     text, chance = pyarrow.string(), pyarrow.float64()
     answer = {"label": text, "label_set": pyarrow.list_(text), "number": chance}[wanted.target]
-    columns = {"text": text} | ({"text_pair": text} if row and row.text_pair is not None else {}) | {"predicted": answer}
+    columns = (
+        {"text": text} | ({"text_pair": text} if row and row.text_pair is not None else {}) | {"predicted": answer}
+    )
     if row and row.answer.word_confidences is not None:
         columns["word_probabilities"] = pyarrow.list_(chance)
     if row and wanted.top_k is not None:

@@ -28,8 +28,8 @@ def write_predictions(
     label_names: Sequence[str],
     carried: RowTable | None = None,
 ) -> None:
-    """Write a row for each text: text, text_pair (if any text has one), label, predicted, probability_<name> for each class, and
-    the `carried` columns (see `carried.carried_names`).
+    """Write a row for each text: text, text_pair (if any text has one), label, predicted, probability_<name> for each
+    class, and the `carried` columns (see `carried.carried_names`).
 
     Labels and predictions are class ids or numbers. `labels` is None if no label is known. For tagging,
     both are one id per word, written as names separated by spaces, and there are no probabilities; otherwise
@@ -74,8 +74,11 @@ def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:
-    """Write a temporary file and rename it to `path`, so a reader never sees half a file. Texts are quoted, numbers are not."""
+    """Write a temporary file and rename it to `path`, so a reader never sees half a file. Texts are quoted, numbers are
+    not.
+    """
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow(columns)
-        # Text is always quoted, because before Python 3.13 the writer does not quote a lone carriage return, which readers refuse.
+        # Text is always quoted, because before Python 3.13 the writer does not quote a lone carriage return, which
+        # readers refuse.
         csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerows(rows)

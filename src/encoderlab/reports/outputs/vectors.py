@@ -44,7 +44,8 @@ class VectorFile:
         self._start = array.tell()
 
     def reserve(self, lines: Sequence[Mapping[str, Any]], counts: Sequence[int] | None = None) -> list[int]:
-        """Reserve space for rows of `counts` vectors each (None: one each), and write their lines to the index, in this order.
+        """Reserve space for rows of `counts` vectors each (None: one each), and write their lines to the index, in this
+        order.
 
         Return the place of each row's first vector. With `counts`, the row's line has it as `start`.
         """
@@ -82,9 +83,14 @@ def vector_file(output: Path, width: int) -> Iterator[VectorFile]:
     """
     with atomic_write(output) as array_temporary, atomic_write(index_of(output)) as index_temporary:
         try:
-            with array_temporary.open("wb") as array, index_temporary.open("w", encoding="utf-8", newline="\n") as index:
+            with (
+                array_temporary.open("wb") as array,
+                index_temporary.open("w", encoding="utf-8", newline="\n") as index,
+            ):
                 file = VectorFile(array, index, width)
                 yield file
                 file.finish()
         except OSError as error:
-            raise DataError(f"output={output} cannot be written: {error.strerror}", remedy="Choose another folder") from None
+            raise DataError(
+                f"output={output} cannot be written: {error.strerror}", remedy="Choose another folder"
+            ) from None

@@ -29,7 +29,9 @@ def numbers_figure(labels: np.ndarray, predicted: np.ndarray, width: float) -> F
     axes = canvas.subplots()
     ends = [min(labels.min(), predicted.min()), max(labels.max(), predicted.max())]
     axes.plot(ends, ends, color=GREY, linestyle="--", linewidth=1)
-    axes.scatter(labels[some], predicted[some], s=10, color=BLUE, alpha=min(1.0, 200 / len(some)) * 0.5 + 0.1, linewidths=0)
+    axes.scatter(
+        labels[some], predicted[some], s=10, color=BLUE, alpha=min(1.0, 200 / len(some)) * 0.5 + 0.1, linewidths=0
+    )
     axes.set_xlabel("right")
     axes.set_ylabel("predicted")
     plain(axes)
@@ -37,7 +39,9 @@ def numbers_figure(labels: np.ndarray, predicted: np.ndarray, width: float) -> F
 
 
 def labels_figure(f1: Mapping[str, float], width: float) -> Figure:
-    """Plot the F1 of each label as a bar, best first, `width` inches wide; of very many labels the best 50 and the worst 50."""
+    """Plot the F1 of each label as a bar, best first, `width` inches wide; of very many labels the best 50 and the
+    worst 50.
+    """
     from matplotlib.figure import Figure
 
     ranked = sorted(f1, key=lambda name: -f1[name])
@@ -56,7 +60,9 @@ def labels_figure(f1: Mapping[str, float], width: float) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionRecallCurve:
-    """The data of one label's curve: whether each row has it (bool [n]), its probabilities [n], and the threshold in use."""
+    """The data of one label's curve: whether each row has it (bool [n]), its probabilities [n], and the threshold in
+    use.
+    """
 
     name: str
     has_label: np.ndarray
@@ -65,7 +71,8 @@ class PrecisionRecallCurve:
 
 
 def precision_recall_curves(scores: AnswerScores) -> list[PrecisionRecallCurve]:
-    """Return the curve of the positive one of two classes, or of the most frequent labels of sets; none for other predictions.
+    """Return the curve of the positive one of two classes, or of the most frequent labels of sets; none for other
+    predictions.
 
     A label that no row has, or all, has no curve.
     """
@@ -77,7 +84,10 @@ def precision_recall_curves(scores: AnswerScores) -> list[PrecisionRecallCurve]:
         columns = np.argsort(-scores.labels.sum(0), kind="stable")[:MOST_CURVES]
         found = [
             PrecisionRecallCurve(
-                scores.label_names[label], scores.labels[:, label], scores.probabilities[:, label], float(scores.thresholds[label])
+                scores.label_names[label],
+                scores.labels[:, label],
+                scores.probabilities[:, label],
+                float(scores.thresholds[label]),
             )
             for label in columns
         ]
@@ -99,7 +109,9 @@ def precision_recall_figure(curves: Sequence[PrecisionRecallCurve], width: float
         area = average_precision_score(curve.has_label, curve.chances)
         name = shortened(curve.name).replace("$", r"\$")
         color, style = (BLUE, ORANGE, GREEN)[place % 3], "-" if place < 3 else "--"
-        axes.plot(recall[some], precision[some], color=color, linestyle=style, linewidth=1.6, label=f"{name}: {area:.3f}")
+        axes.plot(
+            recall[some], precision[some], color=color, linestyle=style, linewidth=1.6, label=f"{name}: {area:.3f}"
+        )
         given = curve.chances >= curve.threshold
         if given.any():
             hits = (given & curve.has_label).sum()

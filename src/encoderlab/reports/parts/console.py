@@ -56,7 +56,9 @@ def table_of_rows(rows: Iterable[Sequence[str]]) -> Table:
 
 
 def listing(console: Console, title: str, lines: Iterable[str]) -> None:
-    """Print a title, and lines under it that are never wrapped, so that they can be copied; nothing if there are no lines."""
+    """Print a title, and lines under it that are never wrapped, so that they can be copied; nothing if there are no
+    lines.
+    """
     lines = list(lines)
     if lines:
         console.print(Text(title, style="bold"))

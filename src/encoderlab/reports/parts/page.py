@@ -1,7 +1,7 @@
 """HTML pages: single self-contained files that open from disk, and follow the reader's light or dark theme.
 
-The templates are in `templates/`; each extends base.html, which has the style and a policy under which a page cannot load anything.
-Everything a template writes is escaped, except `Markup`.
+The templates are in `templates/`; each extends base.html, which has the style and a policy under which a page cannot
+load anything. Everything a template writes is escaped, except `Markup`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 

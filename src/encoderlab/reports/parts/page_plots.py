@@ -47,7 +47,9 @@ def reliability_figure(calibration: Mapping[str, Any]) -> Figure:
     upper.set_ylim(-0.03, 1.03)
     upper.legend(frameon=False)
     bins = calibration["reliability"]
-    lower.bar([one["low"] for one in bins], [one["n"] for one in bins], 1 / calibration["bins"], align="edge", color=BLUE)
+    lower.bar(
+        [one["low"] for one in bins], [one["n"] for one in bins], 1 / calibration["bins"], align="edge", color=BLUE
+    )
     lower.set_ylabel("answers")
     lower.set_xlabel("confidence (probability of the prediction)")
     lower.set_xlim(0, 1)
@@ -59,7 +61,9 @@ def reliability_figure(calibration: Mapping[str, Any]) -> Figure:
 def _draw_bins(axes: Axes, calibration: Mapping[str, Any], color: str, marker: str, label: str) -> None:
     bins = calibration["reliability"]
     x, y = [one["confidence"] for one in bins], [one["accuracy"] for one in bins]
-    axes.plot(x, y, color=color, marker=marker, markersize=5, linewidth=1.4, label=f"{label}: ECE {calibration['ece']:.3f}")
+    axes.plot(
+        x, y, color=color, marker=marker, markersize=5, linewidth=1.4, label=f"{label}: ECE {calibration['ece']:.3f}"
+    )
 
 
 def lengths_figure(lengths: np.ndarray, unit: str, by_length: Sequence[Mapping[str, Any]], figure: str) -> Figure:
@@ -77,7 +81,9 @@ def lengths_figure(lengths: np.ndarray, unit: str, by_length: Sequence[Mapping[s
     upper.errorbar(middle, score, errors, reach, fmt="o", color=GREEN, markersize=5, linewidth=1.4, capsize=3)
     upper.set_ylabel(figure)
     shortest, longest = int(lengths.min()), int(lengths.max())
-    lower.hist(lengths, bins=np.linspace(shortest - 0.5, longest + 0.5, min(longest - shortest + 1, 40) + 1), color=BLUE)
+    lower.hist(
+        lengths, bins=np.linspace(shortest - 0.5, longest + 0.5, min(longest - shortest + 1, 40) + 1), color=BLUE
+    )
     lower.set_ylabel("rows")
     lower.set_xlabel(unit)
     for axes in (upper, lower):

@@ -27,7 +27,8 @@ QUESTIONS = {"mlm": "masked tokens", "nsp": "pairs"}
 def write_png(figure: Figure, path: Path) -> None:
     """Write `figure` to `path` as a PNG of 150 dots per inch.
 
-    The canvas computes the layout as it draws. `Figure.savefig` draws everything twice, the first time for the layout alone.
+    The canvas computes the layout as it draws. `Figure.savefig` draws everything twice, the first time for the layout
+    alone.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -35,7 +36,9 @@ def write_png(figure: Figure, path: Path) -> None:
     FigureCanvasAgg(figure).print_png(path)
 
 
-def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, figure: str = "accuracy") -> None:
+def plot_curves(
+    metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, figure: str = "accuracy"
+) -> None:
     """Write `curves` to `path`, under a `title`."""
     canvas = curves(metrics_lines, figure, 7.5)
     canvas.suptitle(title, fontsize=11, wrap=True, parse_math=False)
@@ -43,7 +46,8 @@ def plot_curves(metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title
 
 
 def curves(metrics_lines: Sequence[Mapping[str, Any]], figure: str, width: float) -> Figure:
-    """Plot loss, the evaluated `figure` and the learning rate against steps, from the lines of metrics.jsonl, `width` inches wide.
+    """Plot loss, the evaluated `figure` and the learning rate against steps, from the lines of metrics.jsonl, `width`
+    inches wide.
 
     Training loss is drawn as logged (faint) and smoothed; evaluations as logged.
     """
@@ -69,7 +73,12 @@ def curves(metrics_lines: Sequence[Mapping[str, Any]], figure: str, width: float
 
 
 def plot_pretraining_curves(
-    metrics_lines: Sequence[Mapping[str, Any]], path: Path, *, title: str, token_guess: float | None, pair_guess: float | None
+    metrics_lines: Sequence[Mapping[str, Any]],
+    path: Path,
+    *,
+    title: str,
+    token_guess: float | None,
+    pair_guess: float | None,
 ) -> None:
     """Write `pretraining_curves` to `path`, under a `title`."""
     canvas = pretraining_curves(metrics_lines, token_guess, pair_guess, 6.5)
@@ -83,7 +92,8 @@ def pretraining_curves(
     """Plot losses, accuracies and the learning rate against steps, from the lines of metrics.jsonl.
 
     Masked tokens are on the left and, if there are pairs, pairs on the right. `token_guess` and `pair_guess` are the
-    accuracies of the best baselines, drawn as horizontal lines; None if there is none. Each panel is `width` inches wide.
+    accuracies of the best baselines, drawn as horizontal lines; None if there is none. Each panel is `width` inches
+    wide.
     """
     from matplotlib.figure import Figure
 
@@ -156,16 +166,30 @@ def _draw_training_loss(axes: Axes, steps: Sequence[Mapping[str, Any]], name: st
 def _draw_evaluations(axes: Axes, evaluations: Sequence[Mapping[str, Any]], figure: str, color: str) -> None:
     """Draw one line for each split, with the best point in words (highest, or for the loss lowest)."""
     for split, style in zip(dict.fromkeys(line["split"] for line in evaluations), ("-", "--", ":"), strict=False):
-        points = [(line["step"], line[figure]) for line in evaluations if line["split"] == split and line.get(figure) is not None]
+        points = [
+            (line["step"], line[figure])
+            for line in evaluations
+            if line["split"] == split and line.get(figure) is not None
+        ]
         if not points:
             continue
         best = min(points, key=lambda point: point[1] if is_lower_better(figure) else -point[1])
         label = f"{split}: best {best[1]:.3f} at step {best[0]:,}"
-        axes.plot(*zip(*points, strict=True), color=color, linestyle=style, marker="o", markersize=4, linewidth=1.5, label=label)
+        axes.plot(
+            *zip(*points, strict=True),
+            color=color,
+            linestyle=style,
+            marker="o",
+            markersize=4,
+            linewidth=1.5,
+            label=label,
+        )
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:
-    """Return the centred running mean over a twentieth of the values on each side, fewer towards the ends; [values] -> [values]."""
+    """Return the centred running mean over a twentieth of the values on each side, fewer towards the ends; [values] ->
+    [values].
+    """
     reach = len(values) // 20
     sums = np.concatenate([[0.0], np.cumsum(values)])
     low = np.maximum(np.arange(len(values)) - reach, 0)
@@ -174,7 +198,8 @@ def smoothed(values: np.ndarray) -> np.ndarray:
 
 
 def plot_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], path: Path, *, title: str) -> None:
-    """Plot the confusion matrix, true classes as rows, predicted as columns: counts as text, shares of the row as shade and text.
+    """Plot the confusion matrix, true classes as rows, predicted as columns: counts as text, shares of the row as shade
+    and text.
 
     Beyond 30 classes there are only shades; beyond 110 not every class is named.
     """
@@ -199,7 +224,10 @@ def plot_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], pa
     axes.set_xlabel("predicted", fontsize=size)
     axes.set_ylabel("true", fontsize=size)
     canvas.suptitle(
-        f"{title}\n{counts.sum():,} predictions; percentages of each true class", fontsize=size, parse_math=False, wrap=True
+        f"{title}\n{counts.sum():,} predictions; percentages of each true class",
+        fontsize=size,
+        parse_math=False,
+        wrap=True,
     )
     canvas.colorbar(image, ax=axes, shrink=0.8, format="{x:.0%}").set_label("share of the true class", fontsize=size)
     write_png(canvas, path)

@@ -18,10 +18,11 @@ NOT_REPEATED = ("run_dir", "resume")  # a run is repeated in a new folder
 
 
 def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
-    """Return `repeat` (a command line, or None), `changed` and `other` settings, `machine`, `data`, and the `language` or None.
+    """Return `repeat` (a command line, or None), `changed` and `other` settings, `machine`, `data`, and the `language`
+    or None.
 
-    Settings are triples of name, value and default ("" if there is none); `changed` are those that differ from it. `machine` holds
-    pairs of words. `data` is environment.json's `dataset`, with its `origin` as pairs of words.
+    Settings are triples of name, value and default ("" if there is none); `changed` are those that differ from it.
+    `machine` holds pairs of words. `data` is environment.json's `dataset`, with its `origin` as pairs of words.
     """
     record = json.loads(folder.environment.read_text(encoding="utf-8"))
     settings = chosen_settings(folder, command)
@@ -32,7 +33,10 @@ def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
         "other": [_setting(one) for one in settings if not one.differs],
         "machine": _machine(record),
         "language": next((one.value for one in settings if one.name == "dataset.language"), None),
-        "data": {**data, "origin": [(words_of(name), _as_yaml(value)) for name, value in (data.get("origin") or {}).items()]},
+        "data": {
+            **data,
+            "origin": [(words_of(name), _as_yaml(value)) for name, value in (data.get("origin") or {}).items()],
+        },
     }
 
 

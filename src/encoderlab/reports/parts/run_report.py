@@ -46,7 +46,14 @@ def summary_of(command: str, assembly: Assembly, fitted: Fitted, init_from: str 
     parameters = {"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()}
     config = assembly.config
     return RunSummary(
-        command, config.task.name, config.seed, parameters, fitted.throughput, fitted.checkpoint, fitted.notes, init_from
+        command,
+        config.task.name,
+        config.seed,
+        parameters,
+        fitted.throughput,
+        fitted.checkpoint,
+        fitted.notes,
+        init_from,
     )
 
 
@@ -92,7 +99,9 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
     if scored == "train":
         found.append("The model was trained on these rows, so the scores show what it remembers, not what it can do.")
     if checkpoint.get("chosen_on") == scored:
-        found.append(f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good.")
+        found.append(
+            f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
+        )
     if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.figures[scores.main] == 1:
         found.append(
             f"Every prediction is right, so the interval has no width; with {scores.n:,} row{'s' * (scores.n != 1)}, "
@@ -154,7 +163,10 @@ def files_of(folder: RunFolder, *names: str) -> dict[str, str]:
 def commands_for_encoder(folder: RunFolder) -> list[str]:
     """Return what to run next with an encoder that has no labels yet."""
     root = shlex.quote(str(folder.root))
-    return [f"encoderlab finetune task=docs init_from={root}", f"encoderlab embed run={root} input=texts.txt output=vectors.npy"]
+    return [
+        f"encoderlab finetune task=docs init_from={root}",
+        f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
+    ]
 
 
 def show_model(console: Console, report: Mapping[str, Any]) -> None:
@@ -164,7 +176,9 @@ def show_model(console: Console, report: Mapping[str, Any]) -> None:
     line(console, "Parameters", f"{report['model']['parameters']:,}")
 
 
-def show_rest(console: Console, report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str]) -> None:
+def show_rest(
+    console: Console, report: Mapping[str, Any], paths: Mapping[str, str], next_commands: Sequence[str]
+) -> None:
     """Print what follows the figures: notes, the `paths` of files by name, and commands to run next."""
     for note in report["notes"]:
         line(console, "Note", note)

@@ -31,7 +31,8 @@ def _cut(text: str) -> str:
 
 
 def marked_texts(example: Any, explained: TokenImportance | None) -> list[list[dict[str, Any]]]:
-    """Return the example's texts, each in parts with `text` and `weight`: how much a word supports the class that is `explained`.
+    """Return the example's texts, each in parts with `text` and `weight`: how much a word supports the class that is
+    `explained`.
 
     The strongest word of the example weighs 1 or -1; text between words and truncated text weigh 0, and so does
     everything if nothing is explained. The first 600 characters of a text are shown.
@@ -61,7 +62,8 @@ def _parts(text: str, weights: Iterable[tuple[int, int, float]]) -> Iterator[dic
 
 
 def lengths_of(examples: Sequence[Any]) -> tuple[np.ndarray, str]:
-    """Return how long each example is, both texts of a pair together, [examples], and the unit: words, separated by white space.
+    """Return how long each example is, both texts of a pair together, [examples], and the unit: words, separated by
+    white space.
 
     If most have one or two, as in languages written without blanks, it is characters.
     """

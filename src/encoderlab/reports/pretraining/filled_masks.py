@@ -1,4 +1,6 @@
-"""Masks filled in by the encoder, for people: the text around the mask, the true token, and the most probable predictions."""
+"""Masks filled in by the encoder, for people: the text around the mask, the true token, and the most probable
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ _NO_SPACE_BEFORE, _NO_SPACE_AFTER = set(".,;:!?)]}%"), set("([{")
 def readable(filled: Filled) -> dict[str, Any]:
     """Return `text`, `answer` and `guesses` (each with `token` and `probability`), as report.json holds them.
 
-    The text is shortened to about 200 characters around the mask, which is written [MASK] whatever the tokenizer calls it;
-    the other masks are ___. Other tokens are joined as printed. Of the special tokens, only those between two texts
+    The text is shortened to about 200 characters around the mask, which is written [MASK] whatever the tokenizer calls
+    it; the other masks are ___. Other tokens are joined as printed. Of the special tokens, only those between two texts
     are kept.
     """
     words, place = _words(filled.pieces, filled.place)

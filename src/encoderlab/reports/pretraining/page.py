@@ -61,11 +61,19 @@ def _called(name: str, report: Mapping[str, Any]) -> str:
 def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return every figure of every split in words, by the figure's name."""
     splits = report["splits"]
-    names = [name for name in next(iter(splits.values())) if not name.endswith("_ci95") and name not in ("n", "target_tokens")]
+    names = [
+        name
+        for name in next(iter(splits.values()))
+        if not name.endswith("_ci95") and name not in ("n", "target_tokens")
+    ]
     forms = {"mlm_perplexity": lambda part, name: number(part[name])}
-    rows = {_called(name, report): [forms.get(name, with_interval)(part, name) for part in splits.values()] for name in names}
+    rows = {
+        _called(name, report): [forms.get(name, with_interval)(part, name) for part in splits.values()]
+        for name in names
+    }
     counts = {
-        name: [number(part[key]) for part in splits.values()] for name, key in (("rows", "n"), ("masked tokens", "target_tokens"))
+        name: [number(part[key]) for part in splits.values()]
+        for name, key in (("rows", "n"), ("masked tokens", "target_tokens"))
     }
     return {"": list(splits), **counts, **rows}
 
@@ -79,7 +87,10 @@ def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[li
         return [name, *(forms[column](figures[column]) if column in figures else "" for column in columns)]
 
     baselines = [
-        line(BASELINE_NAMES.get(str(name), str(name)) + (f" ({shown(found['token'], 40)})" if "token" in found else ""), found)
+        line(
+            BASELINE_NAMES.get(str(name), str(name)) + (f" ({shown(found['token'], 40)})" if "token" in found else ""),
+            found,
+        )
         for name, found in report["baselines"].items()
     ]
     return [["on the same rows", *(_called(name, report) for name in columns)], line("this model", scored), *baselines]

@@ -24,10 +24,12 @@ def build_pretraining_report(
     filled_masks: Sequence[Mapping[str, Any]],
     second_sentence: str,
 ) -> dict[str, Any]:
-    """Return the content of report.json. `baselines` are the baselines' figures on the scored split, by name in BASELINE_NAMES.
+    """Return the content of report.json. `baselines` are the baselines' figures on the scored split, by name in
+    BASELINE_NAMES.
 
-    `pairs` are the facts that `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes. `second_sentence` is
-    the task that the figures nsp_* are about: next, swapped, or none. The seed also draws the bootstrap.
+    `pairs` are the facts that `screen.show_pairs` prints, `filled_masks` what `filled_masks.readable` makes.
+    `second_sentence` is the task that the figures nsp_* are about: next, swapped, or none. The seed also draws the
+    bootstrap.
     """
     figures = {name: part.with_intervals(run.seed).as_dict() for name, part in splits.items()}
     verdict = _verdict(figures[scored_split(splits)], baselines, second_sentence)
@@ -42,7 +44,9 @@ def best_baseline(baselines: Mapping[str, Mapping[str, Any]], figure: str) -> tu
     return None if name is None else (name, found[name])
 
 
-def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> dict[str, Any] | None:
+def _verdict(
+    scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str
+) -> dict[str, Any] | None:
     """Return whether the model is above, level with or below the best baseline of each task; None without baselines.
 
     It is above or below only if the baseline's figure is outside the 95% interval of the model's.
@@ -54,7 +58,9 @@ def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any
         return None
     sentences = [stands.pop("sentence") for stands in found.values()]
     if question == "next" and found.get("pairs", {}).get("outcome") == "above":
-        sentences.append("NSP can be solved by topic alone: a high figure does not show that the model follows an argument.")
+        sentences.append(
+            "NSP can be solved by topic alone: a high figure does not show that the model follows an argument."
+        )
     return {"sentence": " ".join(sentences), **found}
 
 
@@ -82,17 +88,23 @@ def write_pretraining_report(folder: RunFolder, report: Mapping[str, Any]) -> No
     if lines := metric_lines(folder):
         folder.plots.mkdir(exist_ok=True)
         title = f"pretrain {report['task']}, seed {report['seed']}"
-        plot_pretraining_curves(lines, folder.plots / "curves.png", title=title, token_guess=token_guess, pair_guess=pair_guess)
+        plot_pretraining_curves(
+            lines, folder.plots / "curves.png", title=title, token_guess=token_guess, pair_guess=pair_guess
+        )
     write_pretraining_page(folder, report, token_guess, pair_guess)
     write_last(folder, report)
 
 
 def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """Return the model's README.md, from report.json's figures and `run_facts`: what it is, how it was made, and its scores."""
+    """Return the model's README.md, from report.json's figures and `run_facts`: what it is, how it was made, and its
+    scores.
+    """
     objectives = {"next": "masked tokens and next sentences", "swapped": "masked tokens and the order of sentences"}
     origin = f"from `{report['init_from']}`" if report["init_from"] else "from scratch"
     scores = report["splits"][report["scored_split"]]
-    made = f"pretrained {origin} by `encoderlab pretrain` on {objectives.get(report['second_sentence'], 'masked tokens')}"
+    made = (
+        f"pretrained {origin} by `encoderlab pretrain` on {objectives.get(report['second_sentence'], 'masked tokens')}"
+    )
     lines = [
         f"Scored on {report['scored_split']}: {scores['n']:,} rows with {scores['target_tokens']:,} masked tokens",
         *_model_card_figures(scores, report["baselines"], report["second_sentence"]),
@@ -100,7 +112,9 @@ def pretraining_card(report: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     return encoder_card(report, facts, "fill-mask", made, lines)
 
 
-def _model_card_figures(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str) -> list[str]:
+def _model_card_figures(
+    scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], question: str
+) -> list[str]:
     """Return a line for each accuracy, with its interval and the best baseline, and one for the perplexity."""
     found = []
     for figure, title in (("mlm_accuracy", "MLM"), ("nsp_accuracy", PAIR_QUESTIONS.get(question, ""))):

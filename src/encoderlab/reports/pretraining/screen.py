@@ -31,17 +31,22 @@ def show_pretraining_report(
     show_rest(console, report, paths, next_commands)
 
 
-def show_pairs(facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None) -> None:
+def show_pairs(
+    facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None
+) -> None:
     """Print what training reads and the baselines' scores, on standard error unless `file` is given.
 
-    `facts` are what `runs.inspection.pair_facts.training_facts` counts: `documents`, `paragraphs`, `sentences`, `tokens`; of an
-    epoch `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, if there
-    are any); of a stream, those of its first window, and its `shards`. `sentence_splitter` says how sentences were found.
-    `baselines` comes from `baselines.pretraining.pair_baselines`; it is empty without pairs.
+    `facts` are what `runs.inspection.pair_facts.training_facts` counts: `documents`, `paragraphs`, `sentences`,
+    `tokens`; of an epoch `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels`
+    (pairs by label, if there are any); of a stream, those of its first window, and its `shards`. `sentence_splitter`
+    says how sentences were found. `baselines` comes from `baselines.pretraining.pair_baselines`; it is empty without
+    pairs.
     """
     console = console_on(file)
     _facts(console, facts)
-    found = [f"{BASELINE_NAMES.get(name, name)} {figure(figures.get('nsp_accuracy'))}" for name, figures in baselines.items()]
+    found = [
+        f"{BASELINE_NAMES.get(name, name)} {figure(figures.get('nsp_accuracy'))}" for name, figures in baselines.items()
+    ]
     if found:
         line(console, "Baselines on pairs (no encoder)", ", ".join(found))
 
@@ -53,9 +58,7 @@ def _facts(console: Console, facts: Mapping[str, Any]) -> None:
         counted = f"{shards}, read during training; in the first window {counted}"
     line(console, "Training text", f"{counted}; sentences found by {facts['sentence_splitter']}")
     rows = "pairs" if "labels" in facts else "texts"
-    epoch = (
-        f"{facts['pairs']:,} {rows}, {facts['mean_length']:,.1f} tokens long on average, {_percent(facts['truncated'])} truncated"
-    )
+    epoch = f"{facts['pairs']:,} {rows}, {facts['mean_length']:,.1f} tokens long on average, {_percent(facts['truncated'])} truncated"
     total = max(sum(facts.get("labels", {}).values()), 1)
     labels = [f"{count:,} {label} ({_percent(count / total)})" for label, count in facts.get("labels", {}).items()]
     line(console, "The first window" if "shards" in facts else "An epoch", ", ".join([epoch, *labels]))
@@ -73,7 +76,10 @@ def _headline(console: Console, report: Mapping[str, Any], scores: Mapping[str, 
     also = [f"MLM perplexity {number(scores['mlm_perplexity'])}", f"MLM loss {figure(scores['mlm_loss'])}"]
     question = PAIR_QUESTIONS.get(report["second_sentence"], "")
     if "nsp_accuracy" in scores:
-        also += [f"{question} accuracy {with_interval(scores, 'nsp_accuracy')}", f"{question} loss {figure(scores['nsp_loss'])}"]
+        also += [
+            f"{question} accuracy {with_interval(scores, 'nsp_accuracy')}",
+            f"{question} loss {figure(scores['nsp_loss'])}",
+        ]
     line(console, "Also", ", ".join([*also, f"{scores['target_tokens']:,} masked tokens"]))
     show_model(console, report)
 

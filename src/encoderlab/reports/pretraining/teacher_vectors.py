@@ -1,4 +1,6 @@
-"""The report of a student that learned its teacher's vectors: report.json, report.html, the screen and the model's README.md."""
+"""The report of a student that learned its teacher's vectors: report.json, report.html, the screen and the model's
+README.md.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -
     folder.plots.mkdir(exist_ok=True)
     title = f"distill {report['task']}, seed {report['seed']}"
     plot_curves(lines, folder.plots / "curves.png", title=title, figure=report["main_figure"])
-    drawn = picture(curves(thinned(lines), report["main_figure"], PANEL), "Curves over the optimizer's steps: loss and cosine")
+    drawn = picture(
+        curves(thinned(lines), report["main_figure"], PANEL), "Curves over the optimizer's steps: loss and cosine"
+    )
     write_page(
         folder.page,
         "teacher_vectors.html",

@@ -13,7 +13,17 @@ from encoderlab.metrics import AnswerScores, NumberScores
 from encoderlab.metrics.classification import answered_classes
 from encoderlab.metrics.label_sets import answered_sets
 from encoderlab.metrics.tagging import answered_words
-from encoderlab.reports.parts.console import console_on, figure, lead, line, listing, named_figure, number, table_of, words_of
+from encoderlab.reports.parts.console import (
+    console_on,
+    figure,
+    lead,
+    line,
+    listing,
+    named_figure,
+    number,
+    table_of,
+    words_of,
+)
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
 
@@ -38,10 +48,10 @@ def build_baseline_report(
 ) -> dict[str, Any]:
     """Return what is printed and written: JSON-safe.
 
-    `labels` are the targets of the rows of `split`, in the form of a `Baseline`'s predictions; `names` are the classes'. `main`
-    comes first; for two classes, `positive` is the one that F1 is about. Each baseline has its figures with 95% intervals,
-    scores by class, the confusion, how far it is ahead of `majority` (or `mean`) on the same rows, and of a linear model the
-    top `words` for each class. The seed draws the bootstrap.
+    `labels` are the targets of the rows of `split`, in the form of a `Baseline`'s predictions; `names` are the
+    classes'. `main` comes first; for two classes, `positive` is the one that F1 is about. Each baseline has its figures
+    with 95% intervals, scores by class, the confusion, how far it is ahead of `majority` (or `mean`) on the same rows,
+    and of a linear model the top `words` for each class. The seed draws the bootstrap.
     """
     reference = next(name for name in REFERENCES if name in found)
     reports = {}
@@ -115,4 +125,8 @@ def _top_features(console: Console, words: Mapping[str, Sequence[str]]) -> None:
     if words:
         console.print()
         shown = list(words.items())[:MOST_CLASSES]
-        listing(console, "The strongest words for each class", [f"{one_line(name)}: {', '.join(some)}" for name, some in shown])
+        listing(
+            console,
+            "The strongest words for each class",
+            [f"{one_line(name)}: {', '.join(some)}" for name, some in shown],
+        )

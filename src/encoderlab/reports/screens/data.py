@@ -39,10 +39,14 @@ def show_documents(facts: Mapping[str, Any], file: TextIO) -> None:
     table = table_of("split", "documents", "paragraphs", "sentences", "tokens", f"{rows} of an epoch")
     for name, split in splits.items():
         counted = f"{name}, the first window of {split['shards']:,} shards" if "shards" in split else name
-        table.add_row(counted, *(number(split[key]) for key in ("documents", "paragraphs", "sentences", "tokens", "pairs")))
+        table.add_row(
+            counted, *(number(split[key]) for key in ("documents", "paragraphs", "sentences", "tokens", "pairs"))
+        )
     console.print(table)
     line(console, "Sentences", f"found by {first['sentence_splitter']}")
-    _lengths(console, {name: split["tokens_of_a_row"] for name, split in splits.items()}, facts["max_length"], rows[:-1])
+    _lengths(
+        console, {name: split["tokens_of_a_row"] for name, split in splits.items()}, facts["max_length"], rows[:-1]
+    )
     _pieces(console, facts["pieces"])
     for name, split in splits.items():
         if split["examples"]:
@@ -54,10 +58,14 @@ def _lengths(console: Console, by_split: Mapping[str, Mapping[str, Any]], max_le
     table = table_of(f"tokens of a {what}", *_QUANTILES, f"truncated at {max_length}")
     for name, lengths in by_split.items():
         table.add_row(
-            name, *(f"{lengths[key]:,.0f}" if key in lengths else "-" for key in _QUANTILES), f"{lengths['truncated']:.1%}"
+            name,
+            *(f"{lengths[key]:,.0f}" if key in lengths else "-" for key in _QUANTILES),
+            f"{lengths['truncated']:.1%}",
         )
     console.print("", table, sep="\n")
-    console.print(f"Lengths include special tokens; the model reads up to model.max_length={max_length}.", soft_wrap=True)
+    console.print(
+        f"Lengths include special tokens; the model reads up to model.max_length={max_length}.", soft_wrap=True
+    )
 
 
 def _pieces(console: Console, cutting: Mapping[str, Any] | None) -> None:

@@ -12,7 +12,9 @@ from encoderlab.reports.parts.console import console_on, line, listing, number, 
 _FIGURES_LEFT_OUT = ("n", "per_class", "per_entity", "confusion")
 
 
-def show_dry_run(facts: Mapping[str, Any], command: str, baselines: Mapping[str, str], files: Sequence[str], file: TextIO) -> None:
+def show_dry_run(
+    facts: Mapping[str, Any], command: str, baselines: Mapping[str, str], files: Sequence[str], file: TextIO
+) -> None:
     """Print the estimates of `runs.dry_run.dry_run.dry_run`.
 
     `baselines` are those to be scored, by name, each with why it will be skipped ("" if it will not). `files`
@@ -52,7 +54,11 @@ def _steps(console: Console, facts: Mapping[str, Any]) -> None:
         f"{number(steps['evaluations'])} evaluation{'s' * (steps['evaluations'] != 1)} during training",
     ]
     line(console, "Steps", ", ".join(parts))
-    line(console, "Tokens", f"{steps['tokens']:,.0f} to train on; {facts['padding_fraction']:.1%} padding in an epoch's batches")
+    line(
+        console,
+        "Tokens",
+        f"{steps['tokens']:,.0f} to train on; {facts['padding_fraction']:.1%} padding in an epoch's batches",
+    )
 
 
 def _memory(memory: Mapping[str, Any]) -> str:

@@ -13,10 +13,11 @@ MOST_BINS = 6
 
 
 def scores_by_length(lengths: np.ndarray, scores: AnswerScores, seed: int) -> list[dict[str, Any]]:
-    """Return `low` and `high` (both in the bin), `n`, the main `score` in each bin of lengths, and its 95% interval as `ci95`.
+    """Return `low` and `high` (both in the bin), `n`, the main `score` in each bin of lengths, and its 95% interval as
+    `ci95`.
 
-    `lengths` are those of the scored rows, [n]. The bins hold about equally many rows; there are fewer than six if many rows are
-    of one length.
+    `lengths` are those of the scored rows, [n]. The bins hold about equally many rows; there are fewer than six if many
+    rows are of one length.
     """
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, MOST_BINS + 1), method="lower"))
     bin_of = np.minimum(np.searchsorted(edges, lengths, side="right") - 1, max(len(edges) - 2, 0))

@@ -22,11 +22,12 @@ _LABEL = 60  # characters
 
 
 def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
-    """Return `confident`, the mistakes of the highest probability, and `unlikely`, those with the least probable label, if others.
+    """Return `confident`, the mistakes of the highest probability, and `unlikely`, those with the least probable label,
+    if others.
 
-    With two classes both are the same, and `unlikely` is empty. Each mistake has `row` (its place in the split), `texts` (see
-    `marked_texts`), `label`, `predicted`, `confidence` (the prediction's probability), `of_label` (the label's), and `method`
-    (how the words' weights were found, "" if they were not). `examples` are the split's, by row.
+    With two classes both are the same, and `unlikely` is empty. Each mistake has `row` (its place in the split),
+    `texts` (see `marked_texts`), `label`, `predicted`, `confidence` (the prediction's probability), `of_label` (the
+    label's), and `method` (how the words' weights were found, "" if they were not). `examples` are the split's, by row.
     """
     assert scores.probabilities is not None
     wrong = np.flatnonzero(scores.labels != scores.predicted)
@@ -48,18 +49,35 @@ def mistaken_texts(examples: Any, scores: Scores, importance: Importance | None)
 
 
 def _described(
-    place: int, example: Any, explained: TokenImportance | None, scores: AnswerScores, label: str, predicted: str, **own: Any
+    place: int,
+    example: Any,
+    explained: TokenImportance | None,
+    scores: AnswerScores,
+    label: str,
+    predicted: str,
+    **own: Any,
 ) -> dict[str, Any]:
     """Return what the page says of a mistake in a whole text."""
     texts, method = marked_texts(example, explained), "" if explained is None else explained.method
-    return {"row": int(scores.rows[place]), "texts": texts, "label": label, "predicted": predicted, **own, "method": method}
+    return {
+        "row": int(scores.rows[place]),
+        "texts": texts,
+        "label": label,
+        "predicted": predicted,
+        **own,
+        "method": method,
+    }
 
 
-def mistaken_sentences(examples: Any, scores: TaggingScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
-    """Return `confident`, the sentences with the most confident mistakes, and `most`, those with the most mistakes, if others.
+def mistaken_sentences(
+    examples: Any, scores: TaggingScores, importance: Importance | None
+) -> dict[str, list[dict[str, Any]]]:
+    """Return `confident`, the sentences with the most confident mistakes, and `most`, those with the most mistakes, if
+    others.
 
-    Each has `row`, `wrong` (how many words), `of` (how many were predicted), `confidence` (of the most confident mistake),
-    `words` around that one, and `method` as for texts: the weights are those of the words for the most confident mistake.
+    Each has `row`, `wrong` (how many words), `of` (how many were predicted), `confidence` (of the most confident
+    mistake), `words` around that one, and `method` as for texts: the weights are those of the words for the most
+    confident mistake.
     """
     assert scores.confidences is not None
     wrong = [np.flatnonzero(a != b) for a, b in zip(scores.labels, scores.predicted, strict=True)]
@@ -67,12 +85,18 @@ def mistaken_sentences(examples: Any, scores: TaggingScores, importance: Importa
     confidences = scores.confidences
     surest = {place: int(wrong[place][confidences[place][wrong[place]].argmax()]) for place in mistaken}
     confident = sorted(mistaken, key=lambda place: -confidences[place][surest[place]])[:MOST_MISTAKES]
-    most = [place for place in sorted(mistaken, key=lambda place: -len(wrong[place]))[:MOST_MISTAKES] if place not in confident]
+    most = [
+        place
+        for place in sorted(mistaken, key=lambda place: -len(wrong[place]))[:MOST_MISTAKES]
+        if place not in confident
+    ]
     chosen = [*confident, *most]
     found = [examples[int(scores.rows[place])] for place in chosen]
     predicted_names = [scores.label_names[scores.predicted[place][surest[place]]] for place in chosen]
     centers = [surest[place] for place in chosen]
-    explained = importance(found, labels=predicted_names, words=centers) if importance and found else [None] * len(found)
+    explained = (
+        importance(found, labels=predicted_names, words=centers) if importance and found else [None] * len(found)
+    )
     described = [_mistaken_sentence(*each, scores) for each in zip(chosen, centers, found, explained, strict=True)]
     return {"confident": described[: len(confident)], "most": described[len(confident) :]}
 
@@ -95,7 +119,9 @@ def _mistaken_sentence(
 def _words(
     place: int, center: int, example: Any, explained: TokenImportance | None, scores: TaggingScores
 ) -> Iterator[dict[str, Any]]:
-    """Yield the words around the one at `center`: `text`, `label`, `predicted`, `weight`, and if each is `wrong` or `explained`."""
+    """Yield the words around the one at `center`: `text`, `label`, `predicted`, `weight`, and if each is `wrong` or
+    `explained`.
+    """
     labels, predicted, names = scores.labels[place], scores.predicted[place], scores.label_names
     begins = list(accumulate((len(word) + 1 for word in example.words), initial=0))
     weights = {} if explained is None else {word.begin: word.score for word in explained.words()}
@@ -112,20 +138,26 @@ def _words(
         }
 
 
-def largest_errors(examples: Any, scores: NumberScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
+def largest_errors(
+    examples: Any, scores: NumberScores, importance: Importance | None
+) -> dict[str, list[dict[str, Any]]]:
     """Return `furthest`: the rows with the largest errors, each with `row`, `texts`, `label`, `predicted`, `method`."""
     errors = np.abs(scores.predicted - scores.labels)
     chosen = [place for place in np.argsort(-errors, kind="stable")[:MOST_MISTAKES].tolist() if errors[place]]
     found = [examples[int(scores.rows[place])] for place in chosen]
     explained = importance(found) if importance and found else [None] * len(found)
     described = [
-        _described(place, example, one, scores, f"{scores.labels[place]:.6g}", f"{scores.predicted[place]:.6g}", about="")
+        _described(
+            place, example, one, scores, f"{scores.labels[place]:.6g}", f"{scores.predicted[place]:.6g}", about=""
+        )
         for place, example, one in zip(chosen, found, explained, strict=True)
     ]
     return {"furthest": described}
 
 
-def mistaken_sets(examples: Any, scores: LabelSetScores, importance: Importance | None) -> dict[str, list[dict[str, Any]]]:
+def mistaken_sets(
+    examples: Any, scores: LabelSetScores, importance: Importance | None
+) -> dict[str, list[dict[str, Any]]]:
     """Return `furthest`: the rows with the largest errors in their labels, in the form of `largest_errors`.
 
     A wrong label counts by its probability, and a missing one by how improbable it was. The words'
@@ -149,7 +181,9 @@ def _listed(marks: np.ndarray, names: Sequence[str]) -> str:
 
 
 def frequent_confusions(confusion: Sequence[Sequence[int]], names: Sequence[str], most: int) -> list[dict[str, Any]]:
-    """Return the most frequent confusions of `label` and `predicted`, with their `count` and its `share` of the label's rows."""
+    """Return the most frequent confusions of `label` and `predicted`, with their `count` and its `share` of the label's
+    rows.
+    """
     counts = np.array(confusion)
     rows = counts.sum(1)
     wrong = counts * ~np.eye(len(counts), dtype=bool)

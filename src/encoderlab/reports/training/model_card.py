@@ -47,7 +47,9 @@ def _results(report: Mapping[str, Any]) -> str:
     names = [name for name, value in next(iter(splits.values())).items() if isinstance(value, float)]
     head = f"| | {' | '.join(splits)} |\n|---|{'---:|' * len(splits)}\n"
     named = {name: plain(named_figure(name, next(iter(splits.values())))) for name in names}
-    lines = [f"| {named[name]} | {' | '.join(figure(scores.get(name)) for scores in splits.values())} |\n" for name in names]
+    lines = [
+        f"| {named[name]} | {' | '.join(figure(scores.get(name)) for scores in splits.values())} |\n" for name in names
+    ]
     errors = [figure(scores["calibration"]["ece"]) for scores in splits.values() if "calibration" in scores]
     calibrated = f"| expected calibration error | {' | '.join(errors)} |\n" if errors else ""
     return f"{head}{''.join(lines)}{calibrated}"

@@ -33,18 +33,24 @@ LEAST_ROWS = 10  # of a class, below which its figures are mostly chance
 MOST_NAMED = 5  # classes in a note
 MOST_MAPPED = 8  # labels in a suggested mapping
 LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly change its score
-_PLAIN = re.compile(r"(?!(?:true|false|null|nan|inf)$)[^\W\d]\w*(?:[- ]\w+)*", re.IGNORECASE)  # texts for Hydra without quotes
+_PLAIN = re.compile(
+    r"(?!(?:true|false|null|nan|inf)$)[^\W\d]\w*(?:[- ]\w+)*", re.IGNORECASE
+)  # texts for Hydra without quotes
 
 
-def build_report(run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]) -> dict[str, Any]:
-    """Return the content of report.json; `splits` are the labelled ones, `baselines` were scored on the verdict's split.
+def build_report(
+    run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]
+) -> dict[str, Any]:
+    """Return the content of report.json; `splits` are the labelled ones, `baselines` were scored on the verdict's
+    split.
 
     The seed also draws the bootstrap.
     """
     scored = scored_split(splits)
     compared = {name: _baseline(baseline, splits[scored], run.seed) for name, baseline in baselines.items()}
     figures = {
-        name: {**scores.with_intervals(run.seed).as_dict(), **_calibrated(name, scored, splits)} for name, scores in splits.items()
+        name: {**scores.with_intervals(run.seed).as_dict(), **_calibrated(name, scored, splits)}
+        for name, scores in splits.items()
     }
     main = named_figure(splits[scored].main, {"positive_label": getattr(splits[scored], "positive_label", None)})
     verdict = verdict_on(compared, f"The model's {main}", where=", on the same rows")
@@ -85,7 +91,11 @@ def _calibration(name: str, scored: str, splits: Mapping[str, Scores | TaggingSc
 def _baseline(baseline: Baseline, scores: AnswerScores, seed: int) -> dict[str, Any]:
     """Return the baseline's figures, and the paired lead of the model's main figure on the same rows."""
     if baseline.skipped:
-        return {**({"accuracy": None} if isinstance(scores, Scores) else {}), scores.main: None, "skipped": baseline.skipped}
+        return {
+            **({"accuracy": None} if isinstance(scores, Scores) else {}),
+            scores.main: None,
+            "skipped": baseline.skipped,
+        }
     lead, bounds = scores.lead_over(baseline.predicted, seed)
     own = {} if scores.main in baseline.figures else {scores.main: scores.figures[scores.main] - lead}
     return {**baseline.figures, **own, "model_leads_by": lead, "model_leads_by_ci95": bounds}
@@ -94,8 +104,8 @@ def _baseline(baseline: Baseline, scores: AnswerScores, seed: int) -> dict[str, 
 def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, where: str = "") -> dict[str, str] | None:
     """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none.
 
-    It is above or below only if the 95% interval of its lead excludes zero. The sentence begins with the `subject`, such as
-    "The model's accuracy", and ends with `where` this holds.
+    It is above or below only if the 95% interval of its lead excludes zero. The sentence begins with the `subject`,
+    such as "The model's accuracy", and ends with `where` this holds.
     """
     found = {name: baseline for name, baseline in baselines.items() if "skipped" not in baseline}
     if not found:
@@ -118,9 +128,7 @@ def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
         return ""
     named = ", ".join(f"{name!r} ({counts[name]})" for name in few[:MOST_NAMED])
     more = f" and {len(few) - MOST_NAMED:,} more" if few[MOST_NAMED:] else ""
-    return (
-        f"Too few rows of {split} to score {named}{more}: with fewer than {LEAST_ROWS}, precision, recall and F1 are mostly chance."
-    )
+    return f"Too few rows of {split} to score {named}{more}: with fewer than {LEAST_ROWS}, precision, recall and F1 are mostly chance."
 
 
 def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
@@ -154,8 +162,12 @@ def _scarce_notes(split: str, scores: AnswerScores) -> list[str]:
     """Return the warning about the scored split, if it predicts classes of whole texts."""
     if not isinstance(scores, Scores) or scores.probabilities is None:
         return []
-    return list(filter(None, [scarce_classes(split, {name: int(one["support"]) for name, one in scores.per_class.items()})]))
+    return list(
+        filter(None, [scarce_classes(split, {name: int(one["support"]) for name, one in scores.per_class.items()})])
+    )
 
 
 def _skipped(baselines: Mapping[str, Baseline]) -> list[str]:
-    return [f"Baseline {name} was skipped: {baseline.skipped}." for name, baseline in baselines.items() if baseline.skipped]
+    return [
+        f"Baseline {name} was skipped: {baseline.skipped}." for name, baseline in baselines.items() if baseline.skipped
+    ]

@@ -1,11 +1,12 @@
 """report.html: a run on one page: its scores, their uncertainty, its mistakes, its data, and how to repeat it.
 
-The page does not grow with the run: its plots have at most 500 points per line, its tables at most 60 rows, it shows at most 20
-texts of 600 characters each, and a confusion matrix up to 20 classes, beyond which the most frequent confusions replace it.
+The page does not grow with the run: its plots have at most 500 points per line, its tables at most 60 rows, it shows at
+most 20 texts of 600 characters each, and a confusion matrix up to 20 classes, beyond which the most frequent confusions
+replace it.
 
-It is a function of the report, the records and the scored rows; only the marks on the words of mistakes need the model. It
-loads nothing (a Content-Security-Policy says so), everything that comes from data is escaped, made printable and shortened, and
-it needs no script: only the attention page and `serve` have one.
+It is a function of the report, the records and the scored rows; only the marks on the words of mistakes need the model.
+It loads nothing (a Content-Security-Policy says so), everything that comes from data is escaped, made printable and
+shortened, and it needs no script: only the attention page and `serve` have one.
 """
 
 from __future__ import annotations
@@ -43,13 +44,25 @@ MOST_OF_A_MATRIX = 20
 MOST_CONFUSIONS = 30
 NO_FIGURES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
 NOT_SHOWN = {  # parts for only one kind of predictions
-    **{"tagging": False, "per_class": [], "n_classes": 0, "matrix": [], "confusions": [], "per_entity": [], "n_wrong": 0},
+    **{
+        "tagging": False,
+        "per_class": [],
+        "n_classes": 0,
+        "matrix": [],
+        "confusions": [],
+        "per_entity": [],
+        "n_wrong": 0,
+    },
     **dict.fromkeys(("calibration", "tempered", "reliability", "numbers", "precision_recall")),
 }
 
 
 def write_run_page(
-    folder: RunFolder, report: Mapping[str, Any], examples: Any, scores: AnswerScores, importance: Importance | None = None
+    folder: RunFolder,
+    report: Mapping[str, Any],
+    examples: Any,
+    scores: AnswerScores,
+    importance: Importance | None = None,
 ) -> None:
     """Write the page of `report`; `examples` are the scored split's, by row, and `scores` its predictions.
 
@@ -86,19 +99,26 @@ def write_run_page(
     )
 
 
-def _answered(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
+def _answered(
+    scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None
+) -> dict[str, Any]:
     """Return the page's values about the predictions, by their kind."""
     if isinstance(scores, NumberScores):
         return NOT_SHOWN | _of_numbers(scores, examples, importance)
     if isinstance(scores, LabelSetScores):
         labels = {"per_class": _per_class(scored["per_class"]), "n_classes": len(scored["per_class"])}
         wrong = {"n_wrong": int((scores.labels != scores.predicted).any(1).sum())}
-        mistakes = {"mistakes": mistaken_sets(examples, scores, importance), "precision_recall": _precision_recall(scores)}
+        mistakes = {
+            "mistakes": mistaken_sets(examples, scores, importance),
+            "precision_recall": _precision_recall(scores),
+        }
         return NOT_SHOWN | {"kind": "sets", **labels, **wrong, **mistakes}
     return NOT_SHOWN | _of_classes(scored, scores, examples, importance)
 
 
-def _of_classes(scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None) -> dict[str, Any]:
+def _of_classes(
+    scored: Mapping[str, Any], scores: AnswerScores, examples: Any, importance: Importance | None
+) -> dict[str, Any]:
     """Return the page's values about predicted classes, of texts or of words."""
     assert isinstance(scores, Scores | TaggingScores)
     if isinstance(scores, TaggingScores):
@@ -144,7 +164,9 @@ def _reliability(calibration: Mapping[str, Any]) -> Markup:
     from encoderlab.reports.parts.page import picture
     from encoderlab.reports.parts.page_plots import reliability_figure
 
-    description = "Reliability diagram: accuracy in each of 15 bins of confidence, and how many predictions each bin holds"
+    description = (
+        "Reliability diagram: accuracy in each of 15 bins of confidence, and how many predictions each bin holds"
+    )
     return picture(reliability_figure(calibration), description)
 
 
@@ -172,7 +194,9 @@ def _figures(report: Mapping[str, Any]) -> dict[str, list[str]]:
 def _comparison(report: Mapping[str, Any], scored: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the model and its baselines, each with `name`, `score` (None if skipped), `lead` of the model, `seconds`."""
     main = report["main_figure"]
-    rows = [{"name": "this model", "score": scored[main], "lead": "", "seconds": report["throughput"].get("train_seconds")}]
+    rows = [
+        {"name": "this model", "score": scored[main], "lead": "", "seconds": report["throughput"].get("train_seconds")}
+    ]
     for name, baseline in report["baselines"].items():
         row = {"name": BASELINE_NAMES.get(name, name), "score": None, "lead": "skipped", "seconds": None}
         if "skipped" not in baseline:
@@ -229,6 +253,7 @@ def _plots(
     return {
         "curves": drawn,
         "lengths": picture(
-            lengths_figure(*lengths, by_length, main), f"{main} by the length of the text, and the distribution of lengths"
+            lengths_figure(*lengths, by_length, main),
+            f"{main} by the length of the text, and the distribution of lengths",
         ),
     }

@@ -76,7 +76,10 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
     table.columns[0].no_wrap = True
     for name, counts in survey.items():
         words = " ".join(f"{counts[f'words_{key}']:,.0f}" for key in ("min", "median", "p95", "max"))
-        shown = {key: "-" if name == "train" and key.startswith("shared") else number(counts[key]) for key in columns.values()}
+        shown = {
+            key: "-" if name == "train" and key.startswith("shared") else number(counts[key])
+            for key in columns.values()
+        }
         table.add_row(name, *shown.values(), words)
     console.print(table)
     console.print()
@@ -101,7 +104,9 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
 
 def _lone_labels(labels: Sequence[str]) -> str:
     """Return what to do about labels that occur once in training."""
-    named = ", ".join(map(repr, labels[:MOST_NAMED])) + (f" and {len(labels) - MOST_NAMED:,} more" if labels[MOST_NAMED:] else "")
+    named = ", ".join(map(repr, labels[:MOST_NAMED])) + (
+        f" and {len(labels) - MOST_NAMED:,} more" if labels[MOST_NAMED:] else ""
+    )
     have, them = ("the label {} occurs", "it") if len(labels) == 1 else ("the labels {} occur", "them")
     return f"{have.format(named)} once in training, too little to learn from; add more rows, or merge {them} with another label"
 
@@ -129,7 +134,9 @@ def _comparison(report: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
     """Return the model next to its baselines, and how far ahead of each it is."""
     main = report["main_figure"]
     second = next(name for name in SECOND if name in scores and name != main)
-    table = table_of("on the same rows", named_figure(main, scores), words_of(second), "model ahead by (95% interval)", "seconds")
+    table = table_of(
+        "on the same rows", named_figure(main, scores), words_of(second), "model ahead by (95% interval)", "seconds"
+    )
     seconds = report["throughput"].get("train_seconds")
     table.add_row("this model", figure(scores[main]), figure(scores[second]), "", number(seconds))
     for name, baseline in report["baselines"].items():
@@ -160,7 +167,9 @@ def _per_class(per_class: Mapping[str, Mapping[str, float]], kind: str, counted:
     if len(shown) > MOST_CLASSES:
         shown = sorted((one for one in shown if one[1]["support"]), key=lambda one: one[1]["f1"])[:MOST_CLASSES]
     for name, figures in shown:
-        table.add_row(name, *(figure(figures[key]) for key in ("precision", "recall", "f1")), number(figures["support"]))
+        table.add_row(
+            name, *(figure(figures[key]) for key in ("precision", "recall", "f1")), number(figures["support"])
+        )
     return table
 
 
@@ -175,7 +184,9 @@ def _numbers(survey: Mapping[str, Mapping[str, Any]]) -> Table:
     table = table_of("numbers", "min", "mean", "std. dev.", "max")
     for name, counts in survey.items():
         found = counts.get("numbers") or {}
-        table.add_row(name, *(f"{found[key]:,.6g}" if key in found else "-" for key in ("min", "mean", "deviation", "max")))
+        table.add_row(
+            name, *(f"{found[key]:,.6g}" if key in found else "-" for key in ("min", "mean", "deviation", "max"))
+        )
     return table
 
 

@@ -23,11 +23,12 @@ def stronger_command(
     settings: Mapping[str, Any],
     is_at_hand: Callable[[str], bool] = at_hand,
 ) -> str | None:
-    """Return the next command line; None if the model is above its best baseline, nothing was compared, or nothing stronger works.
+    """Return the next command line; None if the model is above its best baseline, nothing was compared, or nothing
+    stronger works.
 
-    `report` is the run's report.json, `record` its environment.json, and `settings` its config.yaml. A run from scratch is
-    finetuned from the included encoder. A finetuned one starts from a larger encoder, if one `is_at_hand`, or otherwise first
-    adapts to the task's texts. Above means with the whole paired interval; see the report's verdict.
+    `report` is the run's report.json, `record` its environment.json, and `settings` its config.yaml. A run from scratch
+    is finetuned from the included encoder. A finetuned one starts from a larger encoder, if one `is_at_hand`, or
+    otherwise first adapts to the task's texts. Above means with the whole paired interval; see the report's verdict.
     """
     verdict = report["verdict"]
     if verdict is None or verdict["outcome"] == "above" or not _can_be_repeated(record) or not _has_words(settings):
@@ -42,7 +43,9 @@ def stronger_command(
 
 
 def _after_finetuning(report: Mapping[str, Any], same: list[str], is_at_hand: Callable[[str], bool]) -> str | None:
-    """Return the same command from a larger encoder, the included one first; otherwise from the same one, with adaptation."""
+    """Return the same command from a larger encoder, the included one first; otherwise from the same one, with
+    adaptation.
+    """
     start, parameters = report["init_from"], report["model"]["parameters"]
     if start != SHIPPED and is_at_hand(SHIPPED) and parameters < describe(SHIPPED).n_parameters:
         return _line(same, SHIPPED)

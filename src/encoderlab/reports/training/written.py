@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores, TaggingScores
 from encoderlab.reports.outputs.predictions import write_predictions
-from encoderlab.reports.parts.answer_plots import labels_figure, numbers_figure, precision_recall_curves, precision_recall_figure
+from encoderlab.reports.parts.answer_plots import (
+    labels_figure,
+    numbers_figure,
+    precision_recall_curves,
+    precision_recall_figure,
+)
 from encoderlab.reports.parts.plots import plot_confusion, plot_curves, write_png
 from encoderlab.reports.parts.run_report import metric_lines, write_last
 from encoderlab.reports.training.run_page import write_run_page
@@ -41,7 +46,9 @@ def write_report(
 
 
 def _plot_answers(folder: RunFolder, scores: AnswerScores, title: str) -> None:
-    """Plot predictions against labels: a confusion matrix, F1 by label, a scatter plot of numbers, precision and recall."""
+    """Plot predictions against labels: a confusion matrix, F1 by label, a scatter plot of numbers, precision and
+    recall.
+    """
     drawn = {}
     if isinstance(scores, Scores | TaggingScores):
         plot_confusion(scores.confusion, scores.label_names, folder.plots / "confusion.png", title=title)

@@ -68,7 +68,9 @@ class Corpus:
     def check_training_labels(self) -> None:
         """Raise DataError if nothing can be learned from training: it has no labels, or only one label or number."""
         if not self.labelled("train"):
-            raise DataError("The training split has no labels", remedy="Set dataset.label to the column that holds them")
+            raise DataError(
+                "The training split has no labels", remedy="Set dataset.label to the column that holds them"
+            )
         survey = self.survey.splits["train"]
         if survey.numbers is not None:
             if survey.numbers["min"] == survey.numbers["max"]:
@@ -81,7 +83,9 @@ class Corpus:
         found = [name for name, count in self.survey.as_dict()["train"]["labels"].items() if count]
         if len(found) < 2:
             raise DataError(
-                f"All training rows have the label {found[0]!r}", allowed="at least two labels", remedy="Check dataset.label"
+                f"All training rows have the label {found[0]!r}",
+                allowed="at least two labels",
+                remedy="Check dataset.label",
             )
 
     @property
@@ -104,7 +108,8 @@ class Corpus:
         return {name: split["fingerprint"] for name, split in self.survey.as_dict().items()}
 
     def scored_splits(self) -> list[str]:
-        """Return the splits a report scores: additional ones, validation and test, if they have labels; the main one comes last.
+        """Return the splits a report scores: additional ones, validation and test, if they have labels; the main one
+        comes last.
 
         Raises DataError if neither validation nor test has labels.
         """
@@ -123,7 +128,8 @@ class Corpus:
         return self.split("train").texts()
 
     def needed_length(self, task: Task) -> int:
-        """Return how many tokens 99% of the training rows need as the task encodes them, from LEAST_LENGTH up to its own limit.
+        """Return how many tokens 99% of the training rows need as the task encodes them, from LEAST_LENGTH up to its
+        own limit.
 
         If there are many rows, a sample of them, evenly spaced, is measured.
         """

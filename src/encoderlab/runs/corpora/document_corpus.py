@@ -1,4 +1,6 @@
-"""The corpus of a pretraining run: documents split into sentences, tokenised once and cached; pairs are assembled from it."""
+"""The corpus of a pretraining run: documents split into sentences, tokenised once and cached; pairs are assembled from
+it.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class DocumentCorpus:
         def paragraphs() -> Iterator[str]:
             return (paragraph for document in documents.by_name["train"].documents() for paragraph in document)
 
-        return cls(documents, splitter_for(paragraphs, task.language or dataset.sentence_language), task, dataset.pack, cache)
+        return cls(
+            documents, splitter_for(paragraphs, task.language or dataset.sentence_language), task, dataset.pack, cache
+        )
 
     @property
     def labels(self) -> list[str]:
@@ -83,7 +87,8 @@ class DocumentCorpus:
     def description(self) -> dict[str, Any]:
         """Return what environment.json records about the data."""
         splits = {
-            name: {"documents": split.total, "fingerprint": split.fingerprint} for name, split in self.documents.by_name.items()
+            name: {"documents": split.total, "fingerprint": split.fingerprint}
+            for name, split in self.documents.by_name.items()
         }
         shards = {"shards": self.shards} if self.shards else {}
         return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits, **shards}
@@ -100,8 +105,8 @@ class DocumentCorpus:
     def rows(self, name: str, task: DocumentTask) -> SentenceRows:
         """Return the rows of a split, from a store of its sentences in the cache, which is written if necessary.
 
-        For a training split that is streamed, these are the rows of its first window. Raises DataError if no pairs, or no single
-        texts, can be made from it.
+        For a training split that is streamed, these are the rows of its first window. Raises DataError if no pairs, or
+        no single texts, can be made from it.
         """
         if name == "train" and self.documents.shards is not None:
             return sample_of(self.training_rows(task, seed=0))

@@ -29,7 +29,9 @@ def _note(of_rows: str, rows: Rows, task: Task) -> str:
     if not several.any():
         return ""
     capped = (
-        f"; {too_long:,} still longer: {task.windows.most} evenly spaced windows of each (task.max_windows)" if too_long else ""
+        f"; {too_long:,} still longer: {task.windows.most} evenly spaced windows of each (task.max_windows)"
+        if too_long
+        else ""
     )
     read = f"read in windows of {task.max_length} tokens, {windows[several].mean():.1f} on average (task.windows)"
     return f"{several.mean():.1%} {of_rows} were {read}{capped}"

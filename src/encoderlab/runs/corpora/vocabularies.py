@@ -17,7 +17,8 @@ from encoderlab.runs.folders.folder import RunFolder
 
 
 def texts_by_split(dataset: DatasetConfig, cache: Path) -> dict[str, Callable[[], Iterator[str]]]:
-    """Return the texts of each split, read again at each call: those that `train`, or for articles `pretrain`, would use.
+    """Return the texts of each split, read again at each call: those that `train`, or for articles `pretrain`, would
+    use.
 
     Raises DataError, SettingError as `DatasetConfig.load` does.
     """
@@ -46,7 +47,9 @@ def open_tokenizer(named: str) -> Tokenizer:
 
 
 def _rows(dataset: DatasetConfig, cache: Path) -> Splits:
-    """Return the rows, without labels if they cannot be read with them: labels only make the split the same as in training."""
+    """Return the rows, without labels if they cannot be read with them: labels only make the split the same as in
+    training.
+    """
     try:
         return dataset.load(cache)
     except (DataError, SettingError):

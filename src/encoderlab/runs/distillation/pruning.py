@@ -1,8 +1,10 @@
-"""A smaller copy of a trained encoder: its most important directions, heads and neurons, with maps refitted by least squares.
+"""A smaller copy of a trained encoder: its most important directions, heads and neurons, with maps refitted by least
+squares.
 
-Importance is measured on texts, as in Minitron (Muralidharan et al. 2024, section 2.2). The vectors of tokens are narrowed by
-principal components, rotated so that layer norm changes little, as in SliceGPT (Ashkboos et al. 2024, section 3). No gradient is
-computed: 60,000 tokens and a minute give a student as close to its teacher as hundreds of training steps from fresh weights.
+Importance is measured on texts, as in Minitron (Muralidharan et al. 2024, section 2.2). The vectors of tokens are
+narrowed by principal components, rotated so that layer norm changes little, as in SliceGPT (Ashkboos et al. 2024,
+section 3). No gradient is computed: 60,000 tokens and a minute give a student as close to its teacher as hundreds of
+training steps from fresh weights.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ RIDGE = 1e-3  # of the mean variance: limits the weight of directions that hardl
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts on which both encoders are compared. Vectors of their tokens are flat, [tokens, width], without padding."""
+    """The texts on which both encoders are compared. Vectors of their tokens are flat, [tokens, width], without
+    padding.
+    """
 
     batches: Sequence[Batch]
 
@@ -75,8 +79,8 @@ class Stream:
 def prune(teacher: Encoder, student: Encoder, texts: Texts) -> tuple[Tensor, Tensor]:
     """Give `student` the weights that bring it closest to `teacher` on `texts`, layer by layer, from the lowest.
 
-    Both are post-norm encoders with learned positions and heads of one width. Returns the vectors of student and teacher for
-    the tokens: [tokens, d_student] and [tokens, d_teacher].
+    Both are post-norm encoders with learned positions and heads of one width. Returns the vectors of student and
+    teacher for the tokens: [tokens, d_student] and [tokens, d_teacher].
     """
     sources = source_layers(len(student.layers), len(teacher.layers))
     basis, inputs = _basis(teacher, texts, student.embeddings.token.embedding_dim, sources)
@@ -93,7 +97,9 @@ def source_layers(n_student: int, n_teacher: int) -> list[int]:
 
 
 def least_squares(x: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weight [out, in] and bias [out] of the linear map from the rows of `x` to those of `wanted`, by ridge regression."""
+    """Return weight [out, in] and bias [out] of the linear map from the rows of `x` to those of `wanted`, by ridge
+    regression.
+    """
     x_mean, wanted_mean = x.mean(0), wanted.mean(0)
     centred = x - x_mean
     gram = (centred.T @ centred).double()
@@ -128,7 +134,9 @@ def _stream(layer: EncoderLayer, texts: Texts, x: Tensor) -> Stream:
     attended = layer.attention_norm(attention_sum)
     neurons = _neurons(layer.feed_forward, attended)
     feed_forward_sum = attended + layer.feed_forward.outer(neurons)
-    return Stream(x, heads, attention_sum, attended, neurons, feed_forward_sum, layer.feed_forward_norm(feed_forward_sum))
+    return Stream(
+        x, heads, attention_sum, attended, neurons, feed_forward_sum, layer.feed_forward_norm(feed_forward_sum)
+    )
 
 
 def _neurons(network: FeedForward, x: Tensor) -> Tensor:
@@ -136,12 +144,13 @@ def _neurons(network: FeedForward, x: Tensor) -> Tensor:
 
 
 def _basis(teacher: Encoder, texts: Texts, width: int, sources: Sequence[int]) -> tuple[Tensor, dict[int, Tensor]]:
-    """Return the student's directions in the teacher's space, orthonormal: [d_teacher, width], and inputs of its layers.
+    """Return the student's directions in the teacher's space, orthonormal: [d_teacher, width], and inputs of its
+    layers.
 
-    They are the principal components of the vectors between all sublayers, each sublayer weighted equally. Then they are
-    rotated: the mean over the features, which layer norm subtracts, is the weakest component, and the others are spread over
-    all features. The inputs [tokens, d_teacher] are those of the lowest layer (0), of the layers `sources`, and the last layer's
-    output (the number of layers); the rest of a `Stream` takes ten times as much memory.
+    They are the principal components of the vectors between all sublayers, each sublayer weighted equally. Then they
+    are rotated: the mean over the features, which layer norm subtracts, is the weakest component, and the others are
+    spread over all features. The inputs [tokens, d_teacher] are those of the lowest layer (0), of the layers `sources`,
+    and the last layer's output (the number of layers); the rest of a `Stream` takes ten times as much memory.
     """
     x = texts.embedded(teacher)
     inputs, covariance = {0: x}, _covariance(x)
@@ -205,14 +214,18 @@ def _set_norm(norm: nn.Module, x: Tensor, wanted: Tensor) -> Tensor:
     return norm(x)
 
 
-def _prune_layer(source: EncoderLayer, layer: EncoderLayer, texts: Texts, stream: Stream, x: Tensor, basis: Tensor) -> Tensor:
+def _prune_layer(
+    source: EncoderLayer, layer: EncoderLayer, texts: Texts, stream: Stream, x: Tensor, basis: Tensor
+) -> Tensor:
     """Fit a student's layer, with the input `x`, to what happens in the teacher's; return its output."""
     mine, its = layer.attention, source.attention
     kept = _strongest_heads(its.output.weight, stream.heads, its.d_head, len(mine.query.weight) // mine.d_head)
     for name in ("query", "key", "value"):
         set_linear(getattr(mine, name), x, getattr(its, name)(stream.given)[:, kept])
     change = _reduced_sum(source.attention_norm, stream.attention_sum, basis) - x
-    x = _set_norm(layer.attention_norm, x + set_linear(mine.output, texts.heads(layer, x), change), stream.attended @ basis)
+    x = _set_norm(
+        layer.attention_norm, x + set_linear(mine.output, texts.heads(layer, x), change), stream.attended @ basis
+    )
     neurons = _strongest_neurons(source.feed_forward.outer.weight, stream.neurons, len(layer.feed_forward.inner.weight))
     set_linear(layer.feed_forward.inner, x, source.feed_forward.inner(stream.attended)[:, neurons])
     change = _reduced_sum(source.feed_forward_norm, stream.feed_forward_sum, basis) - x
@@ -221,7 +234,9 @@ def _prune_layer(source: EncoderLayer, layer: EncoderLayer, texts: Texts, stream
 
 
 def _reduced_sum(norm: nn.Module, summed: Tensor, basis: Tensor) -> Tensor:
-    """Return a teacher's norm input in the student's directions, relative to its mean, with features scaled as by that norm."""
+    """Return a teacher's norm input in the student's directions, relative to its mean, with features scaled as by that
+    norm.
+    """
     assert isinstance(norm, nn.LayerNorm)
     relative = norm.weight / norm.weight.abs().mean()
     return (summed - summed.mean(1, keepdim=True)) * relative @ basis

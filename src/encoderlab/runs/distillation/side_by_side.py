@@ -28,18 +28,25 @@ def timed(n: int, work: Callable[[], Answered]) -> tuple[Answered, float]:
 
 
 def size_and_speed(parameters: int, texts_per_second: float | None) -> dict[str, Any]:
-    """Return the facts of a model: `parameters`, `megabytes` of weights in fp32, `texts_per_second` (None: not measured)."""
+    """Return the facts of a model: `parameters`, `megabytes` of weights in fp32, `texts_per_second` (None: not
+    measured).
+    """
     speed = texts_per_second and round(texts_per_second, 1)
     return {"parameters": parameters, "megabytes": round(parameters * 4 / 1e6, 1), "texts_per_second": speed}
 
 
-def encoders_side_by_side(assembly: Assembly, teacher: VectorTeacher, name: str, rows: Rows) -> dict[str, dict[str, Any]]:
-    """Return the facts of a student of vectors and of its `teacher`, called `name`, both timed on the same batches of `rows`.
+def encoders_side_by_side(
+    assembly: Assembly, teacher: VectorTeacher, name: str, rows: Rows
+) -> dict[str, dict[str, Any]]:
+    """Return the facts of a student of vectors and of its `teacher`, called `name`, both timed on the same batches of
+    `rows`.
 
     Tokenising is not timed, because both read the same tokens. The student is left in evaluation mode.
     """
     every = max(len(rows) // TIMED_TEXTS, 1)
-    batches = scoring_batches(rows, assembly.tokenizer.pad_id, assembly.compute.device, assembly.config.model.d_model, every=every)
+    batches = scoring_batches(
+        rows, assembly.tokenizer.pad_id, assembly.compute.device, assembly.config.model.d_model, every=every
+    )
     unanswered = [replace(batch, targets=None) for batch in batches]
     student = assembly.model.eval()
     speeds = [_texts_per_second(model, unanswered, assembly.compute) for model in (student, teacher)]
@@ -49,7 +56,9 @@ def encoders_side_by_side(assembly: Assembly, teacher: VectorTeacher, name: str,
     }
 
 
-def _texts_per_second(model: Callable[[Batch], Prediction | Targets], batches: Sequence[Batch], compute: Compute) -> float:
+def _texts_per_second(
+    model: Callable[[Batch], Prediction | Targets], batches: Sequence[Batch], compute: Compute
+) -> float:
     """Return how many texts per second a model embeds, after one batch to warm up."""
 
     def answer(batch: Batch) -> None:

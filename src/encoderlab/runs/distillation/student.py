@@ -1,4 +1,6 @@
-"""The initial weights of a student: parts of its teacher (Sanh et al. 2019, section 3, for whole layers), or its pruned teacher."""
+"""The initial weights of a student: parts of its teacher (Sanh et al. 2019, section 3, for whole layers), or its pruned
+teacher.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def check_start(config: ModelConfig, teacher: ModelConfig, start: StudentStart) 
         _check_prunable(config, teacher)
 
 
-def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart, rows: Rows) -> None:
+def start_student(
+    model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart, rows: Rows
+) -> None:
     """Copy parts of the teacher into `model`, whose settings `config` have passed `check_start`.
 
     `rows` are the texts for pruning a teacher.
@@ -54,7 +58,10 @@ def _start_from_parts(model: EncoderWithHeads, config: ModelConfig, teacher: Pre
     wanted = model.state_dict()
     fitting = {name: weight for name, weight in taken.items() if name in wanted and wanted[name].shape == weight.shape}
     model.load_state_dict(fitting, strict=False)
-    print(f"Student starts from the teacher's {start.value}: {sum(map(torch.numel, fitting.values())):,} weights", file=sys.stderr)
+    print(
+        f"Student starts from the teacher's {start.value}: {sum(map(torch.numel, fitting.values())):,} weights",
+        file=sys.stderr,
+    )
 
 
 def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, rows: Rows) -> None:
@@ -76,7 +83,9 @@ def _start_pruned(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrai
 
 
 def calibration_batches(rows: Rows, pad_id: int, reach: int) -> list[Batch]:
-    """Return some of the rows, about 24,000 tokens, in batches without regard to length; they are the same at each call."""
+    """Return some of the rows, about 24,000 tokens, in batches without regard to length; they are the same at each
+    call.
+    """
     epoch = rows.epoch(0, 0)
     readable = np.flatnonzero(epoch.lengths <= reach)
     short = readable[epoch.lengths[readable] <= SHORT_ENOUGH]
@@ -103,7 +112,11 @@ def _tables(config: ModelConfig, teacher: Pretrained, pieces: int) -> dict[str, 
     if config.positions is Positions.learned:
         rows[POSITION_TABLE] = config.reach
     found = {name: teacher.weights[name][:n].float() @ reduced for name, n in rows.items() if name in teacher.weights}
-    norm = {f"encoder.embeddings.norm.{name}" for name in ("weight", "bias")} if token.shape[1] == config.d_model else set()
+    norm = (
+        {f"encoder.embeddings.norm.{name}" for name in ("weight", "bias")}
+        if token.shape[1] == config.d_model
+        else set()
+    )
     return found | {name: weight.float() for name, weight in teacher.weights.items() if name in norm}
 
 
@@ -133,7 +146,16 @@ def _check_layers(config: ModelConfig, teacher: ModelConfig) -> None:
 
 def _check_prunable(config: ModelConfig, teacher: ModelConfig) -> None:
     """Raise SettingError for a student that is not a smaller copy of its teacher."""
-    kept = ("head_width", "norm", "norm_position", "activation", "positions", "scale_embeddings", "embedding_norm", "bias")
+    kept = (
+        "head_width",
+        "norm",
+        "norm_position",
+        "activation",
+        "positions",
+        "scale_embeddings",
+        "embedding_norm",
+        "bias",
+    )
     fixed = {"norm": Norm.layer, "norm_position": NormPosition.post, "positions": Positions.learned}
     for name in kept:
         mine, its = _value(config, name), _value(teacher, name)

@@ -1,4 +1,6 @@
-"""Distillation on a task: the student's rows with its teacher's logits, and the comparison of both on the same rows afterwards."""
+"""Distillation on a task: the student's rows with its teacher's logits, and the comparison of both on the same rows
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from encoderlab.tasks.taught_rows import TaughtRows
 class TaskDistillation(Teaching):
     """A teacher, and what its student learns from it."""
 
-    def __init__(self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]) -> None:
+    def __init__(
+        self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]
+    ) -> None:
         assert config.teacher is not None
         self.config, self.train = config, train
         self.encoder = load_pretrained(config.teacher, "teacher") if config.init_from is None else None
@@ -52,7 +56,9 @@ class TaskDistillation(Teaching):
         assert isinstance(rows, ExampleRows)
         logits = self.teacher.logits(list(corpus.split("train")))
         n_targets = (
-            rows.store["target_positions"].lengths() if "target_positions" in rows.store else np.ones(len(rows), dtype=np.int64)
+            rows.store["target_positions"].lengths()
+            if "target_positions" in rows.store
+            else np.ones(len(rows), dtype=np.int64)
         )
         if few := logits.too_short_for(n_targets):
             raise DataError(
@@ -75,7 +81,9 @@ class TaskDistillation(Teaching):
         return teacher_fingerprints(self.config)
 
     def train_before(self, folder: RunFolder) -> None:
-        """See `Teaching.train_before`: trains the same student without its teacher, for comparison; it is resumed with this run."""
+        """See `Teaching.train_before`: trains the same student without its teacher, for comparison; it is resumed with
+        this run.
+        """
         control = RunFolder(folder.without_teacher)
         if self._controlled and not control.finished:
             self._train_control(control)
@@ -83,8 +91,15 @@ class TaskDistillation(Teaching):
 
     def _train_control(self, control: RunFolder) -> None:
         is_started = control.config.is_file()
-        place = {"run_dir": None, "resume": str(control.root)} if is_started else {"run_dir": str(control.root), "resume": None}
-        print("First training the same student without its teacher, for comparison (compare=false skips this)", file=sys.stderr)
+        place = (
+            {"run_dir": None, "resume": str(control.root)}
+            if is_started
+            else {"run_dir": str(control.root), "resume": None}
+        )
+        print(
+            "First training the same student without its teacher, for comparison (compare=false skips this)",
+            file=sys.stderr,
+        )
         self.train(replace(self.config, teacher_weight=0.0, unlabelled=None, compare=False, trackers=[], **place))
 
     def _check_tokenizer(self, assembly: Assembly) -> None:
@@ -105,11 +120,14 @@ class TaskDistillation(Teaching):
         """See `Teaching.seconds_before`. If `unlabelled` texts are added, the control takes less."""
         return {"the student without its teacher": own} if self._controlled else {}
 
-    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
-        """See `Teaching.compared`: compares teacher, student, and the student without its teacher, on the rows of `split`.
+    def compared(
+        self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores
+    ) -> dict[str, Any]:
+        """See `Teaching.compared`: compares teacher, student, and the student without its teacher, on the rows of
+        `split`.
 
-        Each has its main figure, `parameters`, `megabytes` of weights in fp32 and, if it was timed, `texts_per_second`. For
-        teacher and control, `student_leads_by` is the paired difference, with its 95% interval.
+        Each has its main figure, `parameters`, `megabytes` of weights in fp32 and, if it was timed, `texts_per_second`.
+        For teacher and control, `student_leads_by` is the paired difference, with its 95% interval.
         """
         if not self.config.teacher_weight:
             return {}

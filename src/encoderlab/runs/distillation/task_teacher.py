@@ -1,4 +1,5 @@
-"""A teacher of a task: a finished run from whose probabilities a student learns, in addition to the labels (Hinton et al. 2015).
+"""A teacher of a task: a finished run from whose probabilities a student learns, in addition to the labels (Hinton et
+al. 2015).
 
 On a task the rows stay the same, so the teacher's logits are computed once.
 """
@@ -30,7 +31,8 @@ NO_ANSWER = -1  # for a word that the teacher did not read; it counts as wrong
 class TeacherLogits:
     """Logits for the rows of a split, one row after another.
 
-    `values` is [outputs, classes]; a row has those from `offsets[row]` to `offsets[row + 1]`: one, or one for each word.
+    `values` is [outputs, classes]; a row has those from `offsets[row]` to `offsets[row + 1]`: one, or one for each
+    word.
     """
 
     values: np.ndarray
@@ -73,7 +75,8 @@ class TaskTeacher:
 
     @classmethod
     def open(cls, config: DistillConfig, labels: Sequence[str], words: bool) -> TaskTeacher:
-        """Open the run, folder or hub model that `config.teacher` names, to teach a task with `labels`, on texts or on `words`.
+        """Open the run, folder or hub model that `config.teacher` names, to teach a task with `labels`, on texts or on
+        `words`.
 
         Raises DataError if it is missing or damaged, or does not know these labels.
         """
@@ -92,7 +95,9 @@ class TaskTeacher:
         theirs, heads = assembly.task.labels, assembly.task.heads
         remedy = f"Use a teacher that was finetuned on it: encoderlab finetune task={config.task.name} init_from={config.teacher}"
         if heads.vocabulary or (heads.token_classes if words else heads.sequence_classes) is None:
-            raise DataError(f"teacher={config.teacher} was not trained on a task like {config.task.name}", remedy=remedy)
+            raise DataError(
+                f"teacher={config.teacher} was not trained on a task like {config.task.name}", remedy=remedy
+            )
         if missing := [label for label in labels if label not in theirs]:
             raise DataError(
                 f"teacher={config.teacher} does not know the label {missing[0]!r}",
@@ -106,7 +111,9 @@ class TaskTeacher:
         found: dict[int, np.ndarray] = {}
         for start in range(0, len(examples), ENCODED_AT_A_TIME):
             rows = encoded_rows(self.assembly, examples[start : start + ENCODED_AT_A_TIME])
-            for batch, (logits, counts) in answered(self.assembly.scoring_batches(rows), self._answers, self.assembly.compute):
+            for batch, (logits, counts) in answered(
+                self.assembly.scoring_batches(rows), self._answers, self.assembly.compute
+            ):
                 stop_if_interrupted()
                 pieces = np.split(logits, np.cumsum(counts)[:-1])
                 found |= {start + int(row): piece for row, piece in zip(batch.rows.tolist(), pieces, strict=True)}
@@ -114,7 +121,9 @@ class TaskTeacher:
         return TeacherLogits(np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])]))
 
     def _answers(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logits of a batch in the student's order of classes, [outputs, classes], and how many each row has."""
+        """Return the logits of a batch in the student's order of classes, [outputs, classes], and how many each row
+        has.
+        """
         with torch.inference_mode(), self.assembly.compute.autocast():
             prediction = self.assembly.model(batch)
         length = batch.input_ids.shape[1]

@@ -1,8 +1,8 @@
 """A teacher: a trained model whose outputs a student learns to reproduce.
 
-A teacher is a source of targets (`batch.Targets`): a batch carries them, `training.loss` compares them with the student's outputs,
-and the loop knows only the names of the losses. On documents a teacher computes its vectors again at every step, because rows are
-drawn each epoch and the vector of one token takes 0.8 kB.
+A teacher is a source of targets (`batch.Targets`): a batch carries them, `training.loss` compares them with the
+student's outputs, and the loop knows only the names of the losses. On documents a teacher computes its vectors again at
+every step, because rows are drawn each epoch and the vector of one token takes 0.8 kB.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 @dataclass(frozen=True, slots=True)
 class VectorTeacher:
-    """An encoder that computes a vector for each token of a batch and, as their mean, for each text. It is never trained."""
+    """An encoder that computes a vector for each token of a batch and, as their mean, for each text. It is never
+    trained.
+    """
 
     encoder: Pretrained
     model: EncoderWithHeads

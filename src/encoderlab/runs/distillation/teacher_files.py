@@ -1,4 +1,6 @@
-"""The files that a distillation reads besides its dataset, and their fingerprints, by which a resumed run recognises them."""
+"""The files that a distillation reads besides its dataset, and their fingerprints, by which a resumed run recognises
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from encoderlab.system.manifest import sha256_of
 
 
 def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
-    """Return a fingerprint of the weights of `teacher`, and of the file `unlabelled` if it is read, by the setting's name.
+    """Return a fingerprint of the weights of `teacher`, and of the file `unlabelled` if it is read, by the setting's
+    name.
 
     Raises SettingError, DataError if one is missing.
     """

@@ -16,7 +16,13 @@ from torch import nn
 
 from encoderlab.metrics import SplitScores
 from encoderlab.runs.dry_run.time_estimate import run_time
-from encoderlab.runs.engine.batches import EVALUATION_SEED, EpochCounts, epoch_counts, n_scoring_batches, scoring_batches
+from encoderlab.runs.engine.batches import (
+    EVALUATION_SEED,
+    EpochCounts,
+    epoch_counts,
+    n_scoring_batches,
+    scoring_batches,
+)
 from encoderlab.runs.engine.distribution import is_sharded
 from encoderlab.runs.engine.micro_batches import WEIGHT_BYTES, MicroBatches, free_memory
 from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
@@ -30,7 +36,10 @@ from encoderlab.training.loop import Learner
 from encoderlab.training.nonfinite_guard import NonFiniteGuard
 from encoderlab.training.optimizer import build_optimizer
 
-WARM_UP, WARM_UP_SECONDS = 3, 30.0  # uncounted steps, within this many seconds: they compile, allocate memory and fill caches
+WARM_UP, WARM_UP_SECONDS = (
+    3,
+    30.0,
+)  # uncounted steps, within this many seconds: they compile, allocate memory and fill caches
 MEASURED, MEASURED_SECONDS = 30, 10.0  # most counted steps, within this many seconds
 LEAST_MEASURED = 2
 EVALUATED, EVALUATION_SECONDS = 20, 3.0  # most scored batches, within about this many seconds
@@ -122,7 +131,9 @@ def _is_enough(measured: _Measured) -> bool:
 
 
 def _evaluation(assembly: Assembly, rows: Rows, per_token: float) -> tuple[float, SplitScores]:
-    """Return the estimated seconds of scoring all of `rows`, from some batches spread over them, and the scores of these."""
+    """Return the estimated seconds of scoring all of `rows`, from some batches spread over them, and the scores of
+    these.
+    """
     device, d_model, processes = assembly.compute.device, assembly.config.model.d_model, assembly.processes
     lengths = rows.epoch(EVALUATION_SEED, 0).lengths
     batches = n_scoring_batches(lengths, device, d_model, processes)
@@ -150,7 +161,9 @@ def _time(assembly: Assembly, train: Rows, step: float, evaluations: Mapping[str
     return run_time(step, evaluations, steps=steps, budget=budget, per_evaluation=per_evaluation)
 
 
-def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any], micro_batches: MicroBatches) -> dict[str, Any]:
+def _counts(
+    assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any], micro_batches: MicroBatches
+) -> dict[str, Any]:
     """Return the counts of steps, epochs and tokens; `total` is an estimate if a budget ends the run."""
     training, total = assembly.config.training, estimate["steps"]
     return {
@@ -169,6 +182,8 @@ def _counts(assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any],
 def _memory(assembly: Assembly, train: Rows, micro_batches: MicroBatches) -> dict[str, Any]:
     """Return an `estimate` of what a step takes with the weights, and the bytes of a `checkpoint`."""
     share = -(-assembly.config.training.batch_size // assembly.processes.size)
-    weights = 0 if is_sharded(assembly.config.training, assembly.processes) else assembly.model.n_parameters * WEIGHT_BYTES
+    weights = (
+        0 if is_sharded(assembly.config.training, assembly.processes) else assembly.model.n_parameters * WEIGHT_BYTES
+    )
     step = assembly.step_memory(train).of(-(-share // micro_batches.number))
     return {"estimate": weights + step, "checkpoint": assembly.model.n_parameters * STATE_BYTES}

@@ -1,9 +1,9 @@
 """Batches: which rows make up which step, as a function of only the seed, the epoch and the position in the epoch.
 
-With `training.batching=length`, rows of one length share a batch, which has no padding and no mask. The rows of a step are
-drawn first and then distributed over the processes, so no step depends on how many there are. A process without a row computes
-a batch `without_answers`, because all processes synchronise after each micro-batch. A thread prepares the next batches on the
-loop's own stream.
+With `training.batching=length`, rows of one length share a batch, which has no padding and no mask. The rows of a step
+are drawn first and then distributed over the processes, so no step depends on how many there are. A process without a
+row computes a batch `without_answers`, because all processes synchronise after each micro-batch. A thread prepares the
+next batches on the loop's own stream.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from encoderlab.tasks.rows import Epoch, Rows
 from encoderlab.training.config import Batching, Compile, TrainingConfig
 
 FEWEST_EVALUATION_TOKENS, MOST_EVALUATION_TOKENS = 1024, 4096  # per batch on a CPU
-EVALUATION_WORK = 1024 * 256**2  # tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md)
+EVALUATION_WORK = (
+    1024 * 256**2
+)  # tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md)
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
 EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
 GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # at most a third of a batch is padding
@@ -34,11 +36,13 @@ AHEAD = 3  # batches ready for a GPU: enough to bridge a slow one, few enough to
 Item = TypeVar("Item")
 
 
-def epoch_order(lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: int, *, after: int = 0) -> Iterator[np.ndarray]:
+def epoch_order(
+    lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: int, *, after: int = 0
+) -> Iterator[np.ndarray]:
     """Yield the rows of each step of one epoch, without the first `after` steps; every row occurs once.
 
-    `random` draws them in any order. `length` sorts them by length, rows of one length in random order, cuts that into batches and
-    shuffles the batches: on SST-2 that computes 3.4 times fewer tokens than random batches of 64.
+    `random` draws them in any order. `length` sorts them by length, rows of one length in random order, cuts that into
+    batches and shuffles the batches: on SST-2 that computes 3.4 times fewer tokens than random batches of 64.
     """
     draw = np.random.default_rng([seed, epoch])
     order = draw.permutation(len(lengths))
@@ -61,11 +65,12 @@ def training_batches(
     after: int = 0,
     processes: Processes = SINGLE_PROCESS,
 ) -> Iterator[list[Batch]]:
-    """Yield the batches of step `after` + 1, + 2, and so on without end: this process's share of each, in `micro_batches` parts.
+    """Yield the batches of step `after` + 1, + 2, and so on without end: this process's share of each, in
+    `micro_batches` parts.
 
-    The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there are
-    fewer rows than processes or micro-batches, the rest are batches without answers: all processes have equally many.
-    For CUDA graphs, which are recorded for each shape, batches are padded to one of a few lengths.
+    The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
+    are fewer rows than processes or micro-batches, the rest are batches without answers: all processes have equally
+    many. For CUDA graphs, which are recorded for each shape, batches are padded to one of a few lengths.
     """
     return _made_for(device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes))
 
@@ -84,11 +89,16 @@ def _training_batches(
         if config.compile is Compile.cuda_graphs and device.type != "cpu":
             drawn = _InFewLengths(drawn)
         for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
-            yield [_batch(drawn, micro_batch, chosen, pad_id, device) for micro_batch in _shares(chosen, micro_batches, processes)]
+            yield [
+                _batch(drawn, micro_batch, chosen, pad_id, device)
+                for micro_batch in _shares(chosen, micro_batches, processes)
+            ]
 
 
 def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
-    """Yield each epoch (of a stream, each window) from step `after` + 1 on: its number, its rows, and how many steps are done."""
+    """Yield each epoch (of a stream, each window) from step `after` + 1 on: its number, its rows, and how many steps
+    are done.
+    """
     if isinstance(rows, StreamedRows):
         yield from rows.windows(seed, config.batch_size, after)
         return
@@ -115,7 +125,9 @@ class _InFewLengths:
 
 
 def _shares(chosen: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:
-    """Return the micro-batches of this process's share, as many as the largest share (the first) has; some may be empty."""
+    """Return the micro-batches of this process's share, as many as the largest share (the first) has; some may be
+    empty.
+    """
     largest = -(-len(chosen) // processes.size)
     return np.array_split(np.array_split(chosen, processes.size)[processes.rank], min(micro_batches, largest))
 
@@ -154,24 +166,35 @@ def epoch_counts(
         largest = -(-len(chosen) // processes.size)
         for share in np.array_split(chosen, processes.size):
             cut = np.array_split(share, min(micro_batches, largest))
-            padded += sum(int(windows[some].sum()) * min(int(lengths[some].max()), longest) for some in cut if len(some))
+            padded += sum(
+                int(windows[some].sum()) * min(int(lengths[some].max()), longest) for some in cut if len(some)
+            )
         steps += 1
     return EpochCounts(steps, int(lengths.sum(dtype=np.int64)), padded)
 
 
 def scoring_batches(
-    rows: Rows, pad_id: int, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS, *, every: int = 1
+    rows: Rows,
+    pad_id: int,
+    device: torch.device,
+    d_model: int,
+    processes: Processes = SINGLE_PROCESS,
+    *,
+    every: int = 1,
 ) -> Iterator[Batch]:
-    """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each time.
+    """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each
+    time.
 
     The `processes` are dealt one batch each in turn. In the last round there may be too few, and some get one
-    without answers. With `every`, each process gets only one in `every` of its batches, starting with the first. On a CPU, batches
-    for a model narrower than 256 (`d_model`) have more tokens.
+    without answers. With `every`, each process gets only one in `every` of its batches, starting with the first. On a
+    CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
     """
     return _made_for(device, _scoring_batches(rows, pad_id, device, d_model, processes, every))
 
 
-def n_scoring_batches(lengths: np.ndarray, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS) -> int:
+def n_scoring_batches(
+    lengths: np.ndarray, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS
+) -> int:
     """Return how many batches `scoring_batches` gives each process for rows of these lengths."""
     return -(-sum(1 for _ in _scoring_rows(lengths, _evaluation_tokens(device, d_model))) // processes.size)
 
@@ -213,14 +236,15 @@ def _made_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
     if device.type != "cuda":
         yield from batches
         return
-    # Each thread has its own current stream (PyTorch, "CUDA semantics"). This one gets the consumer's: there a batch is copied and
-    # masked before it is read, and its memory reused after that, without events or `record_stream`.
+    # Each thread has its own current stream (PyTorch, "CUDA semantics"). This one gets the consumer's: there a batch is
+    # copied and masked before it is read, and its memory reused after that, without events or `record_stream`.
     stream = torch.cuda.current_stream(device)
     yield from made_ahead(batches, AHEAD, partial(torch.cuda.set_stream, stream))
 
 
 def made_ahead(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], object] | None = None) -> Iterator[Item]:
-    """Yield the same items in order, built by a thread that keeps `ahead` of them ready while the consumer is busy with one.
+    """Yield the same items in order, built by a thread that keeps `ahead` of them ready while the consumer is busy with
+    one.
 
     An error in the thread is raised here, when its item is due. The thread, which first calls `prepare_thread`, ends
     with this generator, however that ends.

@@ -18,8 +18,9 @@ MODES = {Compile.cuda_graphs: "reduce-overhead"}  # PyTorch's name for CUDA grap
 RECOMPILATIONS = 64  # of one model, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
 COMPILED = "compiled"
 WITH_GRAPHS = f"{COMPILED} with CUDA graphs"
-# Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time after it. A
-# layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds these FLOP/s.
+# Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time
+# after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds
+# these FLOP/s.
 LONG_RUN_SECONDS = 180
 LAYER_SECONDS = 1.5e-3
 FLOPS_PER_SECOND = 1e14
@@ -31,13 +32,15 @@ def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters:
 
 
 def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
-    """Compile `encoder.encode` (weights keep their names) if that is requested or faster; return in a few words what was done.
+    """Compile `encoder.encode` (weights keep their names) if that is requested or faster; return in a few words what
+    was done.
 
-    `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where every batch has
-    another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md). Without a working compiler the
-    encoder stays as it is, and the words say why. Lengths differ from batch to batch, so the code is compiled for any length
-    (`dynamic`); CUDA graphs are recorded for each shape, and only in training, which has few shapes. On a CPU, too, only training
-    is compiled: the compiler writes the number of threads into its code, and scoring changes it (see `training.answering`).
+    `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
+    every batch has another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md).
+    Without a working compiler the encoder stays as it is, and the words say why. Lengths differ from batch to batch, so
+    the code is compiled for any length (`dynamic`); CUDA graphs are recorded for each shape, and only in training,
+    which has few shapes. On a CPU, too, only training is compiled: the compiler writes the number of threads into its
+    code, and scoring changes it (see `training.answering`).
     """
     device = compute.device
     if choice is Compile.never:
@@ -61,7 +64,9 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     return WITH_GRAPHS if choice is Compile.cuda_graphs else COMPILED
 
 
-def _in_training(encoder: Encoder, compiled: Callable[..., Tensor], plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _in_training(
+    encoder: Encoder, compiled: Callable[..., Tensor], plain: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
     """Return the output of `compiled` while `encoder` trains, otherwise of `plain`."""
 
     def encode(*arguments: Any, **named: Any) -> Tensor:
@@ -76,7 +81,9 @@ def is_compiled(words: str | None) -> bool:
 
 
 def _own_limit() -> dict[str, Any]:
-    """Return a limit of recompilations for this model; PyTorch before 2.13 counts those of all models in the process together."""
+    """Return a limit of recompilations for this model; PyTorch before 2.13 counts those of all models in the process
+    together.
+    """
     if "isolate_recompiles" in signature(torch.compile).parameters:
         return {"isolate_recompiles": True, "recompile_limit": RECOMPILATIONS}
     torch._dynamo.config.recompile_limit = RECOMPILATIONS
@@ -84,7 +91,9 @@ def _own_limit() -> dict[str, Any]:
 
 
 def _fix_order_of_sums() -> None:
-    """Make the compiler sum in an order independent of the first batch's shape, because a resumed run begins with another."""
+    """Make the compiler sum in an order independent of the first batch's shape, because a resumed run begins with
+    another.
+    """
     from torch._inductor import config
 
     config.split_reductions = False

@@ -1,8 +1,8 @@
 """A model in training: in one process, in several that each hold all of it, or in several that each hold a shard.
 
-Several processes: PyTorch's DistributedDataParallel (Li et al. 2020), or its `fully_shard` (FSDP2; Zhao et al. 2023; the idea is
-ZeRO's third stage, Rajbhandari et al. 2020). Either way, weights and optimizer states are returned whole, as one process
-would have them, so every kind reads every other kind's checkpoints.
+Several processes: PyTorch's DistributedDataParallel (Li et al. 2020), or its `fully_shard` (FSDP2; Zhao et al. 2023;
+the idea is ZeRO's third stage, Rajbhandari et al. 2020). Either way, weights and optimizer states are returned whole,
+as one process would have them, so every kind reads every other kind's checkpoints.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Whole:
 class Sharded:
     """A model of which each process holds a shard, and gathers a layer while it computes it; see `Whole`.
 
-    The main process's model, which stays on its CPU until training has ended, has the initial weights. They are broadcast and
-    sharded one tensor at a time, so the others' models need no weights.
+    The main process's model, which stays on its CPU until training has ended, has the initial weights. They are
+    broadcast and sharded one tensor at a time, so the others' models need no weights.
     """
 
     def __init__(self, model: EncoderWithHeads, processes: Processes, device: torch.device) -> None:
@@ -79,8 +79,9 @@ class Sharded:
         mesh = init_device_mesh(device.type, (processes.size,))
         for layer in self.model.encoder.layers:
             fully_shard(layer, mesh=mesh)
-        # Everything else is one unit, because the heads use the table of embeddings. It is sharded again after each forward pass:
-        # otherwise the model would hold whole weights after an evaluation, and writes to them would be lost.
+        # Everything else is one unit, because the heads use the table of embeddings. It is sharded again after each
+        # forward pass: otherwise the model would hold whole weights after an evaluation, and writes to them would be
+        # lost.
         self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
         self.model.forward = self.stepped.forward  # the only entry point, which gathers the shards
         _make_room(self.model, device)
@@ -101,7 +102,9 @@ class Sharded:
             for name, weight in own.items():
                 is_main = self.processes.is_main
                 whole = (
-                    weights[name].to(self.device) if is_main else torch.empty(weight.shape, dtype=weight.dtype, device=self.device)
+                    weights[name].to(self.device)
+                    if is_main
+                    else torch.empty(weight.shape, dtype=weight.dtype, device=self.device)
                 )
                 self.processes.broadcast_tensors([whole])
                 weight.copy_(_like(whole, weight))
@@ -109,7 +112,9 @@ class Sharded:
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """See `Whole.optimizer_state`."""
         plain, state = optimizer.state_dict(), {}
-        for key, kept in plain["state"].items():  # one tensor at a time, because all averages together are twice the model
+        for key, kept in plain[
+            "state"
+        ].items():  # one tensor at a time, because all averages together are twice the model
             gathered = ((name, _whole(value)) for name, value in kept.items())
             state[key] = {name: value.cpu() for name, value in gathered if self.processes.is_main}
         return plain | {"state": state}
@@ -136,11 +141,15 @@ class Sharded:
 
 
 def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
-    """Return whether the processes hold a piece of the model each. One process holds all of it, whatever the settings say."""
+    """Return whether the processes hold a piece of the model each. One process holds all of it, whatever the settings
+    say.
+    """
     return config.sharding is Sharding.full and processes.size > 1
 
 
-def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device) -> Whole | Sharded:
+def distribute(
+    model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device
+) -> Whole | Sharded:
     """Return the `model` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
     if is_sharded(config, processes):
         return Sharded(model, processes, device)
@@ -155,9 +164,9 @@ def distribution(config: TrainingConfig, processes: Processes) -> str | None:
 
 
 def _replicated(model: nn.Module, *, fixed_order: bool) -> nn.Module:
-    # After its first step, DDP arranges gradients by the order in which they arrived, and that decides the order in which those
-    # of more than two processes are added. A resumed run would round its first step differently, unless DDP expects unused
-    # parameters: then it rearranges nothing, but traverses the graph at each step.
+    # After its first step, DDP arranges gradients by the order in which they arrived, and that decides the order in
+    # which those of more than two processes are added. A resumed run would round its first step differently, unless DDP
+    # expects unused parameters: then it rearranges nothing, but traverses the graph at each step.
     with warnings.catch_warnings():
         # PyTorch 2.13 renames broadcast_buffers. Our buffers are tables that never change.
         warnings.simplefilter("ignore", FutureWarning)

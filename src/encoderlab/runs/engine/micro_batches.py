@@ -1,9 +1,9 @@
 """Micro-batches: the number of parts a batch is computed in, so that a training step fits into memory.
 
-A batch is what one optimizer step sees, and `training.batch_size` counts its rows. `training.accumulate` says in how many
-micro-batches it is computed, which changes only the order in which dropout draws: summed losses are divided by the number of
-targets in the whole batch. Without a number, or with `auto`, there are as few micro-batches as fit into the free memory, by an
-estimate of what a step keeps. `training.batch_size=auto` means the same.
+A batch is what one optimizer step sees, and `training.batch_size` counts its rows. `training.accumulate` says in how
+many micro-batches it is computed, which changes only the order in which dropout draws: summed losses are divided by the
+number of targets in the whole batch. Without a number, or with `auto`, there are as few micro-batches as fit into the
+free memory, by an estimate of what a step keeps. `training.batch_size=auto` means the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from encoderlab.system.device import Compute
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 USABLE = 0.8  # fraction of the free memory: the estimate omits the kernels' workspace and fragmentation
-LOGIT_BYTES = 12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and last)
+LOGIT_BYTES = (
+    12  # a logit, its log-probability and its gradient (in bf16 with a copy of 2 bytes each of the first and last)
+)
 WEIGHT_BYTES = 4
 STATE_BYTES = 12  # per weight, besides the weight: its gradient, and AdamW's two averages
 
@@ -58,7 +60,8 @@ class MicroBatches:
 def choose_micro_batches(
     batch_size: int, memory: StepMemory, device: torch.device, processes: Processes = SINGLE_PROCESS
 ) -> MicroBatches:
-    """Return as many micro-batches as the free memory of `device` requires; called before the first step, with the weights loaded.
+    """Return as many micro-batches as the free memory of `device` requires; called before the first step, with the
+    weights loaded.
 
     All `processes` use the number that the one with the least memory needs; those of one machine share its memory.
     """
@@ -70,7 +73,9 @@ def choose_micro_batches(
         return MicroBatches(number, "free memory unknown", open=processes.size == 1)
     takes = f"a step takes about {_gigabytes(memory.of(-(-batch_size // number)))} of {_gigabytes(free)} free"
     reason = takes if number == 1 else f"{takes}, in one piece it would take {_gigabytes(memory.of(batch_size))}"
-    return MicroBatches(number, reason, open=processes.size == 1)  # several processes would have to run out of memory together
+    return MicroBatches(
+        number, reason, open=processes.size == 1
+    )  # several processes would have to run out of memory together
 
 
 def micro_batches_for(batch_size: int, memory: StepMemory, usable: int) -> int:
@@ -88,29 +93,39 @@ def step_memory(
     longest: int,
     compute: Compute,
 ) -> StepMemory:
-    """Return what a training step takes if each row has `longest` tokens, with `target_share` of them as targets (if any).
+    """Return what a training step takes if each row has `longest` tokens, with `target_share` of them as targets (if
+    any).
 
     A row of more tokens than the model reads is several windows, with attention within each of them.
 
-    Activations as in Korthikanti et al. 2022, section 4.1, with what autograd keeps of our layers. Omitted, because it is little or
-    freed before the backward pass: the kernels' workspace. Included: the last layer's outputs for tokens that are not targets.
+    Activations as in Korthikanti et al. 2022, section 4.1, with what autograd keeps of our layers. Omitted, because it
+    is little or freed before the backward pass: the kernels' workspace. Included: the last layer's outputs for tokens
+    that are not targets.
     """
     item = compute.precision.itemsize
-    token = _embedding_bytes(model) + model.n_layers * _layer_bytes(model, min(longest, model.max_length or longest), compute)
+    token = _embedding_bytes(model) + model.n_layers * _layer_bytes(
+        model, min(longest, model.max_length or longest), compute
+    )
     classes = vocabulary_size if heads.vocabulary else heads.token_classes or 0
     target_bytes = math.ceil(target_share * longest) * (classes * LOGIT_BYTES + 6 * model.d_model * item)
     copies = item if compute.precision is not torch.float32 else 0  # autocast keeps rounded copies of the weights
-    return StepMemory(n_parameters * (STATE_BYTES + copies), longest * token + (target_bytes if heads.asks_tokens else 0))
+    return StepMemory(
+        n_parameters * (STATE_BYTES + copies), longest * token + (target_bytes if heads.asks_tokens else 0)
+    )
 
 
 def sharded_bytes(n_parameters: int, gathered: int, pieces: int, compute: Compute) -> int:
-    """Return `StepMemory.fixed` of a model in `pieces`, one for each process, including the weights, which are not allocated yet.
+    """Return `StepMemory.fixed` of a model in `pieces`, one for each process, including the weights, which are not
+    allocated yet.
 
-    Weights, gradients and averages are in pieces; `gathered` parameters are whole at a time, with their gradients. The copies that
-    autocast has rounded are whole until the backward pass: they are not among what `fully_shard` takes apart again.
+    Weights, gradients and averages are in pieces; `gathered` parameters are whole at a time, with their gradients. The
+    copies that autocast has rounded are whole until the backward pass: they are not among what `fully_shard` takes
+    apart again.
     """
     copies = compute.precision.itemsize if compute.precision is not torch.float32 else 0
-    return -(-n_parameters // pieces) * (WEIGHT_BYTES + STATE_BYTES) + n_parameters * copies + gathered * 2 * WEIGHT_BYTES
+    return (
+        -(-n_parameters // pieces) * (WEIGHT_BYTES + STATE_BYTES) + n_parameters * copies + gathered * 2 * WEIGHT_BYTES
+    )
 
 
 def _embedding_bytes(model: ModelConfig) -> int:
@@ -119,10 +134,12 @@ def _embedding_bytes(model: ModelConfig) -> int:
 
 
 def _layer_bytes(model: ModelConfig, length: int, compute: Compute) -> int:
-    """Return the bytes kept of a token in one layer: equation 1 of the paper, with the residual stream and the norms in float32.
+    """Return the bytes kept of a token in one layer: equation 1 of the paper, with the residual stream and the norms in
+    float32.
 
-    In the precision of the matrix products: the input of both sublayers, queries, keys, values, the output of attention before and
-    after the heads are joined, and the inner features of the feed-forward network before and after its activation.
+    In the precision of the matrix products: the input of both sublayers, queries, keys, values, the output of attention
+    before and after the heads are joined, and the inner features of the feed-forward network before and after its
+    activation.
     """
     item, width = compute.precision.itemsize, model.n_heads * model.head_width
     wide = model.feed_forward_width * (4 if model.activation is Activation.geglu else 2)
@@ -132,9 +149,13 @@ def _layer_bytes(model: ModelConfig, length: int, compute: Compute) -> int:
 
 
 def _score_bytes(model: ModelConfig, length: int, compute: Compute) -> int:
-    """Return the bytes of a token's attention weights: none if a fused kernel recomputes them (Dao et al. 2022, section 3.1)."""
+    """Return the bytes of a token's attention weights: none if a fused kernel recomputes them (Dao et al. 2022, section
+    3.1).
+    """
     fused = compute.device.type != "cpu" or (compute.precision is torch.float32 and not model.attention_dropout)
-    kept = 0 if fused else 3 if model.attention_dropout else 1  # the weights; with dropout, also its mask and the product
+    kept = (
+        0 if fused else 3 if model.attention_dropout else 1
+    )  # the weights; with dropout, also its mask and the product
     return kept * compute.precision.itemsize * model.n_heads * length
 
 
@@ -147,7 +168,8 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def free_host_memory(root: Path = Path("/")) -> int | None:
-    """Return the bytes this process can still allocate: what the machine or, if less, the container or batch job has left.
+    """Return the bytes this process can still allocate: what the machine or, if less, the container or batch job has
+    left.
 
     None on systems other than Linux. `root` is where `proc` and `sys` are mounted.
     """
@@ -156,13 +178,17 @@ def free_host_memory(root: Path = Path("/")) -> int | None:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    return min([int(found) * 1024 for found in machine] + list(_left_in_groups(root / "sys/fs/cgroup", groups)), default=None)
+    return min(
+        [int(found) * 1024 for found in machine] + list(_left_in_groups(root / "sys/fs/cgroup", groups)), default=None
+    )
 
 
 def _left_in_groups(mount: Path, groups: list[str]) -> Iterator[int]:
-    """Yield what is left of the limit of each control group of this process and above (cgroups(7): lines of id:controllers:path).
+    """Yield what is left of the limit of each control group of this process and above (cgroups(7): lines of
+    id:controllers:path).
 
-    Version 2 has one tree without named controllers; version 1 has one for memory. Cached files count as used, and can be dropped.
+    Version 2 has one tree without named controllers; version 1 has one for memory. Cached files count as used, and can
+    be dropped.
     """
     names = {
         "": ("memory.max", "memory.current", "inactive_file"),

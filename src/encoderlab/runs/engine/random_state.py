@@ -18,7 +18,9 @@ def random_states(device: torch.device, processes: Processes) -> list[dict[str, 
     return processes.gather(random_state(device)) or []
 
 
-def set_random_states(states: list[dict[str, Any]], device: torch.device, processes: Processes, seed: int, step: int) -> None:
+def set_random_states(
+    states: list[dict[str, Any]], device: torch.device, processes: Processes, seed: int, step: int
+) -> None:
     """Restore the generators from `states`, those of all processes.
 
     If the number of processes has changed, their next draws cannot be reproduced, and dropout is seeded again.
@@ -49,6 +51,8 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 
 def begin_dropout(seed: int, step: int, processes: Processes) -> None:
-    """Seed dropout by the run's seed, the last step before it, and the process, so that each process drops other numbers."""
+    """Seed dropout by the run's seed, the last step before it, and the process, so that each process drops other
+    numbers.
+    """
     drawn = np.random.SeedSequence([seed, step, processes.rank]).generate_state(1, np.uint64)
     torch.manual_seed(int(drawn[0]))

@@ -1,7 +1,7 @@
 """Adapting a pretrained encoder to a task's own training texts, by masked tokens only, before it learns the task.
 
-It is a pretraining inside the run's folder: the same command, with the task's training rows as documents. It is finished before the
-first step of the task, so every checkpoint of the task already holds it.
+It is a pretraining inside the run's folder: the same command, with the task's training rows as documents. It is
+finished before the first step of the task, so every checkpoint of the task already holds it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Adaptation(Teaching):
     No text of the validation or test split is read. `pretrain` is the command, given its settings and the documents.
     """
 
-    def __init__(self, config: FinetuneConfig, corpus: Corpus, pretrain: Callable[[PretrainConfig, Documents], object]) -> None:
+    def __init__(
+        self, config: FinetuneConfig, corpus: Corpus, pretrain: Callable[[PretrainConfig, Documents], object]
+    ) -> None:
         self.config, self.corpus, self.pretrain = config, corpus, pretrain
 
     def prepare(self, assembly: Assembly, corpus: Corpus, rows: Rows) -> Rows:
@@ -55,18 +57,23 @@ class Adaptation(Teaching):
         adapted = RunFolder(folder.adapted)
         if not adapted.finished:
             print(
-                f"Adapting the encoder to the training texts for {self.config.adapt} first (adapt=null skips this)", file=sys.stderr
+                f"Adapting the encoder to the training texts for {self.config.adapt} first (adapt=null skips this)",
+                file=sys.stderr,
             )
             self.pretrain(self._settings(adapted), self._documents())
         load_into(self.assembly.model, load_pretrained(str(adapted.root)))
-        torch.manual_seed(self.config.seed)  # the task's random draws do not depend on where the adaptation was interrupted
+        torch.manual_seed(
+            self.config.seed
+        )  # the task's random draws do not depend on where the adaptation was interrupted
 
     def seconds_before(self, own: float) -> dict[str, float]:
         """See `Teaching.seconds_before`."""
         assert self.config.adapt is not None
         return {"adapting": seconds_of(self.config.adapt, "adapt")}
 
-    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
+    def compared(
+        self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores
+    ) -> dict[str, Any]:
         """See `Teaching.compared`: records how long the encoder was adapted."""
         return {"adapted_for": self.config.adapt}
 
@@ -74,12 +81,19 @@ class Adaptation(Teaching):
         config = self.config
         shared = {name: getattr(config.training, name) for name in SHARED}
         training = TrainingConfig(
-            budget=config.adapt, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE, warmup=WARMUP, keep=Keep.last, **shared
+            budget=config.adapt,
+            batch_size=BATCH_SIZE,
+            learning_rate=LEARNING_RATE,
+            warmup=WARMUP,
+            keep=Keep.last,
+            **shared,
         )
         is_started = adapted.config.is_file()
         return PretrainConfig(
             cache_dir=config.cache_dir,
-            task=PretrainingConfig(name=config.task.name, second_sentence=SecondSentence.none, min_characters=1, min_sentences=1),
+            task=PretrainingConfig(
+                name=config.task.name, second_sentence=SecondSentence.none, min_characters=1, min_sentences=1
+            ),
             dataset=replace(config.dataset, pack=Pack.segments, fold=None, train_share=1.0),
             tokenizer=AsPretrainedTokenizer(),
             model=AsPretrained(max_length=self.assembly.config.model.max_length),

@@ -46,13 +46,16 @@ class Fitted:
     notes: list[str]
 
 
-def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers = NO_TRACKERS) -> Fitted:
+def fit(
+    assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers = NO_TRACKERS
+) -> Fitted:
     """Train the model in place and leave the chosen checkpoint's weights in it.
 
-    If `folder` holds checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise one is written
-    before the first step, so that a folder that cannot hold it is known at once. `validation` chooses the best checkpoint and stops
-    early; without it the last one is taken. Raises TrainingError if too many steps are not finite, DataError if all checkpoints are
-    damaged, and Interrupted, after saving a checkpoint, if a signal has come.
+    If `folder` holds checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
+    one is written before the first step, so that a folder that cannot hold it is known at once. `validation` chooses
+    the best checkpoint and stops early; without it the last one is taken. Raises TrainingError if too many steps are
+    not finite, DataError if all checkpoints are damaged, and Interrupted, after saving a checkpoint, if a signal has
+    come.
     """
     fitting = _Fitting(assembly, train, validation, folder, trackers)
     with _present_objects_exempt_from_collection(), fitting.journal, deferred():
@@ -68,7 +71,9 @@ def fit(assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFol
 class _Fitting:
     """A run's steps, and what happens between them: logging, evaluation, checkpoints."""
 
-    def __init__(self, assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers) -> None:
+    def __init__(
+        self, assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers
+    ) -> None:
         self.state, self.processes, self.validation = TrainState(assembly, train), assembly.processes, validation
         self.assembly = replace(assembly, model=self.state.distributed.model)
         self.checkpoints, self.notes, self.saved = folder.checkpoints, [], None
@@ -102,7 +107,9 @@ class _Fitting:
     def run(self) -> None:
         """Take all remaining steps, with what belongs between them."""
         training, progress, state = self.assembly.config.training, self.progress, self.state
-        if self._is_due(self.evaluate_every) and progress.judged != progress.step:  # a signal came before the evaluation
+        if (
+            self._is_due(self.evaluate_every) and progress.judged != progress.step
+        ):  # a signal came before the evaluation
             self._pause(evaluate=True)
         steps = state.steps.take(state.learner, state.horizon, progress.step, is_interrupted)
         for step in () if self.stopped_early else steps:
@@ -157,7 +164,9 @@ class _Fitting:
         """Put the chosen checkpoint's weights into the model, and say why it was chosen."""
         training, best, last, notes = self.assembly.config.training, self.progress.best, self.progress.step, self.notes
         if self.stopped_early and last < self.progress.of:
-            notes.append(f"Stopped early at step {last:,} of {self.progress.of:,}: {best.since} evaluations without a better score")
+            notes.append(
+                f"Stopped early at step {last:,} of {self.progress.of:,}: {best.since} evaluations without a better score"
+            )
         chosen = {"step": last, "chosen_by": "last step", "chosen_on": None}
         if training.keep is Keep.best and best.step:
             lost = best.step != last and not self._take(best.step)

@@ -46,8 +46,8 @@ def cross_validate(
 
     The `processes` share each fold, one fold after another.
 
-    An unfinished cross-validation resumes if `config.resume` or `config.run_dir` names it: finished folds are kept. A dry run
-    covers the first fold, and returns None. Raises SettingError, DataError or TrainingError.
+    An unfinished cross-validation resumes if `config.resume` or `config.run_dir` names it: finished folds are kept. A
+    dry run covers the first fold, and returns None. Raises SettingError, DataError or TrainingError.
     """
     assert config.folds is not None
     wanted = replace(config, resume=config.resume or (AUTO if config.run_dir is not None else None), dry_run=False)
@@ -67,7 +67,9 @@ def cross_validate(
         labels = corpus.survey.splits[OUT_OF_FOLD].labels
         config = replace(config, task=with_positive_label(config.task, corpus.labels, labels))  # the same in every fold
         staying = replace(processes, stay=True)  # for the next fold
-        runs = [_fold_run(config, command, folder, number, train, staying) for number in range(1, (config.folds or 0) + 1)]
+        runs = [
+            _fold_run(config, command, folder, number, train, staying) for number in range(1, (config.folds or 0) + 1)
+        ]
         processes.leave()
         if processes.is_main:
             report(CrossValidation(config, command, corpus, folded, folder, runs))
@@ -76,17 +78,24 @@ def cross_validate(
 
 def _record_start(folder: RunFolder, command: str, config: RunConfig, corpus: Corpus) -> None:
     training = config.training
-    compute = choose_compute(training.device, training.precision.value, training.threads, deterministic=training.deterministic)
+    compute = choose_compute(
+        training.device, training.precision.value, training.threads, deterministic=training.deterministic
+    )
     record_start(folder, command, config, compute, corpus)
 
 
 def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
-    """Return all tested rows, as the only split of a corpus, and the fold of each. Raises DataError if folds cannot be made."""
+    """Return all tested rows, as the only split of a corpus, and the fold of each. Raises DataError if folds cannot be
+    made.
+    """
     cache = cache_folder(config.cache_dir)
     splits = replace(config.dataset, fold=f"1/{config.folds}").load(cache, config.task.target)
     assert splits.folded is not None
     if unused := splits.origin["unused_test_rows"]:
-        print(f"The test split ({unused:,} rows) is not used, because folds are made of the training rows", file=sys.stderr)
+        print(
+            f"The test split ({unused:,} rows) is not used, because folds are made of the training rows",
+            file=sys.stderr,
+        )
     whole = Splits({OUT_OF_FOLD: splits.folded.rows}, splits.labels, {**splits.origin, "fold": None})
     return Corpus(whole, survey(whole), cache), splits.folded
 

@@ -22,18 +22,23 @@ from encoderlab.training.loop import Step
 class Journal:
     """Writes a line per logged step and per evaluation, shows the progress, and counts it in `progress`.
 
-    Only every `log_every`-th step's figures are read from the device. A line holds the counts so far, so that the speed between
-    any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start` counts from the
-    start of the process. The `trackers` get each line too. A terminal shows a progress bar; elsewhere there is one line per
-    evaluation. Lines of steps beyond `progress`, which a resumed run takes again, are dropped. Use it as a context manager.
+    Only every `log_every`-th step's figures are read from the device. A line holds the counts so far, so that the speed
+    between any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start`
+    counts from the start of the process. The `trackers` get each line too. A terminal shows a progress bar; elsewhere
+    there is one line per evaluation. Lines of steps beyond `progress`, which a resumed run takes again, are dropped.
+    Use it as a context manager.
     """
 
-    def __init__(self, path: Path, log_every: int, per_epoch: int, progress: Progress, trackers: Trackers = NO_TRACKERS) -> None:
+    def __init__(
+        self, path: Path, log_every: int, per_epoch: int, progress: Progress, trackers: Trackers = NO_TRACKERS
+    ) -> None:
         self.trackers = trackers
         self.log_every, self.per_epoch, self.progress, self.counted = log_every, per_epoch, progress, progress.counted
         _drop_lines_beyond(path, progress)
         self._file = path.open("a", encoding="utf-8")
-        self._bar = tqdm(desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True, initial=progress.step)
+        self._bar = tqdm(
+            desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True, initial=progress.step
+        )
         self._shown: dict[str, str] = {}
         self._last = time.perf_counter()
 
@@ -64,7 +69,9 @@ class Journal:
         self._write({"kind": "step", **self._place(), **figures, **self._speed(), **self._counted()})
         loss = figures["loss"]
         self._warn(self.progress.watch.see(step.number, step.of, loss))
-        self._show(loss="-" if loss is None else f"{loss:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
+        self._show(
+            loss="-" if loss is None else f"{loss:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}"
+        )
 
     def pause(self) -> None:
         """Stop the clock: what follows is not training."""
@@ -73,7 +80,9 @@ class Journal:
     def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and print its score and the remaining time on standard error."""
         seconds, step, of = self.counted.seconds, self.progress.step, self.progress.of
-        self._write({"kind": "evaluation", **self._place(), "split": split, "seconds": round(seconds, 4), **scores.figures})
+        self._write(
+            {"kind": "evaluation", **self._place(), "split": split, "seconds": round(seconds, 4), **scores.figures}
+        )
         self._show(**{score: f"{scores.figures[score]:.4f}"})
         figures = f"{score} {scores.figures[score]:.4f}, loss {scores.figures['loss']:.4f}"
         left = seconds / step * (of - step)
@@ -131,13 +140,16 @@ def _drop_lines_beyond(path: Path, progress: Progress) -> None:
 def _belongs(line: bytes, progress: Progress) -> bool:
     try:
         found = json.loads(line)
-        return line.endswith(b"\n") and found["step"] <= (progress.judged if found["kind"] == "evaluation" else progress.step)
+        return line.endswith(b"\n") and found["step"] <= (
+            progress.judged if found["kind"] == "evaluation" else progress.step
+        )
     except (ValueError, KeyError, TypeError):
         return False
 
 
 def seconds_since_start() -> float | None:
-    """Return seconds since this process was started, with its imports; None if the system does not provide it (Linux does).
+    """Return seconds since this process was started, with its imports; None if the system does not provide it (Linux
+    does).
 
     Source: proc_pid_stat(5), field 22, counted in clock ticks since boot.
     """

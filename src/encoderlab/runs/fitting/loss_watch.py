@@ -1,7 +1,8 @@
 """Watches the logged losses of a run for two signs of trouble: a loss that rises again, and one that never falls.
 
-Each is warned about once. Nothing else sees such a run while every loss is finite: `NonFiniteGuard` skips no step, early stopping
-only counts evaluations without a better score, and a run without evaluations or with `keep=last` goes through all its steps.
+Each is warned about once. Nothing else sees such a run while every loss is finite: `NonFiniteGuard` skips no step,
+early stopping only counts evaluations without a better score, and a run without evaluations or with `keep=last` goes
+through all its steps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-WINDOW, FEWEST = 10, 6  # lines in the mean that is judged, because single batches vary; and the least in a window of a short run
+WINDOW, FEWEST = (
+    10,
+    6,
+)  # lines in the mean that is judged, because single batches vary; and the least in a window of a short run
 DIVERGED_BY = 0.25  # least share of the first loss
 FLAT_FROM = 0.9  # fraction of the first loss above which it counts as flat
 RISING_ERRORS, FALLING_ERRORS = 3.0, 2.0  # standard errors allowed for chance
@@ -22,17 +26,17 @@ RISING_ERRORS, FALLING_ERRORS = 3.0, 2.0  # standard errors allowed for chance
 class LossWatch:
     """Warns once if the loss diverges, and once if it is flat; a function of only the lines it has seen.
 
-    A level is the mean of a window of lines with its standard error: the spread of the lines over the root of their number. `first`
-    is the loss of the first line, before anything is learned, and `opening` the first window.
+    A level is the mean of a window of lines with its standard error: the spread of the lines over the root of their
+    number. `first` is the loss of the first line, before anything is learned, and `opening` the first window.
 
-    *Diverging*: the last window is, by more than three standard errors, above the `lowest` level so far (at first, `first`) by
-    half of what was gained by then, and by at least a quarter of `first`. A run that has learned has to lose half of it again;
-    one that has not has to get worse by a quarter.
+    *Diverging*: the last window is, by more than three standard errors, above the `lowest` level so far (at first,
+    `first`) by half of what was gained by then, and by at least a quarter of `first`. A run that has learned has to
+    lose half of it again; one that has not has to get worse by a quarter.
 
     *Flat*: judged once, at the first line after half of the run with twice `FEWEST` lines, unless the run diverged. The
-    last window's level is at least 0.9 of `first` and of the opening's level, and not below the opening's by two standard errors of
-    their difference. So neither a run that learned within its first lines nor one that learns slowly is reported; one
-    that rose at once by more than a tenth and then stayed level goes unnoticed.
+    last window's level is at least 0.9 of `first` and of the opening's level, and not below the opening's by two
+    standard errors of their difference. So neither a run that learned within its first lines nor one that learns slowly
+    is reported; one that rose at once by more than a tenth and then stayed level goes unnoticed.
     """
 
     first: float | None = None

@@ -19,7 +19,9 @@ class Best:
     loss: float = math.inf
 
     def offer(self, step: int, score: float, loss: float) -> None:
-        """Record the evaluation after `step`. Ties in the score go to the lower loss, and ties in both to the earlier one."""
+        """Record the evaluation after `step`. Ties in the score go to the lower loss, and ties in both to the earlier
+        one.
+        """
         if (score, -loss) > (self.score, -self.loss):
             self.score, self.loss, self.step, self.since = score, loss, step, 0
         else:
@@ -38,7 +40,9 @@ class Counted:
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of a run: the last `step` taken, `of` how many, the step `judged` last, the best one, totals and loss watch."""
+    """The progress of a run: the last `step` taken, `of` how many, the step `judged` last, the best one, totals and
+    loss watch.
+    """
 
     step: int = 0
     of: int = 0

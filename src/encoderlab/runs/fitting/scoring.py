@@ -27,7 +27,9 @@ def truncated_scores(assembly: Assembly, rows: ExampleRows) -> AnswerScores | No
 
 
 def threshold_notes(task: TaskConfig, scores: Mapping[str, AnswerScores]) -> list[str]:
-    """Return notes on a threshold that the settings of `task` request: how it was fitted, and which precision it missed."""
+    """Return notes on a threshold that the settings of `task` request: how it was fitted, and which precision it
+    missed.
+    """
     if not isinstance(task, ClassificationConfig) or not isinstance(task.threshold, str):
         return []
     held_out = scores.get("validation")
@@ -36,14 +38,19 @@ def threshold_notes(task: TaskConfig, scores: Mapping[str, AnswerScores]) -> lis
     label, rule = held_out.positive_label, threshold_rule(task)
     requested = rule and rule.precision
     reached = held_out.per_class[str(label)]["precision"]
-    notes = [f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation (task.threshold={task.threshold})"]
+    notes = [
+        f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation (task.threshold={task.threshold})"
+    ]
     if requested is not None and reached < requested:
-        notes.append(f"No threshold gives {label!r} a precision of {requested:g} on validation: the best has {reached:.3f}")
+        notes.append(
+            f"No threshold gives {label!r} a precision of {requested:g} on validation: the best has {reached:.3f}"
+        )
     return notes
 
 
 def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, AnswerScores]]:
-    """Return the scores of every split but `train`, and the assembly with the thresholds that were fitted on validation.
+    """Return the scores of every split but `train`, and the assembly with the thresholds that were fitted on
+    validation.
 
     They apply to the other splits and to the saved model. Without validation they are 0.5; a task without thresholds
     stays as it is.

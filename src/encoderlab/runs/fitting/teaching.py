@@ -28,7 +28,9 @@ class Teaching:
         """Give the student its initial weights; see `Training.begin`."""
 
     def fingerprints(self) -> dict[str, str]:
-        """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares them."""
+        """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares
+        them.
+        """
         return {}
 
     def train_before(self, folder: RunFolder) -> None:
@@ -38,7 +40,9 @@ class Teaching:
         """Return how long `train_before` takes, by name, if the run itself takes `own` seconds."""
         return {}
 
-    def compared(self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores) -> dict[str, Any]:
+    def compared(
+        self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores
+    ) -> dict[str, Any]:
         """Return what report.json holds besides the student's `scores` of `split`."""
         return {}
 

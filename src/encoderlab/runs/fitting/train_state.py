@@ -1,7 +1,7 @@
 """A run in progress: everything that its next step depends on, as a checkpoint keeps it.
 
-Whatever config and data reproduce is not part of it: batches and masks are functions of seed and position, the schedule of the
-step. For a stream, the place where its window begins is part of it.
+Whatever config and data reproduce is not part of it: batches and masks are functions of seed and position, the schedule
+of the step. For a stream, the place where its window begins is part of it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from encoderlab.training.optimizer import build_optimizer
 class TrainState:
     """Model, optimizer, random generators, and how far training has come.
 
-    `learner` and `horizon` are what the loop takes, `steps` retries those that run out of memory, `progress` counts what is done.
-    With several processes all must call the same methods in the same order.
+    `learner` and `horizon` are what the loop takes, `steps` retries those that run out of memory, `progress` counts
+    what is done. With several processes all must call the same methods in the same order.
     """
 
     def __init__(self, assembly: Assembly, train: Rows) -> None:
@@ -41,7 +41,9 @@ class TrainState:
         optimizer = build_optimizer(self.distributed.model, training)
         stepped, compute, label_loss = self.distributed.stepped, assembly.compute, assembly.label_loss
         self.learner = Learner(stepped, optimizer, training, compute, processes=self.processes, label_loss=label_loss)
-        self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=is_compiled(assembly.compiled))
+        self.horizon, self.per_epoch = horizon_of(
+            training, len(train), self.processes, compiled=is_compiled(assembly.compiled)
+        )
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
 
@@ -55,10 +57,17 @@ class TrainState:
         """Return what determines rounding: a run that resumes on something else takes slightly different steps."""
         compute = self.assembly.compute
         precision = str(compute.precision).removeprefix("torch.")
-        return {"device": compute.device.type, "precision": precision, "threads": compute.threads, "processes": self.processes.size}
+        return {
+            "device": compute.device.type,
+            "precision": precision,
+            "threads": compute.threads,
+            "processes": self.processes.size,
+        }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as plain values and tensors; complete on the main process. Raises as `NonFiniteGuard.read` does."""
+        """Return the state as plain values and tensors; complete on the main process. Raises as `NonFiniteGuard.read`
+        does.
+        """
         return {
             "step": self.progress.step,
             "optimizer": self.distributed.optimizer_state(self.learner.optimizer),

@@ -54,11 +54,14 @@ class Training(ABC, Generic[Config]):
         """Print an estimate of the run on standard output."""
 
     def fingerprints(self) -> dict[str, str]:
-        """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares them."""
+        """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares
+        them.
+        """
         return {}
 
     def begin(self, prepared: Prepared) -> None:  # noqa: B027  most models are ready
-        """Compute the model's initial weights, if building it did not: not in a dry run, nor with a checkpoint to resume from.
+        """Compute the model's initial weights, if building it did not: not in a dry run, nor with a checkpoint to
+        resume from.
 
         Only the main process calls it. The others receive its weights when the model is distributed.
         """
@@ -84,7 +87,9 @@ def run_training(training: Training[Config], config: Config, processes: Processe
         config, _ = run
     training.check(config)
     check_trackers(config.trackers)
-    pretrained = None if config.starts_from is None else _load_pretrained(config.starts_from, config.training, processes)
+    pretrained = (
+        None if config.starts_from is None else _load_pretrained(config.starts_from, config.training, processes)
+    )
     with processes.main_process_first():
         prepared = training.prepare(config, pretrained, processes)
     check_same_parts(prepared.assembly, prepared.corpus.fingerprints())
@@ -96,7 +101,9 @@ def run_training(training: Training[Config], config: Config, processes: Processe
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
     beside = training.fingerprints()
     shards = corpus.shards if isinstance(corpus, DocumentCorpus) else {}
-    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints(), beside, shards)) as folder:
+    with processes.entered_by_main(
+        lambda: run_folder(run, config, command, corpus.fingerprints(), beside, shards)
+    ) as folder:
         if processes.is_main:
             record_start(folder, command, config, assembly.compute, corpus, beside)
         _announce(prepared, folder)
@@ -109,7 +116,9 @@ def run_training(training: Training[Config], config: Config, processes: Processe
 
 
 def _load_pretrained(init_from: str, training: TrainingConfig, processes: Processes) -> Pretrained:
-    """Return the main process's pretrained encoder; for a model to be sharded, the others only need its weights' shapes."""
+    """Return the main process's pretrained encoder; for a model to be sharded, the others only need its weights'
+    shapes.
+    """
     if not is_sharded(training, processes):
         return processes.broadcast_from_main(lambda: load_pretrained(init_from))
     loaded: list[Pretrained] = []
@@ -133,7 +142,9 @@ def refuse_endless(config: RunConfig) -> None:
 
 
 def _settled(prepared: Prepared) -> Prepared:
-    """Return the run with the settings decided that were left to its rows; see `Assembly.settled` and `fixed_by_validation`."""
+    """Return the run with the settings decided that were left to its rows; see `Assembly.settled` and
+    `fixed_by_validation`.
+    """
     assembly = prepared.assembly.settled(prepared.rows["train"])
     training, validation = assembly.config.training, prepared.rows.get("validation")
     if validation is None or (fixed := fixed_by_validation(training, len(validation))) == training:
@@ -148,7 +159,9 @@ def _settled(prepared: Prepared) -> Prepared:
 
 
 def _begin(training: Training, prepared: Prepared, folder: RunFolder) -> None:
-    """Compute the initial weights on the main process, unless `folder` has a checkpoint, whose weights would replace them."""
+    """Compute the initial weights on the main process, unless `folder` has a checkpoint, whose weights would replace
+    them.
+    """
     processes = prepared.assembly.processes
     if processes.broadcast_from_main(lambda: checkpoints(folder.checkpoints)):
         return

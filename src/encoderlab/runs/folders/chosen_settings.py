@@ -33,8 +33,8 @@ class ChosenSetting:
 def chosen_settings(folder: RunFolder, command: str) -> list[ChosenSetting]:
     """Return the settings in config.yaml of a run of `command`, in its order, without those that only place files.
 
-    The default is that of the chosen kind: for `dataset=files`, that of `files`. If a group has several kinds, the group
-    comes first, with its kind.
+    The default is that of the chosen kind: for `dataset=files`, that of `files`. If a group has several kinds, the
+    group comes first, with its kind.
     """
     plain = load_yaml(folder.config.read_text(encoding="utf-8"))
     return [one for one in _chosen(plain, COMMAND_CONFIGS[command], "") if one.name not in NO_MATTER_OF_THE_RUN]

@@ -1,13 +1,15 @@
 """Claims: which process works on what, in a folder that several machines share.
 
-A claim is a numbered file, created with O_CREAT | O_EXCL: of all processes on all machines, one succeeds (NFS since version 3, SMB
-and cluster file systems guarantee it). A process that wants what claim 3 holds creates claim 4, once claim 3 is released or its
-holder is dead. Numbers are never reused, and no claim is renamed or deleted, so two processes cannot take over the same job.
+A claim is a numbered file, created with O_CREAT | O_EXCL: of all processes on all machines, one succeeds (NFS since
+version 3, SMB and cluster file systems guarantee it). A process that wants what claim 3 holds creates claim 4, once
+claim 3 is released or its holder is dead. Numbers are never reused, and no claim is renamed or deleted, so two
+processes cannot take over the same job.
 
-The holder increments a count in its file. It is dead if the count has not changed for some seconds on the reader's own clock;
-clocks of two machines are never compared. A holder on the reader's machine is dead as soon as its lock is free, because the system
-releases locks when a process ends. Locks alone would not do: on network storage they may reach one machine only, or outlive
-theirs. A holder that was only frozen, or cut off from the storage, finds that its claim has a successor, and ends its process.
+The holder increments a count in its file. It is dead if the count has not changed for some seconds on the reader's own
+clock; clocks of two machines are never compared. A holder on the reader's machine is dead as soon as its lock is free,
+because the system releases locks when a process ends. Locks alone would not do: on network storage they may reach one
+machine only, or outlive theirs. A holder that was only frozen, or cut off from the storage, finds that its claim has a
+successor, and ends its process.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a claim's file says. `place` is shared by processes that see each other's locks, `is_locked` says that it has one.
+    """What a claim's file says. `place` is shared by processes that see each other's locks, `is_locked` says that it
+    has one.
 
     `beat` changes while the holder lives.
     """
@@ -64,15 +67,22 @@ class Claim:
 class Claims:
     """The claims in `folder`, as one process sees them; a holder that is silent for `dead_after` seconds is dead.
 
-    `on_loss` is called from a thread, with the claim of another process that has taken over what this one holds, and `dead_after`.
+    `on_loss` is called from a thread, with the claim of another process that has taken over what this one holds, and
+    `dead_after`.
     """
 
     def __init__(
-        self, folder: Path, dead_after: float, on_loss: Callable[[Claim, float], None] | None = None, clock: Any = time.monotonic
+        self,
+        folder: Path,
+        dead_after: float,
+        on_loss: Callable[[Claim, float], None] | None = None,
+        clock: Any = time.monotonic,
     ) -> None:
         self.folder, self.dead_after = folder, dead_after
         self._on_loss, self._clock = on_loss or end_process, clock
-        self._watched: dict[str, tuple[tuple[int, str], float]] = {}  # by key, number and count, and when they were first seen
+        self._watched: dict[
+            str, tuple[tuple[int, str], float]
+        ] = {}  # by key, number and count, and when they were first seen
         self._dead: set[tuple[str, int, str]] = set()  # keys, numbers and counts that have not changed for too long
 
     @property
@@ -88,7 +98,8 @@ class Claims:
     def held(self, key: str) -> Iterator[tuple[bool, Claim | None]]:
         """Hold `key` during the enclosed work.
 
-        Yields whether this process holds it, with the claim of a dead holder that it was taken over from, or else of the holder.
+        Yields whether this process holds it, with the claim of a dead holder that it was taken over from, or else of
+        the holder.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder / f".{key}.lock") as is_locked:
@@ -139,7 +150,9 @@ class Claims:
     def _renewed(self, file: FileIO, key: str, number: int, is_locked: bool) -> Iterator[None]:
         """Write a claim to its new file and renew it, until it is released."""
         claim = asdict(Claim(number, "", socket.gethostname(), os.getpid(), self._place(), is_locked))
-        head = (json.dumps({name: value for name, value in claim.items() if name not in ("number", "beat")}) + "\n").encode()
+        head = (
+            json.dumps({name: value for name, value in claim.items() if name not in ("number", "beat")}) + "\n"
+        ).encode()
 
         def write(beat: str) -> None:
             file.seek(0)
@@ -182,7 +195,9 @@ class Claims:
         return self.folder / f".{key}.claim-{number}"
 
     def _place(self) -> str:
-        """Return the kernel and the file system of the folder, which processes share if they see each other's locks in it."""
+        """Return the kernel and the file system of the folder, which processes share if they see each other's locks in
+        it.
+        """
         try:
             kernel = BOOT.read_text(encoding="ascii").strip()
         except OSError:
@@ -199,7 +214,9 @@ def end_process(successor: Claim, silent: float) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Hold a lock on the file `path`, which ends with this process, however that ends; False if another process holds it."""
+    """Hold a lock on the file `path`, which ends with this process, however that ends; False if another process holds
+    it.
+    """
     lock = FileLock(path, timeout=0)
     try:
         lock.acquire()

@@ -1,4 +1,6 @@
-"""Finished runs, read to be compared: their reports, settings and predictions, and whether they were scored on the same rows."""
+"""Finished runs, read to be compared: their reports, settings and predictions, and whether they were scored on the same
+rows.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,18 @@ from encoderlab.runs.folders.sweep import FINISHED, JobRecord, SweepFolder
 from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml
 
-# Where a run writes, how often it logs, what it computes on and what else it scores: none of these distinguishes experiments.
+# Where a run writes, how often it logs, what it computes on and what else it scores: none of these distinguishes
+# experiments.
 NOT_COMPARED = {
     *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
-    *("task.mean", "task.deviation", "training.log_every", "training.checkpoint_every", "training.device", "training.threads"),
+    *(
+        "task.mean",
+        "task.deviation",
+        "training.log_every",
+        "training.checkpoint_every",
+        "training.device",
+        "training.threads",
+    ),
 }
 SEPARATOR = "|"  # between the labels of a set, in predictions.csv
 Column = TypeVar("Column")
@@ -31,7 +41,9 @@ MOST_OF_A_REPORT = 200_000_000  # characters: a confusion matrix of thousands of
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A run with a report. `settings` are its own, flat (`model.n_layers`), without those that do not distinguish experiments."""
+    """A run with a report. `settings` are its own, flat (`model.n_layers`), without those that do not distinguish
+    experiments.
+    """
 
     folder: RunFolder
     report: dict[str, Any]
@@ -106,7 +118,9 @@ def _run_folders(folders: Sequence[str], skipped: list[str]) -> Iterator[Path]:
 
 
 def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[str]) -> list[Path]:
-    """Return the folders of its runs; problems are added to `skipped`. Raises DataError if all finished ones are missing."""
+    """Return the folders of its runs; problems are added to `skipped`. Raises DataError if all finished ones are
+    missing.
+    """
     there = [record.folder for record in records if record.folder is not None and record.folder.exists()]
     gone = [record.folder for record in records if record.state == FINISHED and record.folder not in (None, *there)]
     if not gone:
@@ -115,7 +129,9 @@ def _of_sweep(sweep: SweepFolder, records: Sequence[JobRecord], skipped: list[st
     words = f"{runs} of the sweep {sweep.root} cannot be found; looked for as {gone[0]}"
     words += ", ..." if len(gone) > 1 else ""
     if not there:
-        raise DataError(words, remedy="Move or copy the sweep's folder together with its runs, whose paths are relative to it")
+        raise DataError(
+            words, remedy="Move or copy the sweep's folder together with its runs, whose paths are relative to it"
+        )
     skipped.append(words)
     return there
 
@@ -130,9 +146,18 @@ def read_run(folder: RunFolder) -> FinishedRun:
         if command == "eval":
             settings = _of_what_was_evaluated(settings)
         settings = _with_encoder(settings)
-        kept = {name: value for name, value in settings.items() if name not in NOT_COMPARED and not name.endswith(".schema")}
+        kept = {
+            name: value for name, value in settings.items() if name not in NOT_COMPARED and not name.endswith(".schema")
+        }
         run = FinishedRun(folder, report, kept | {"command": command}, environment["dataset"] or {})
-        _ = run.scored, run.seed, run.scores[report["main_figure"]], run.seconds, report["task"], report["model"]["parameters"]
+        _ = (
+            run.scored,
+            run.seed,
+            run.scores[report["main_figure"]],
+            run.seconds,
+            report["task"],
+            report["model"]["parameters"],
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{folder.root} cannot be compared, because its records lack {error}",
@@ -150,7 +175,9 @@ def _with_encoder(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_what_was_evaluated(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return an evaluation's settings with those of the run it scored, so that evaluations of several seeds are grouped."""
+    """Return an evaluation's settings with those of the run it scored, so that evaluations of several seeds are
+    grouped.
+    """
     evaluated = RunFolder(Path(str(settings.get("run"))))
     if evaluated.root.name == "model":
         evaluated = RunFolder(evaluated.root.parent)
@@ -191,7 +218,8 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
 
 
 def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
-    """Return each run's predictions from predictions.csv, on the rows all were scored on; for words, those that every run read.
+    """Return each run's predictions from predictions.csv, on the rows all were scored on; for words, those that every
+    run read.
 
     Raises DataError if the files do not contain the same rows.
     """
@@ -202,7 +230,9 @@ def read_answers(runs: Sequence[FinishedRun]) -> list[Answers]:
     n_read = np.min([[len(labels) for labels, _ in table] for table in tables], axis=0)
     found = []
     for run, table in zip(runs, tables, strict=True):
-        labels, predicted = (np.concatenate([row[side][:n] for row, n in zip(table, n_read, strict=True)]) for side in (0, 1))
+        labels, predicted = (
+            np.concatenate([row[side][:n] for row, n in zip(table, n_read, strict=True)]) for side in (0, 1)
+        )
         row, names = np.repeat(np.arange(len(n_read)), n_read), tuple(run.scores["per_class"])
         found.append(Answers(labels, predicted, row, len(n_read), len(names), of_words, _positive(run), names))
     return _same_rows(runs, found)
@@ -219,7 +249,8 @@ def _same_rows(runs: Sequence[FinishedRun], found: list[Answers]) -> list[Answer
     for run, answers in zip(runs, found, strict=True):
         if not np.array_equal(answers.labels, found[0].labels):
             raise DataError(
-                f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}", remedy="Leave one of them out"
+                f"{run.folder.predictions} has other labels than {runs[0].folder.predictions}",
+                remedy="Leave one of them out",
             )
     return found
 
@@ -255,7 +286,9 @@ def _answers_by_row(run: FinishedRun, of_words: bool) -> list[tuple[np.ndarray, 
 
 
 def _columns_of(run: FinishedRun, read: Callable[[Sequence[str]], Column]) -> tuple[Column, Column]:
-    """Return the labels and predictions in predictions.csv, parsed by `read`. Raises DataError if it fails, or rows are missing."""
+    """Return the labels and predictions in predictions.csv, parsed by `read`. Raises DataError if it fails, or rows are
+    missing.
+    """
     from pandas import read_csv
 
     path = run.folder.predictions

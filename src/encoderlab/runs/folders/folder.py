@@ -1,7 +1,7 @@
 """The run folder: every path of a run is named here and nowhere else.
 
-One process locks a run folder, with a lock that ends with the process. The report is the last file a run writes: a folder with a
-report is finished.
+One process locks a run folder, with a lock that ends with the process. The report is the last file a run writes: a
+folder with a report is finished.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ class RunFolder:
 
     @classmethod
     def contents(cls, *, scored_answers: bool = False) -> list[str]:
-        """Return the names of what a training run leaves in its folder; with `scored_answers`, the scored predictions too."""
+        """Return the names of what a training run leaves in its folder; with `scored_answers`, the scored predictions
+        too.
+        """
         folder = cls(Path())
         files = [
             folder.config,
@@ -95,7 +97,9 @@ class RunFolder:
             folder.report,
             *([folder.predictions] if scored_answers else []),
         ]
-        return [path.name for path in files] + [f"{path.name}/" for path in (folder.plots, folder.model, folder.checkpoints)]
+        return [path.name for path in files] + [
+            f"{path.name}/" for path in (folder.plots, folder.model, folder.checkpoints)
+        ]
 
     @classmethod
     @contextmanager
@@ -112,7 +116,8 @@ class RunFolder:
             folder.root.mkdir(parents=True, exist_ok=bool(run_dir))
         except OSError as error:
             raise DataError(
-                f"{folder.root} cannot be created: {error.strerror}", remedy="Set run_dir=... to a folder you can write to"
+                f"{folder.root} cannot be created: {error.strerror}",
+                remedy="Set run_dir=... to a folder you can write to",
             ) from None
         with folder._held():
             check_free(run_dir)  # again, because another process may have filled it in between
@@ -140,7 +145,8 @@ class RunFolder:
     @property
     def worth_continuing(self) -> bool:
         """Return whether a step has been taken that a resumed run need not take again."""
-        # Also by a run inside this folder, such as a fold, and by one inside that, such as the adaptation of a fold's encoder.
+        # Also by a run inside this folder, such as a fold, and by one inside that, such as the adaptation of a fold's
+        # encoder.
         inside = (path for depth in ("*", "*/*") for path in self.root.glob(f"{depth}/{self.checkpoints.name}/step-*"))
         return any(path.name != "step-0" for path in (*self.checkpoints.glob("step-*"), *inside))
 
@@ -192,7 +198,9 @@ class RunFolder:
             with suppress(OSError):  # a mount point keeps its name
                 shutil.rmtree(self.root.rename(gone), ignore_errors=True)
                 return
-        with suppress(OSError):  # a disk that refuses to write may refuse this, too; what made it refuse is the error to report
+        with suppress(
+            OSError
+        ):  # a disk that refuses to write may refuse this, too; what made it refuse is the error to report
             self.config.unlink(missing_ok=True)
             for path in self.root.iterdir():
                 _delete(path)
@@ -214,7 +222,9 @@ def check_free(run_dir: str | None) -> None:
     if root is None or not root.exists():
         return
     if not root.is_dir():
-        raise SettingError(f"run_dir={run_dir} is a file", allowed="a new or empty folder", remedy="Choose another name")
+        raise SettingError(
+            f"run_dir={run_dir} is a file", allowed="a new or empty folder", remedy="Choose another name"
+        )
     folder = RunFolder(root)
     before_it_began = (folder.lock, folder.environment) if not folder.config.exists() else (folder.lock,)
     if any(path not in before_it_began and not path.match(ASIDE) for path in root.iterdir()):
@@ -225,7 +235,8 @@ def check_free(run_dir: str | None) -> None:
 
 
 def model_folder(run: str) -> Path:
-    """Return the model folder that `run=` names: a run's model/, that folder itself, a Hugging Face folder, or a shipped encoder's.
+    """Return the model folder that `run=` names: a run's model/, that folder itself, a Hugging Face folder, or a
+    shipped encoder's.
 
     Raises DataError if there is none, or the shipped encoder is damaged.
     """
@@ -242,7 +253,9 @@ def model_folder(run: str) -> Path:
         raise DataError(f"run={run} does not exist", remedy=remedy)
     first = RunFolder(given).fold(1)
     wants, remedy = ", ".join(MODEL_FILES), f"Its folds have models: run={first}" if first.is_dir() else ""
-    raise DataError(f"run={run} has no finished model", allowed=f"a run folder, or a folder with {wants}", remedy=remedy)
+    raise DataError(
+        f"run={run} has no finished model", allowed=f"a run folder, or a folder with {wants}", remedy=remedy
+    )
 
 
 def is_huggingface(folder: Path) -> bool:

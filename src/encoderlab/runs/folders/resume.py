@@ -1,9 +1,10 @@
-"""Resuming an unfinished run: which run is meant, and whether the overrides agree with the settings it was started with.
+"""Resuming an unfinished run: which run is meant, and whether the overrides agree with the settings it was started
+with.
 
-A run is resumed by being started again: the same command, with the run's own settings, the newest good checkpoint loaded and the
-batches drawn from the step after it. The explicit overrides are compared with those settings, and not the composed config, so
-`resume=FOLDER` alone is enough and a command line may be repeated as it was. A checkpoint holds what the next step depends on and
-nothing that can be recomputed: batches and masks are functions of seed and position.
+A run is resumed by being started again: the same command, with the run's own settings, the newest good checkpoint
+loaded and the batches drawn from the step after it. The explicit overrides are compared with those settings, and not
+the composed config, so `resume=FOLDER` alone is enough and a command line may be repeated as it was. A checkpoint holds
+what the next step depends on and nothing that can be recomputed: batches and masks are functions of seed and position.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml
 
-# The settings that may change when a named run is resumed: logging changes nothing that is computed, the rows behind a path are
-# compared, a length changes the schedule, other hardware rounds differently, and a run ended by a limit needs another one. With
-# the last three, the following steps are those of a different run.
+# The settings that may change when a named run is resumed: logging changes nothing that is computed, the rows behind a
+# path are compared, a length changes the schedule, other hardware rounds differently, and a run ended by a limit needs
+# another one. With the last three, the following steps are those of a different run.
 LOGGING = {"cache_dir", "run_dir", "resume", "baselines", "trackers", "training.log_every", "training.checkpoint_every"}
 HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
 PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
@@ -46,7 +47,10 @@ DECIDED = {  # if they are left open
     "task.deviation",
     "tokenizer.lowercase",
 }
-FILES = {"teacher": "weights", "unlabelled": "texts"}  # what a run reads besides its dataset, by the setting that names it
+FILES = {
+    "teacher": "weights",
+    "unlabelled": "texts",
+}  # what a run reads besides its dataset, by the setting that names it
 CONTINUABLE = ("train", "pretrain", "finetune", "distill")
 MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which usually has a few thousand
 AUTO = "auto"
@@ -56,8 +60,9 @@ Config = TypeVar("Config", bound=RunConfig)
 def with_recorded_settings(config: Config, explicit: Collection[str], command: str) -> Config:
     """Return the settings of the run that `config.resume` names, with the overrides in `explicit`.
 
-    An explicit override must agree with the run's own setting, unless it may change and is named in full; all other settings
-    are the run's. Without a named run (none, or `auto`) the settings are those of `config`. Raises as `continued_run` does.
+    An explicit override must agree with the run's own setting, unless it may change and is named in full; all other
+    settings are the run's. Without a named run (none, or `auto`) the settings are those of `config`. Raises as
+    `continued_run` does.
     """
     if config.resume in (None, AUTO):
         return config
@@ -69,9 +74,9 @@ def with_recorded_settings(config: Config, explicit: Collection[str], command: s
 def continued_run(config: Config, command: str) -> tuple[Config, RunFolder] | None:
     """Return the run that `config.resume` names, and its settings; None if a new one is to be started.
 
-    The settings must agree with the run's own, except those that may change. `auto` takes the latest unfinished run of this
-    command with these settings, or the one in `config.run_dir`, and starts a new run if there is none. Raises SettingError if the
-    run is finished or was started with other settings, DataError if there is none.
+    The settings must agree with the run's own, except those that may change. `auto` takes the latest unfinished run of
+    this command with these settings, or the one in `config.run_dir`, and starts a new run if there is none. Raises
+    SettingError if the run is finished or was started with other settings, DataError if there is none.
     """
     if config.resume is None:
         return None
@@ -109,8 +114,8 @@ def run_folder(
     """Open the folder to fill: that of the continued `run`, or a new one if that is None.
 
     `fingerprints` are those of the rows, by split, `beside` those of other files, by setting, and `shards` those of a
-    stream's files, by name. Raises what `RunFolder.new` and `RunFolder.continued` raise, and DataError if the rows or the files are
-    not those of the run.
+    stream's files, by name. Raises what `RunFolder.new` and `RunFolder.continued` raise, and DataError if the rows or
+    the files are not those of the run.
     """
     if run is None:
         with RunFolder.new(config.run_dir, command, config.task.name) as folder:
@@ -143,7 +148,9 @@ def changed_rows(folder: RunFolder, fingerprints: dict[str, str]) -> list[str]:
 def _changed_shards(folder: RunFolder, shards: Mapping[str, str]) -> str:
     """Return in words which shards have changed since the run in `folder` was started; "" if none has."""
     before = _recorded(folder, "dataset", "shards")
-    states = {name: "is gone" for name in before if name not in shards} | {name: "is new" for name in shards if name not in before}
+    states = {name: "is gone" for name in before if name not in shards} | {
+        name: "is new" for name in shards if name not in before
+    }
     states |= {name: "has changed" for name in before if shards.get(name, before[name]) != before[name]}
     listed = [f"{name} {state}" for name, state in sorted(states.items())]
     more = [f"{len(listed) - 3:,} more"] if len(listed) > 3 else []
@@ -186,7 +193,9 @@ def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
 
 
 def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:
-    """Return the run's settings, with those that may change as now given. Raises SettingError naming every other difference."""
+    """Return the run's settings, with those that may change as now given. Raises SettingError naming every other
+    difference.
+    """
     recorded = read_settings(folder, type(config))
     before, now = dict(flat_settings(settings_to_dict(recorded))), dict(flat_settings(settings_to_dict(config)))
     changed = {key: now[key] for key in now if _is_explicit(key, explicit) and now[key] != before.get(key)}
@@ -194,11 +203,14 @@ def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder,
     if refused:
         both = ", ".join(f"{key}={now[key]} (the run: {before.get(key)})" for key in refused)
         raise SettingError(
-            f"The run in {folder.root} was started with other settings: {both}", remedy="Remove them, or start a new run"
+            f"The run in {folder.root} was started with other settings: {both}",
+            remedy="Remove them, or start a new run",
         )
     merged = replace(recorded, resume=config.resume, cache_dir=config.cache_dir, run_dir=str(folder.root))
     return _with(
-        merged, config, [key for key in changed if key in may_change - {"run_dir"} and (explicit is None or key in explicit)]
+        merged,
+        config,
+        [key for key in changed if key in may_change - {"run_dir"} and (explicit is None or key in explicit)],
     )
 
 
@@ -210,7 +222,9 @@ def _left_open(key: str, now: Any) -> bool:
 
 def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
     """Return whether the overrides set `key`: by its name, by its group (`model=mini`), or by an experiment."""
-    return explicit is None or "experiment" in explicit or any(key == one or key.startswith(f"{one}.") for one in explicit)
+    return (
+        explicit is None or "experiment" in explicit or any(key == one or key.startswith(f"{one}.") for one in explicit)
+    )
 
 
 def _with(config: Config, explicit: Config, keys: Iterable[str]) -> Config:
@@ -220,7 +234,9 @@ def _with(config: Config, explicit: Config, keys: Iterable[str]) -> Config:
         group, _, name = key.rpartition(".")
         changed.setdefault(group, {})[name] = getattr(getattr(explicit, group) if group else explicit, name)
     top = changed.pop("", {})
-    return replace(config, **top, **{group: replace(getattr(config, group), **values) for group, values in changed.items()})
+    return replace(
+        config, **top, **{group: replace(getattr(config, group), **values) for group, values in changed.items()}
+    )
 
 
 def read_settings(folder: RunFolder, schema: type[Config]) -> Config:
@@ -243,12 +259,16 @@ def read_record(folder: RunFolder) -> dict[str, Any]:
 
 
 def _recorded(folder: RunFolder, *names: str) -> dict[str, Any]:
-    """Return a dictionary inside the run's environment.json; {} if it is missing. Raises DataError if it is anything else."""
+    """Return a dictionary inside the run's environment.json; {} if it is missing. Raises DataError if it is anything
+    else.
+    """
     found: Any = read_record(folder)
     for name in names:
         found = found.get(name) or {}
         if not isinstance(found, dict):
-            raise DataError(f"{folder.environment} cannot be read: {'.'.join(names)} is {found!r}"[:200], remedy="Start a new run")
+            raise DataError(
+                f"{folder.environment} cannot be read: {'.'.join(names)} is {found!r}"[:200], remedy="Start a new run"
+            )
     return found
 
 
@@ -256,13 +276,16 @@ def _read(path: Path, parse: Any) -> dict[str, Any]:
     """Return a record of the run folder as a dictionary. Raises DataError if it is missing, damaged, or too long."""
     if not path.is_file():
         raise DataError(
-            f"{path.parent} is not a run folder: it has no {path.name}", remedy="Use a run folder, as printed by training"
+            f"{path.parent} is not a run folder: it has no {path.name}",
+            remedy="Use a run folder, as printed by training",
         )
     try:
         with path.open(encoding="utf-8") as file:
             found = parse(file.read(MOST_OF_A_RECORD))
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise DataError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}", remedy="Start a new run") from None
+        raise DataError(
+            f"{path} cannot be read: {' '.join(str(error).split())[:200]}", remedy="Start a new run"
+        ) from None
     if not isinstance(found, dict):
         raise DataError(f"{path} contains no settings", remedy="Start a new run")
     return found

@@ -35,8 +35,8 @@ WHERE_FOUND = ("resume", "cache_dir")  # settings that only locate files, and do
 class JobRecord:
     """One job: its overrides, how far it got, and its run folder (None: it has none).
 
-    `state` is running (also if its process was killed), finished, failed or stopped. `seconds` are those of its last process,
-    and `start` identifies the command line that last started it.
+    `state` is running (also if its process was killed), finished, failed or stopped. `seconds` are those of its last
+    process, and `start` identifies the command line that last started it.
     """
 
     key: str
@@ -74,14 +74,18 @@ class SweepFolder:
 
     @classmethod
     def named(cls, sweep_dir: str | None) -> SweepFolder:
-        """Return the folder that `sweep_dir` names, a new one if it is None. Raises SettingError if it holds something else."""
+        """Return the folder that `sweep_dir` names, a new one if it is None. Raises SettingError if it holds something
+        else.
+        """
         if sweep_dir is None:
             return cls(Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}")
         if not sweep_dir:
             raise SettingError("sweep_dir is empty", allowed="a new or empty folder, or a sweep to resume")
         folder = cls(Path(sweep_dir), has_runs=True)
         try:
-            is_foreign = folder.root.exists() and any(folder.root.iterdir()) and not folder.exists  # may be begun at this moment
+            is_foreign = (
+                folder.root.exists() and any(folder.root.iterdir()) and not folder.exists
+            )  # may be begun at this moment
         except OSError as error:
             raise SettingError(f"sweep_dir={sweep_dir} cannot be used: {error.strerror}", allowed="a folder") from None
         if is_foreign:
@@ -128,7 +132,9 @@ class SweepFolder:
         return self._parsed(path) if path.is_file() else None
 
     def write(self, record: JobRecord) -> None:
-        """Write the record, whole or not at all. A run folder is stored relative to this one, so both can be moved together."""
+        """Write the record, whole or not at all. A run folder is stored relative to this one, so both can be moved
+        together.
+        """
         self.jobs.mkdir(parents=True, exist_ok=True)
         folder = None if record.folder is None else os.path.relpath(record.folder, self.root)
         atomic_write_text(

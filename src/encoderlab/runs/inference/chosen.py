@@ -38,7 +38,9 @@ def chosen_examples(config: AttentionConfig | ExplainConfig, assembly: Assembly)
         examples, _ = split_examples(assembly, name, config.cache_dir)
         split = list(islice(examples, max(rows) + 1))
     else:
-        split = Corpus.load(own_dataset(assembly), cache_folder(config.cache_dir), assembly.config.task.target).split(name)
+        split = Corpus.load(own_dataset(assembly), cache_folder(config.cache_dir), assembly.config.task.target).split(
+            name
+        )
     for row in rows:
         if not 0 <= row < len(split):
             raise DataError(f"rows={rows}: the split {name} has no row {row}", allowed=f"0 to {len(split) - 1}")

@@ -44,11 +44,11 @@ class WordImportance:
 class TokenImportance:
     """What each token adds to the log-odds of `label`, in natural logarithms: 0.7 doubles the odds, -0.7 halves them.
 
-    If the model predicts a number, it is what each token adds to that, and `label` and `probability` are None. `predicted` is the
-    model's whole prediction in words.
-    `scores` are float32, one for each of the `pieces`; `special` is True at [CLS] and [SEP], which are not text. `spans` gives
-    the characters of each token in `texts` (one text, or the two of a pair), None for special ones. `probabilities` are those of
-    all classes by name, for the unchanged text. `word` is the index of the explained word, if the model labels words.
+    If the model predicts a number, it is what each token adds to that, and `label` and `probability` are None.
+    `predicted` is the model's whole prediction in words. `scores` are float32, one for each of the `pieces`; `special`
+    is True at [CLS] and [SEP], which are not text. `spans` gives the characters of each token in `texts` (one text, or
+    the two of a pair), None for special ones. `probabilities` are those of all classes by name, for the unchanged text.
+    `word` is the index of the explained word, if the model labels words.
     """
 
     method: str
@@ -91,14 +91,15 @@ def token_importance(
 ) -> list[TokenImportance]:
     """Return the importance of every token of each example for its most probable class, or for its entry in `labels`.
 
-    `gradient` is gradient times input: the gradient of the log-odds with respect to the token's embedding, times that embedding
-    (Simonyan et al. 2013; Shrikumar et al. 2016), a first-order estimate of the change without it. `occlusion` is the change
-    itself when the token is replaced by [MASK], or by the unknown token if there is none (Zeiler and Fergus 2014; Li et al.
-    2016). Neither captures what several tokens do only together. It is computed in `assembly.compute.precision`; except for
-    rounding, no example's scores depend on the others.
+    `gradient` is gradient times input: the gradient of the log-odds with respect to the token's embedding, times that
+    embedding (Simonyan et al. 2013; Shrikumar et al. 2016), a first-order estimate of the change without it.
+    `occlusion` is the change itself when the token is replaced by [MASK], or by the unknown token if there is none
+    (Zeiler and Fergus 2014; Li et al. 2016). Neither captures what several tokens do only together. It is computed in
+    `assembly.compute.precision`; except for rounding, no example's scores depend on the others.
 
     If the model labels words, the class is that of the word at the example's index in `words` (None: the first). Raises
-    DataError for a model without classes, and for a word that does not exist or was truncated; SettingError for an unknown label.
+    DataError for a model without classes, and for a word that does not exist or was truncated; SettingError for an
+    unknown label.
     """
     check_answers(assembly)
     encoded = _questions(assembly, examples, words)
@@ -108,7 +109,9 @@ def token_importance(
         explained = METHODS[method](assembly, encoded, chosen)
     word_indices = words or [0] * len(examples)
     return [
-        _importance(assembly, method, example, question, one, None if chosen is None else chosen[row], word_indices[row])
+        _importance(
+            assembly, method, example, question, one, None if chosen is None else chosen[row], word_indices[row]
+        )
         for row, (example, question, one) in enumerate(zip(examples, encoded, explained, strict=True))
     ]
 
@@ -119,8 +122,12 @@ def log_odds(logits: Float[Tensor, "rows classes"], classes: Int[Tensor, " rows"
     return logits[chosen] - logits.masked_fill(chosen, -torch.inf).logsumexp(1)
 
 
-def evidence(logits: Float[Tensor, "rows classes"], classes: Int[Tensor, " rows"], target: TargetKind) -> Float[Tensor, " rows"]:
-    """Return what to explain of each row: the log-odds of a class, which for one label of a set are its logit; or the number."""
+def evidence(
+    logits: Float[Tensor, "rows classes"], classes: Int[Tensor, " rows"], target: TargetKind
+) -> Float[Tensor, " rows"]:
+    """Return what to explain of each row: the log-odds of a class, which for one label of a set are its logit; or the
+    number.
+    """
     if target == "label":
         return log_odds(logits, classes)
     return logits.gather(1, classes[:, None])[:, 0]
@@ -148,7 +155,10 @@ def _of_rows(scores: np.ndarray, batch: Batch) -> list[np.ndarray]:
     """Return the scores of each row of a batch: [length], or those of its windows one after another."""
     if batch.row_of_sequence is None:
         return list(scores)
-    return [scores[sequences].flatten() for sequences in batch.row_of_sequence.cpu().numpy() == np.arange(len(batch))[:, None]]
+    return [
+        scores[sequences].flatten()
+        for sequences in batch.row_of_sequence.cpu().numpy() == np.arange(len(batch))[:, None]
+    ]
 
 
 def _of_tokens(scores: np.ndarray, encoded: Encoded) -> np.ndarray:
@@ -241,10 +251,16 @@ def check_answers(assembly: Assembly) -> None:
     heads, name = assembly.task.heads, assembly.config.task.name
     if heads.vocabulary or (heads.sequence_classes is None and heads.token_classes is None):
         what = "is a pretrained encoder" if heads.vocabulary else "is an encoder without a head"
-        remedy = "Train it on a task with encoderlab finetune init_from=..., or plot its attention with encoderlab attention"
-        raise DataError(f"{name} {what} and has no classes to explain", allowed="a model that labels texts or words", remedy=remedy)
+        remedy = (
+            "Train it on a task with encoderlab finetune init_from=..., or plot its attention with encoderlab attention"
+        )
+        raise DataError(
+            f"{name} {what} and has no classes to explain", allowed="a model that labels texts or words", remedy=remedy
+        )
     if len(assembly.task.labels) < 2 and heads.sequence_target != "number":
-        raise DataError(f"{name} has only one class, so there is nothing to explain", allowed="a model with two or more")
+        raise DataError(
+            f"{name} has only one class, so there is nothing to explain", allowed="a model with two or more"
+        )
 
 
 def _not_compiled(assembly: Assembly) -> AbstractContextManager[object]:
@@ -254,7 +270,13 @@ def _not_compiled(assembly: Assembly) -> AbstractContextManager[object]:
 
 
 def _importance(
-    assembly: Assembly, method: str, example: Example, encoded: Encoded, explained: Explained, chosen: int | None, word: int
+    assembly: Assembly,
+    method: str,
+    example: Example,
+    encoded: Encoded,
+    explained: Explained,
+    chosen: int | None,
+    word: int,
 ) -> TokenImportance:
     scores, logits = explained
     tokenizer, task = assembly.tokenizer, assembly.task

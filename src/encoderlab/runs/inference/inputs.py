@@ -1,4 +1,6 @@
-"""The input texts of a command for a finished run: a file, a split of the run's dataset, or the lines of standard input."""
+"""The input texts of a command for a finished run: a file, a split of the run's dataset, or the lines of standard
+input.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from encoderlab.runs.models.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 
-# Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with 16,384 phrases
-# of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
+# Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with
+# 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
 ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
 ENCODED_AT_A_TIME = 2048
@@ -38,7 +40,9 @@ def check_sources(config: PredictConfig | EmbedConfig) -> None:
     given = [name for name in names if getattr(config, name) is not None]
     if len(given) > 1:
         one_of = f"{', '.join(names[:-1])} and {names[-1]}"
-        raise SettingError(f"{' and '.join(given)} are given together", allowed=f"one of {one_of}, or none for standard input")
+        raise SettingError(
+            f"{' and '.join(given)} are given together", allowed=f"one of {one_of}, or none for standard input"
+        )
     for column in ("text_column", "text_pair_column"):
         if getattr(config, column) and config.input is None:
             raise SettingError(f"{column} names a column of input, which is not set", remedy="Set input=FILE")
@@ -55,10 +59,11 @@ def example_of(text: str, text_pair: str | None, words: bool) -> Example:
 
 
 def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Iterable[Example], int | None]:
-    """Return a split of the run's dataset, and how many rows it has if that is known. Raises DataError if there is none.
+    """Return a split of the run's dataset, and how many rows it has if that is known. Raises DataError if there is
+    none.
 
-    It is complete, even if the run was limited to some of its rows. For a pretraining run it is the run's own held-out documents,
-    which depend on how they were read, with a paragraph in each row.
+    It is complete, even if the run was limited to some of its rows. For a pretraining run it is the run's own held-out
+    documents, which depend on how they were read, with a paragraph in each row.
     """
     dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
     if not isinstance(assembly.config.task, DocumentTaskConfig):
@@ -75,9 +80,10 @@ def file_examples(
 ) -> tuple[Iterable[Example], int]:
     """Return the texts of a file in its order, from the columns `text` and `text_pair`, and how many they are.
 
-    What `dialect` leaves open is as in the training files, if there were any, except the encoding, which the file shows. The
-    file is read once before the first text is returned. A .txt file is then read again line by line; the rows of other files are
-    kept, beyond 64 MB in a temporary file in `cache_dir`. Raises DataError for anything that cannot be read.
+    What `dialect` leaves open is as in the training files, if there were any, except the encoding, which the file
+    shows. The file is read once before the first text is returned. A .txt file is then read again line by line; the
+    rows of other files are kept, beyond 64 MB in a temporary file in `cache_dir`. Raises DataError for anything that
+    cannot be read.
     """
     words = reads_words(assembly)
     if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
@@ -105,14 +111,20 @@ def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Exa
 def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
     for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), start=1):
         if len(raw) == LONGEST_LINE:
-            raise DataError(f"Line {number} of standard input has more than {LONGEST_LINE:,} bytes", allowed="one text per line")
+            raise DataError(
+                f"Line {number} of standard input has more than {LONGEST_LINE:,} bytes", allowed="one text per line"
+            )
         try:
             line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
-            raise DataError(f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv") from None
+            raise DataError(
+                f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv"
+            ) from None
         first, tab, second = line.partition("\t") if paired else (line, "", "")
         if paired and not tab:
-            raise DataError(f"Line {number} of standard input has no tab", allowed="the two texts of a pair separated by a tab")
+            raise DataError(
+                f"Line {number} of standard input has no tab", allowed="the two texts of a pair separated by a tab"
+            )
         yield example_of(first, second if paired else None, words)
 
 
@@ -128,7 +140,9 @@ def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Ite
 
 
 def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
-    """Return the examples as rows for the model. They are encoded in parts, so that only a part is ever in memory as lists."""
+    """Return the examples as rows for the model. They are encoded in parts, so that only a part is ever in memory as
+    lists.
+    """
     task = assembly.task
     parts = (examples[start : start + ENCODED_AT_A_TIME] for start in range(0, len(examples), ENCODED_AT_A_TIME))
     encoded = chain.from_iterable(map(task.encode, parts))

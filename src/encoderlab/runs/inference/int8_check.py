@@ -1,4 +1,6 @@
-"""How an 8-bit graph differs from its model: both predict the same rows, a few batches in turn, before the graph is written."""
+"""How an 8-bit graph differs from its model: both predict the same rows, a few batches in turn, before the graph is
+written.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,9 @@ IN_TURN = 32  # batches that one side predicts before the other does
 class Int8Check:
     """The result on `rows` of `split`; if that is "", on a few sentences without labels, for the reason in `unscored`.
 
-    `agreement` is the share of equal predictions, of texts or of words (None for numbers); `change` is the largest change of a
-    probability or a number. `before` and `after` are the main `score` (None: not scored); `texts_per_second` is the speed of the
-    32-bit model and of the graph, on `threads`.
+    `agreement` is the share of equal predictions, of texts or of words (None for numbers); `change` is the largest
+    change of a probability or a number. `before` and `after` are the main `score` (None: not scored);
+    `texts_per_second` is the speed of the 32-bit model and of the graph, on `threads`.
     """
 
     rows: int
@@ -56,7 +58,9 @@ class Int8Check:
 
 
 def check_int8(assembly: Assembly, graph: Path, cache: Path) -> Int8Check:
-    """Compare both on the split that the run's report scores. Raises DataError if the score falls by more than LARGEST_LOSS."""
+    """Compare both on the split that the run's report scores. Raises DataError if the score falls by more than
+    LARGEST_LOSS.
+    """
     examples, split, unscored = _rows_to_compare(assembly, cache)
     quantized = replace(assembly, model=cast("EncoderWithHeads", GraphModel(graph, assembly.model)))
     sides = (_Side(assembly, bool(split)), _Side(quantized, bool(split)))
@@ -113,7 +117,9 @@ def _compared(before: _Side, after: _Side, rows: int, split: str, unscored: str)
         same = [mine == its for one, other in pairs for mine, its in zip(one.labels, other.labels, strict=True)]
     change = float(np.max([_change(*pair) for pair in pairs], initial=0.0))  # unlike max(), keeps NaN
     if not math.isfinite(change):
-        raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use precision=fp32; nothing was written")
+        raise DataError(
+            "The predictions of the 8-bit graph are not finite", remedy="Use precision=fp32; nothing was written"
+        )
     (name, was), (_, has) = before.score(), after.score()
     speeds = (rows / before.seconds, rows / after.seconds)
     agreement = float(np.mean(same)) if same else None

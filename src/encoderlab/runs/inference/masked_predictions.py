@@ -26,7 +26,9 @@ class Filled:
 
 
 def fill_masks(assembly: Assembly, rows: SentenceRows) -> list[Filled]:
-    """Return predictions for the first mask in each of a few rows, spread evenly over `rows`; rows without a mask are skipped."""
+    """Return predictions for the first mask in each of a few rows, spread evenly over `rows`; rows without a mask are
+    skipped.
+    """
     drawn = rows.epoch(EVALUATION_SEED, 0)
     chosen = np.unique(np.linspace(0, len(rows) - 1, SHOWN).astype(np.int64))
     batches = (drawn.gather(np.array([row]), assembly.tokenizer.pad_id).to(assembly.compute.device) for row in chosen)

@@ -16,7 +16,9 @@ from encoderlab.training.answering import answered
 
 
 def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
-    """Return the model's predictions, one for each of the examples, in order. Raises DataError for an example it cannot read."""
+    """Return the model's predictions, one for each of the examples, in order. Raises DataError for an example it cannot
+    read.
+    """
     return answers_of_rows(assembly, encoded_rows(assembly, examples))
 
 

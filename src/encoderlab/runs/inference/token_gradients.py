@@ -13,12 +13,14 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.model.heads import EncoderWithHeads
 
 
-def predict_from_embeddings(model: EncoderWithHeads, batch: Batch) -> tuple[Prediction, Float[Tensor, "batch length d_model"]]:
+def predict_from_embeddings(
+    model: EncoderWithHeads, batch: Batch
+) -> tuple[Prediction, Float[Tensor, "batch length d_model"]]:
     """Return the prediction of `model`, and the token embeddings it is computed from: a leaf that can have gradients.
 
-    For this call, a table with a row for each position of the batch replaces the model's, and the ids are those of its rows, so
-    that a token that occurs twice has two gradients, and nothing else in the model changes. A `MaskedTokenHead` that is
-    tied to the embeddings would read the same table, so this is for models without one.
+    For this call, a table with a row for each position of the batch replaces the model's, and the ids are those of its
+    rows, so that a token that occurs twice has two gradients, and nothing else in the model changes. A
+    `MaskedTokenHead` that is tied to the embeddings would read the same table, so this is for models without one.
     """
     assert model.masked_token_head is None
     table = model.encoder.embeddings.token

@@ -14,7 +14,9 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The characters [begin, end) of text number `text` (0, or 1 for the second of a pair), and the number of their word."""
+    """The characters [begin, end) of text number `text` (0, or 1 for the second of a pair), and the number of their
+    word.
+    """
 
     text: int
     word: int
@@ -26,8 +28,8 @@ class Span:
 class TokensRead:
     """The tokens of a text that a model reads, each once, in the text's order.
 
-    Token i is at `places[i]` of [CLS] text [SEP], and first at `first[i]` of the ids; `which` gives the token of every id.
-    A token shared by two windows counts once, and so do the windows' [CLS] and their [SEP].
+    Token i is at `places[i]` of [CLS] text [SEP], and first at `first[i]` of the ids; `which` gives the token of every
+    id. A token shared by two windows counts once, and so do the windows' [CLS] and their [SEP].
     """
 
     places: np.ndarray
@@ -58,14 +60,17 @@ def texts_of(example: Example) -> tuple[str, ...]:
 
 
 def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[Span | None]:
-    """Return the span of each token read of `encoded`, which is `example` as a task encodes it; None for [CLS] and [SEP].
+    """Return the span of each token read of `encoded`, which is `example` as a task encodes it; None for [CLS] and
+    [SEP].
 
     For words, each of a word's tokens covers the whole word.
     """
     if isinstance(example, WordsExample):
         parts = [_spans_of_words(tokenizer, example)]
     else:
-        parts = [[Span(number, *span) for span in tokenizer.spans(text)] for number, text in enumerate(texts_of(example))]
+        parts = [
+            [Span(number, *span) for span in tokenizer.spans(text)] for number, text in enumerate(texts_of(example))
+        ]
     if encoded.window_starts:
         return [None, *(parts[0][place - 1] for place in TokensRead.of(encoded).places[1:-1].tolist()), None]
     coming = [iter(part) for part in parts]  # truncation removes the end of a text

@@ -33,7 +33,9 @@ def vectors_of(
     @torch.inference_mode()
     def found(batch: Batch) -> np.ndarray:
         with assembly.compute.autocast():
-            hidden = assembly.model.encoder.encode(batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection)
+            hidden = assembly.model.encoder.encode(
+                batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection
+            )
         vectors = hidden.float() if pooling is None else _pooled(hidden.float(), batch, pooling)
         return (F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy()
 

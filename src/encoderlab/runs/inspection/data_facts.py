@@ -34,11 +34,14 @@ _AT_A_TIME = 1000
 _QUANTILES = {"min": 0, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
 
 
-def example_facts(corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_length: int, examples: int) -> dict[str, Any]:
+def example_facts(
+    corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_length: int, examples: int
+) -> dict[str, Any]:
     """Return the facts of labelled rows, by split, with this many `examples` of each.
 
-    For each split: what `Survey.as_dict()` counts; `tokens` from `_lengths`; `odd_rows`, a count and the first places of each
-    kind; `examples`. Raises DataError if the rows are not of the task's kind, SettingError if `max_length` has no room for a token.
+    For each split: what `Survey.as_dict()` counts; `tokens` from `_lengths`; `odd_rows`, a count and the first places
+    of each kind; `examples`. Raises DataError if the rows are not of the task's kind, SettingError if `max_length` has
+    no room for a token.
     """
     task = build_task(config, tokenizer, corpus.labels, max_length)
     whole = build_task(config, tokenizer, corpus.labels, WHOLE)
@@ -56,8 +59,12 @@ def example_facts(corpus: Corpus, config: TaskConfig, tokenizer: Tokenizer, max_
     return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
 
 
-def document_facts(corpus: DocumentCorpus, task: DocumentTask, rows: Mapping[str, SentenceRows], examples: int) -> dict[str, Any]:
-    """Return the facts of documents, by split: what `pair_facts` counts, the lengths of an epoch's rows in tokens, and examples."""
+def document_facts(
+    corpus: DocumentCorpus, task: DocumentTask, rows: Mapping[str, SentenceRows], examples: int
+) -> dict[str, Any]:
+    """Return the facts of documents, by split: what `pair_facts` counts, the lengths of an epoch's rows in tokens, and
+    examples.
+    """
     splits = {}
     for name, part in rows.items():
         drawn = part.epoch(EVALUATION_SEED, 0)
@@ -74,7 +81,9 @@ def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, 
     """Return how training words are tokenized, as in `data.inspection.cutting.Cutting`; None if there are none."""
     texts = first_words(_counted_texts(corpus), COUNTED_WORDS)
     found = asdict(cutting_of(tokenizer, texts)) if texts else None
-    return found and {name: found[name] for name in ("vocabulary_size", "pieces_per_word", "whole_words", "unknown_pieces")}
+    return found and {
+        name: found[name] for name in ("vocabulary_size", "pieces_per_word", "whole_words", "unknown_pieces")
+    }
 
 
 def _counted_texts(corpus: Corpus | DocumentCorpus) -> Iterator[str]:
@@ -85,7 +94,9 @@ def _counted_texts(corpus: Corpus | DocumentCorpus) -> Iterator[str]:
 
 
 def _token_lengths(split: Split, task: Task) -> np.ndarray:
-    """Return the number of tokens of each row, with special ones, as `task` encodes it; for at most COUNTED_ROWS, spread evenly."""
+    """Return the number of tokens of each row, with special ones, as `task` encodes it; for at most COUNTED_ROWS,
+    spread evenly.
+    """
     counted = split if len(split) <= COUNTED_ROWS else split.take(_spread(len(split), COUNTED_ROWS))
     examples, lengths = list(counted), []
     for start in range(0, len(examples), _AT_A_TIME):
@@ -94,7 +105,9 @@ def _token_lengths(split: Split, task: Task) -> np.ndarray:
 
 
 def _lengths(lengths: np.ndarray, max_length: int) -> dict[str, Any]:
-    """Return quantiles of lengths in tokens before truncation, the share above `max_length`, and how many rows were `counted`."""
+    """Return quantiles of lengths in tokens before truncation, the share above `max_length`, and how many rows were
+    `counted`.
+    """
     if not len(lengths):
         return {"counted": 0, "truncated": 0.0}
     quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}

@@ -17,7 +17,9 @@ _AT_A_TIME = 10_000_000
 
 
 def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
-    """Return how many documents, paragraphs, sentences and tokens training reads, and statistics of an epoch of its pairs."""
+    """Return how many documents, paragraphs, sentences and tokens training reads, and statistics of an epoch of its
+    pairs.
+    """
     drawn = rows.epoch(EVALUATION_SEED, 0)
     facts = {
         "documents": _distinct(rows.sentences.document),

@@ -74,7 +74,9 @@ def findings(folder: RunFolder, cache_dir: str) -> Iterator[Finding]:
             yield finding
         good += finding.good
     for set_aside in sorted(folder.checkpoints.glob("corrupt-*")):
-        yield Finding(f"checkpoints/{set_aside.name}", "was set aside and is not used", good=bool(good) or folder.finished)
+        yield Finding(
+            f"checkpoints/{set_aside.name}", "was set aside and is not used", good=bool(good) or folder.finished
+        )
 
 
 def _folds(folder: RunFolder, folds: int, cache_dir: str) -> Iterator[Finding]:
@@ -113,7 +115,9 @@ def _teacher(folder: RunFolder, config: DistillConfig) -> Finding:
 
 
 def _shapes_to_be(config: Any, corpus: Corpus | DocumentCorpus) -> Shapes | None:
-    """Return the weights' shapes of a run that has not written a model yet; None if the model it started from is missing."""
+    """Return the weights' shapes of a run that has not written a model yet; None if the model it started from is
+    missing.
+    """
     init_from, taught_by = (getattr(config, name, None) for name in ("init_from", "teacher"))
     try:
         pretrained = None if init_from is None else load_pretrained(init_from)
@@ -158,7 +162,9 @@ def _weights(part: str, weights: Mapping[str, Tensor], shapes: Shapes | None) ->
     if shapes is None:
         return Finding(part, "hashes and numbers are good; shapes cannot be compared")
     if _shapes(weights) != shapes:
-        wrong = sorted(name for name in weights.keys() | shapes.keys() if _shapes(weights).get(name) != shapes.get(name))
+        wrong = sorted(
+            name for name in weights.keys() | shapes.keys() if _shapes(weights).get(name) != shapes.get(name)
+        )
         return Finding(part, f"does not match the config: {', '.join(wrong)}", good=False)
     return Finding(part, "hashes, numbers and shapes are good")
 

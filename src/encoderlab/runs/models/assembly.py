@@ -1,8 +1,8 @@
 """Assembles tokenizer, task and model of a run, from its config or, once it is finished, from its folder.
 
-What the settings leave open is decided once and recorded in config.yaml: `max_length` by the training rows before the model is
-built (`with_length`), epochs and evaluations by the number of rows and `accumulate` by the memory after it (`Assembly.settled`). A
-resumed run reads these decisions instead of making them again.
+What the settings leave open is decided once and recorded in config.yaml: `max_length` by the training rows before the
+model is built (`with_length`), epochs and evaluations by the number of rows and `accumulate` by the memory after it
+(`Assembly.settled`). A resumed run reads these decisions instead of making them again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.engine.batches import scoring_batches, training_batches
 from encoderlab.runs.engine.compilation import WITH_GRAPHS, compile_encoder, seconds_uncompiled
 from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution, is_sharded
-from encoderlab.runs.engine.micro_batches import MicroBatches, StepMemory, choose_micro_batches, sharded_bytes, step_memory
+from encoderlab.runs.engine.micro_batches import (
+    MicroBatches,
+    StepMemory,
+    choose_micro_batches,
+    sharded_bytes,
+    step_memory,
+)
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
@@ -60,8 +66,9 @@ class Assembly:
     """The assembled parts of a run, with the model on its device.
 
     For a reopened run, `origin` says where its weights come from. For a new one, `compiled` says whether its encoder
-    is compiled, and why not, `micro_batches` in how many parts it computes a batch (see `settled` for both), and `label_loss` how
-    its labels count. A model to be sharded is on the main process's CPU until it is distributed; the others only have its shapes.
+    is compiled, and why not, `micro_batches` in how many parts it computes a batch (see `settled` for both), and
+    `label_loss` how its labels count. A model to be sharded is on the main process's CPU until it is distributed; the
+    others only have its shapes.
     """
 
     config: SettledRun
@@ -83,7 +90,9 @@ class Assembly:
 
     @property
     def choices(self) -> list[str]:
-        """Return what was chosen for speed, in short lines: the device, attention and compilation, and the batches of a new run."""
+        """Return what was chosen for speed, in short lines: the device, attention and compilation, and the batches of a
+        new run.
+        """
         compute, model = self.compute, self.config.model
         dropout = 0.0 if self.origin else model.attention_dropout
         if isinstance(self.model, GraphModel):
@@ -95,7 +104,9 @@ class Assembly:
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`."""
-        batches = scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.config.model.d_model, self.processes)
+        batches = scoring_batches(
+            rows, self.tokenizer.pad_id, self.compute.device, self.config.model.d_model, self.processes
+        )
         return evaluate(self.model, batches, self.task.metrics(), self.compute, self.processes)
 
     def scoring_batches(self, rows: Rows) -> Iterator[Batch]:
@@ -107,7 +118,14 @@ class Assembly:
         training, pad_id, device = self.config.training, self.tokenizer.pad_id, self.compute.device
         micro_batches = micro_batches or training.accumulate or 1
         return training_batches(
-            rows, training, self.config.seed, pad_id, device, micro_batches=micro_batches, after=after, processes=self.processes
+            rows,
+            training,
+            self.config.seed,
+            pad_id,
+            device,
+            micro_batches=micro_batches,
+            after=after,
+            processes=self.processes,
         )
 
     def distribute(self) -> Whole | Sharded:
@@ -119,7 +137,9 @@ class Assembly:
         return SavedModel(self.config, self.task.labels, self.tokenizer, weights_of(self.model), origin)
 
     def settled(self, train: Rows) -> Assembly:
-        """Return the assembly with the open settings of `training` decided by the rows, the encoder's width and the free memory."""
+        """Return the assembly with the open settings of `training` decided by the rows, the encoder's width and the
+        free memory.
+        """
         micro_batches = self._micro_batches(train)
         # Windows do not change the number of epochs: a row is one example, however much of it is read.
         tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
@@ -129,9 +149,14 @@ class Assembly:
         if training.learning_rate is None:
             width = self.config.model.d_model
             training = replace(training, learning_rate=peak_for_width(width))
-            print(f"training.learning_rate={training.learning_rate:g}, suited to an encoder of width {width}", file=sys.stderr)
+            print(
+                f"training.learning_rate={training.learning_rate:g}, suited to an encoder of width {width}",
+                file=sys.stderr,
+            )
         compiled = self._compiled(training, len(train), tokens)
-        return replace(self, config=replace(self.config, training=training), micro_batches=micro_batches, compiled=compiled)
+        return replace(
+            self, config=replace(self.config, training=training), micro_batches=micro_batches, compiled=compiled
+        )
 
     def _compiled(self, training: TrainingConfig, rows: int, tokens: int) -> str:
         """Compile the encoder if it is worth it for a run with `tokens` tokens per epoch; return what was done."""
@@ -164,7 +189,9 @@ class Assembly:
         config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
         target_share = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
         longest = int(train.epoch(config.seed, 0).lengths.max())
-        step = step_memory(config.model, self.model.n_parameters, heads, vocabulary, target_share, longest, self.compute)
+        step = step_memory(
+            config.model, self.model.n_parameters, heads, vocabulary, target_share, longest, self.compute
+        )
         if not is_sharded(config.training, self.processes):
             return step
         parts = self.model.parameters_by_part()
@@ -196,9 +223,9 @@ def assemble(
 ) -> Assembly:
     """Build tokenizer, task and model for training, from `pretrained` if there is one.
 
-    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend only on `config.seed` and `pretrained`. The
-    assembly's config describes the model in full, but not where it came from. Raises SettingError and DataError if
-    the parts do not match.
+    Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend only on `config.seed` and
+    `pretrained`. The assembly's config describes the model in full, but not where it came from. Raises SettingError and
+    DataError if the parts do not match.
     """
     check_pairs(config.model, corpus)
     config = run_settings(replace(config, tokenizer=with_case(config.tokenizer, config.task)), pretrained)
@@ -220,7 +247,8 @@ def assemble(
 
 
 def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun:
-    """Return the part of `config` that any run has, with the model's full settings; it is enough to reopen a finished run.
+    """Return the part of `config` that any run has, with the model's full settings; it is enough to reopen a finished
+    run.
 
     `max_length` may still be open; see `with_length`. Raises SettingError if they do not match the encoder that the
     run starts from.
@@ -231,7 +259,8 @@ def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
-    """Open a finished run, a Hugging Face folder or an exported graph. Only the main process reads it, and broadcasts it.
+    """Open a finished run, a Hugging Face folder or an exported graph. Only the main process reads it, and broadcasts
+    it.
 
     Raises DataError if it is damaged or missing.
     """
@@ -243,7 +272,9 @@ def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembl
 
 
 def check_paired(assembly: Assembly, paired: bool) -> None:
-    """Raise DataError for one text if the model was trained on pairs, and for a pair if it was not, as far as that is known."""
+    """Raise DataError for one text if the model was trained on pairs, and for a pair if it was not, as far as that is
+    known.
+    """
     trained_on_pairs = assembly.opened.paired
     if trained_on_pairs is not None and paired != trained_on_pairs:
         wants, found = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
@@ -275,7 +306,9 @@ def _tokenizer(
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     if pretrained is not None:
         chosen = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
-        check_same_vocabulary(tokenizer, f"The tokenizer {chosen} (chosen by you or by task={config.task.name})", pretrained)
+        check_same_vocabulary(
+            tokenizer, f"The tokenizer {chosen} (chosen by you or by task={config.task.name})", pretrained
+        )
     return tokenizer
 
 
@@ -288,7 +321,9 @@ def _start_from(pretrained: Pretrained, model: EncoderWithHeads, task: Task) -> 
 
 
 def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task, *, weights: bool = True) -> EncoderWithHeads:
-    """Return the model of a run, with fresh `weights` or only their shapes. Raises SettingError if it does not fit into memory."""
+    """Return the model of a run, with fresh `weights` or only their shapes. Raises SettingError if it does not fit into
+    memory.
+    """
     try:
         return (EncoderWithHeads if weights else without_weights)(
             config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads
@@ -297,4 +332,6 @@ def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task, *, weights
         if "allocate" not in str(error):
             raise
         size = f"model.n_layers={config.model.n_layers} model.d_model={config.model.d_model}"
-        raise SettingError(f"A model of {size} does not fit into this machine's memory", remedy="Choose a smaller one") from None
+        raise SettingError(
+            f"A model of {size} does not fit into this machine's memory", remedy="Choose a smaller one"
+        ) from None

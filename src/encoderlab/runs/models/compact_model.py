@@ -28,7 +28,9 @@ SENTENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The largest change on `SENTENCES`: of a sentence's vector, relative to its length, and of a probability (None: no head)."""
+    """The largest change on `SENTENCES`: of a sentence's vector, relative to its length, and of a probability (None: no
+    head).
+    """
 
     vector: float
     probability: float | None
@@ -63,7 +65,9 @@ def _batches(saved: SavedModel) -> Iterator[Batch]:
         encoded = join(saved.tokenizer, pieces, None, saved.config.model.reach)
         ids = torch.tensor([encoded.input_ids])
         places = torch.arange(ids.shape[1])
-        yield Batch(ids, torch.zeros_like(ids), None, torch.zeros(1, dtype=torch.int64), places, None, None, ids.shape[1])
+        yield Batch(
+            ids, torch.zeros_like(ids), None, torch.zeros(1, dtype=torch.int64), places, None, None, ids.shape[1]
+        )
 
 
 def _probabilities(model: EncoderWithHeads, batch: Batch, target: TargetKind) -> list[Tensor]:
@@ -72,4 +76,6 @@ def _probabilities(model: EncoderWithHeads, batch: Batch, target: TargetKind) ->
     if target != "label":
         assert prediction.sequence_logits is not None
         return [prediction.sequence_logits.sigmoid()] if target == "label_set" else []
-    return [logits.softmax(dim=-1) for logits in (prediction.sequence_logits, prediction.token_logits) if logits is not None]
+    return [
+        logits.softmax(dim=-1) for logits in (prediction.sequence_logits, prediction.token_logits) if logits is not None
+    ]

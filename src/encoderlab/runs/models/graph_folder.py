@@ -1,4 +1,6 @@
-"""The folder of an exported ONNX graph: config.json, the tokenizer, and predict.py, which needs neither torch nor encoderlab."""
+"""The folder of an exported ONNX graph: config.json, the tokenizer, and predict.py, which needs neither torch nor
+encoderlab.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from encoderlab.runs.models.saved_model import config_json
 from encoderlab.system.manifest import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, TaskConfig
 
-PREDICT = Path(onnx_graph.__file__).with_name("onnx_predict.py")  # a standalone program, which is copied and never imported
+PREDICT = Path(onnx_graph.__file__).with_name(
+    "onnx_predict.py"
+)  # a standalone program, which is copied and never imported
 
 
 def write_checked_graph(folder: Path, assembly: Assembly) -> dict[str, Any]:
@@ -62,7 +66,9 @@ def write_graph_folder(folder: Path, assembly: Assembly, fields: dict[str, Any],
     """Write the other files of the folder. With the settings of a run in config.json, encoderlab opens it too."""
     of_run = gives_answers(assembly) and assembly.config.dataset is not None
     run_fields = config_json(assembly.saved(assembly.opened)) if of_run else {}
-    (folder / "config.json").write_text(json.dumps(fields | run_fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(
+        json.dumps(fields | run_fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     _write_tokenizer(folder / "tokenizer.json", assembly)
     shutil.copyfile(PREDICT, folder / "predict.py")
     write_manifest(folder, GRAPH_FILES)

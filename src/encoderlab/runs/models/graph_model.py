@@ -1,4 +1,6 @@
-"""An exported ONNX graph used like a model: it takes the same batches and returns the same predictions, computed by onnxruntime."""
+"""An exported ONNX graph used like a model: it takes the same batches and returns the same predictions, computed by
+onnxruntime.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,14 @@ from encoderlab.training.config import Precision
 if TYPE_CHECKING:
     import onnxruntime
 
-TOKENS_AT_A_TIME = 512  # with 8-bit weights, 4,096 took 1.2 times as long: the activations of a layer then exceed the cache
+TOKENS_AT_A_TIME = (
+    512  # with 8-bit weights, 4,096 took 1.2 times as long: the activations of a layer then exceed the cache
+)
 
 
 class GraphModel(nn.Module):
-    """The graph at `path`, run with as many threads as PyTorch has; `shape` is the model that was exported, without weights.
+    """The graph at `path`, run with as many threads as PyTorch has; `shape` is the model that was exported, without
+    weights.
 
     Raises DataError if onnxruntime cannot open it, SettingError if onnxruntime is not installed.
     """
@@ -78,7 +83,9 @@ class GraphModel(nn.Module):
         return torch.from_numpy(np.asarray(logits))
 
     def _opened(self) -> onnxruntime.InferenceSession:
-        """Return the graph opened for PyTorch's present number of threads; for another one if the file is no longer the same."""
+        """Return the graph opened for PyTorch's present number of threads; for another one if the file is no longer the
+        same.
+        """
         with self._opening:
             threads = torch.get_num_threads()
             if threads not in self._sessions and _identity(self.path) == self._file:
@@ -102,11 +109,20 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
     import onnxruntime
 
     state = import_module("onnxruntime.capi.onnxruntime_pybind11_state")  # compiled: it has no types to check
-    unreadable = (state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NoModel, state.NoSuchFile)
+    unreadable = (
+        state.Fail,
+        state.InvalidArgument,
+        state.InvalidGraph,
+        state.InvalidProtobuf,
+        state.NoModel,
+        state.NoSuchFile,
+    )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
     try:
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER)
+        return onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER
+        )
     except (*unreadable, state.NotImplemented, state.RuntimeException) as error:  # a type for each of its codes
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path} cannot be opened by onnxruntime: {reason}", remedy="Export it again") from None
@@ -124,9 +140,13 @@ def _pieces(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def compute_to_answer(run: OpenRunConfig, width: int, processes: Processes, *, graph: bool) -> Compute:
-    """Return device and precision for a finished run; a graph always runs on the CPU. Raises SettingError, see `choose_compute`."""
+    """Return device and precision for a finished run; a graph always runs on the CPU. Raises SettingError, see
+    `choose_compute`.
+    """
     if not graph:
-        return choose_compute(run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes)
+        return choose_compute(
+            run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes
+        )
     if run.device not in ("auto", "cpu"):
         raise SettingError(f"device={run.device} does not work with {run.run}, an ONNX graph", allowed="auto, cpu")
     if run.precision is Precision.bf16:

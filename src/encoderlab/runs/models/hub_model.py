@@ -1,4 +1,6 @@
-"""A model of the Hugging Face hub as a local folder: its settings, its weights as safetensors, its tokenizer, and nothing else."""
+"""A model of the Hugging Face hub as a local folder: its settings, its weights as safetensors, its tokenizer, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ WANTED = [
 
 
 def at_hand(name: str) -> bool:
-    """Return whether a run can start from this name now: an intact shipped encoder, or a model in the hub's cache or on a hub."""
+    """Return whether a run can start from this name now: an intact shipped encoder, or a model in the hub's cache or on
+    a hub.
+    """
     try:
         return shipped_folder(name) is not None or _is_kept(name) or _is_on_the_hub(name)
     except DataError:  # a shipped encoder that is damaged
@@ -33,7 +37,9 @@ def _is_kept(name: str) -> bool:
     from huggingface_hub import snapshot_download
 
     try:
-        return any(Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True)).glob("model*.safetensors"))
+        return any(
+            Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True)).glob("model*.safetensors")
+        )
     except (OSError, ValueError, http_error()):  # LocalEntryNotFoundError, HFValidationError
         return False
 
@@ -53,8 +59,8 @@ def _is_on_the_hub(name: str) -> bool:
 def fetch_model_folder(name_or_path: str) -> Path:
     """Return the folder itself or, for a name on the hub, one in the hub's cache (HF_HOME), updated if the hub answers.
 
-    Pickles and code are never downloaded. Raises DataError if there is no such model, or if it can neither be downloaded nor is
-    in the cache.
+    Pickles and code are never downloaded. Raises DataError if there is no such model, or if it can neither be
+    downloaded nor is in the cache.
     """
     given = Path(name_or_path).expanduser()
     if given.is_dir():
@@ -80,10 +86,13 @@ def _fetched(name: str) -> tuple[Path, bool]:
         with quiet():
             return Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=not online)), online
     except errors.HFValidationError:
-        raise DataError(f"{name} is neither a folder nor a valid name on the hub", allowed="a folder, or OWNER/NAME") from None
+        raise DataError(
+            f"{name} is neither a folder nor a valid name on the hub", allowed="a folder, or OWNER/NAME"
+        ) from None
     except (errors.RepositoryNotFoundError, errors.GatedRepoError):
         raise DataError(
-            f"{name} is not a folder, and not on the hub {constants.ENDPOINT} (or needs a login)", allowed="a folder, or OWNER/NAME"
+            f"{name} is not a folder, and not on the hub {constants.ENDPOINT} (or needs a login)",
+            allowed="a folder, or OWNER/NAME",
         ) from None
     except errors.LocalEntryNotFoundError:
         raise _unreachable(name, "lacks it") from None

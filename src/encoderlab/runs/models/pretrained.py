@@ -37,7 +37,9 @@ TASK_HEADS = ("sequence_head", "token_head")
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """The encoder a run starts from. `name` is what the user gave; `weights` has the names of `EncoderWithHeads.state_dict()`."""
+    """The encoder a run starts from. `name` is what the user gave; `weights` has the names of
+    `EncoderWithHeads.state_dict()`.
+    """
 
     name: str
     config: ModelConfig
@@ -74,9 +76,9 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Pretrained:
 def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[str] = ()) -> list[str]:
     """Copy the weights of `pretrained` into `model`; return the names of the parts that stay fresh.
 
-    The encoder is copied whole, with tables cut to the rows that are needed. Heads of a task are always fresh, except those of
-    continued pretraining, and the head of pairs only if it has the same `labels`. A `model` of shapes only stays one. Raises
-    DataError if an encoder's weight is missing or has another shape.
+    The encoder is copied whole, with tables cut to the rows that are needed. Heads of a task are always fresh, except
+    those of continued pretraining, and the head of pairs only if it has the same `labels`. A `model` of shapes only
+    stays one. Raises DataError if an encoder's weight is missing or has another shape.
     """
     continues = pretrained.heads.vocabulary and model.masked_token_head is not None
     wanted, taken = model.state_dict(), {}
@@ -98,10 +100,13 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
 
 
 def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, pretrained: Pretrained) -> None:
-    """Raise SettingError for a tokenizer, described as `chosen`, whose ids differ in meaning from those of `pretrained`."""
+    """Raise SettingError for a tokenizer, described as `chosen`, whose ids differ in meaning from those of
+    `pretrained`.
+    """
     if difference := vocabulary_difference(tokenizer, pretrained.tokenizer):
         raise SettingError(
-            f"{chosen} is not the tokenizer of init_from={pretrained.name}: {difference}", remedy="Use tokenizer=as_pretrained"
+            f"{chosen} is not the tokenizer of init_from={pretrained.name}: {difference}",
+            remedy="Use tokenizer=as_pretrained",
         )
 
 
@@ -119,7 +124,8 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
 
 
 def encoder_folder(name: str, setting: str = "init_from") -> Path:
-    """Return the model folder that `setting`=`name` names: a shipped encoder's, a run's, a Hugging Face folder or a hub model's.
+    """Return the model folder that `setting`=`name` names: a shipped encoder's, a run's, a Hugging Face folder or a hub
+    model's.
 
     Raises SettingError, DataError if there is none.
     """
@@ -132,10 +138,14 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
         raise DataError(f"{setting}={name} is a file", allowed=STARTS)
     if not given.is_dir():
         if remedy := suggestion(name, setting):
-            raise DataError(f"{setting}={name} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy)
+            raise DataError(
+                f"{setting}={name} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy
+            )
         return fetch_model_folder(name)
     if given.parent.name == RunFolder(given).checkpoints.name:
-        raise DataError(f"{setting}={name} is a checkpoint", remedy=f"Set {setting}={given.parent.parent}, the run it belongs to")
+        raise DataError(
+            f"{setting}={name} is a checkpoint", remedy=f"Set {setting}={given.parent.parent}, the run it belongs to"
+        )
     folder = next((path for path in (RunFolder(given).model, given) if (path / "config.json").is_file()), None)
     if folder is None:
         raise DataError(
@@ -146,7 +156,9 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
 
 
 def check_hashes(folder: Path, named: str) -> None:
-    """Raise DataError if a file of our model folder is not the one in its manifest. Nothing is known of a folder without one."""
+    """Raise DataError if a file of our model folder is not the one in its manifest. Nothing is known of a folder
+    without one.
+    """
     if is_huggingface(folder) or not (folder / MANIFEST).is_file():
         return
     if differing := [name for name in differing_files(folder) if (folder / name).is_file()]:
@@ -167,7 +179,10 @@ def _of_run(init_from: str, folder: Path) -> Pretrained:
     saved = read_model(folder)
     _check_pieces(init_from, saved.weights, saved.tokenizer)
     check_shapes(saved, f"init_from={init_from}")
-    classes = [len(saved.weights[name]) if name in saved.weights else None for name in (f"{head}.weight" for head in TASK_HEADS)]
+    classes = [
+        len(saved.weights[name]) if name in saved.weights else None
+        for name in (f"{head}.weight" for head in TASK_HEADS)
+    ]
     heads = HeadSizes(*classes, vocabulary="masked_token_head.bias" in saved.weights)
     return Pretrained(init_from, encoder_settings(saved.config), heads, saved.weights, saved.tokenizer, saved.labels)
 
@@ -187,7 +202,9 @@ def _is_mean_pooled(folder: Path) -> bool:
     """Return whether sentence-transformers trained the encoder with mean pooling: then its pooler is untrained."""
     try:
         fields = json.loads((folder / MEAN_POOLED).read_text(encoding="utf-8"))
-        return fields.get("pooling_mode") == "mean" or fields.get("pooling_mode_mean_tokens") is True  # since version 6, and before
+        return (
+            fields.get("pooling_mode") == "mean" or fields.get("pooling_mode_mean_tokens") is True
+        )  # since version 6, and before
     except (OSError, ValueError, AttributeError):
         return False
 

@@ -23,7 +23,11 @@ def check_pairs(model: ModelChoice, corpus: Corpus | DocumentCorpus) -> None:
     """Raise SettingError for separate pairs if there are none, or in pretraining."""
     if getattr(model, "pairs", None) is not Pairs.separate or reads_pairs(corpus):
         return
-    rows = "pretraining reads two texts as one sequence" if isinstance(corpus, DocumentCorpus) else "the rows are single texts"
+    rows = (
+        "pretraining reads two texts as one sequence"
+        if isinstance(corpus, DocumentCorpus)
+        else "the rows are single texts"
+    )
     raise SettingError(f"model.pairs=separate is set, but {rows}", remedy="Remove model.pairs")
 
 
@@ -56,8 +60,8 @@ def with_length(
 ) -> ModelConfig:
     """Return the settings with a number as `max_length`: if it is open, what the training rows need. It is printed.
 
-    It is at most the pretrained encoder's length, or FURTHEST from scratch. Documents fit any length: there it is the encoder's
-    own, or PRETRAINING_LENGTH.
+    It is at most the pretrained encoder's length, or FURTHEST from scratch. Documents fit any length: there it is the
+    encoder's own, or PRETRAINING_LENGTH.
     """
     if model.max_length is not None:
         return model

@@ -8,13 +8,16 @@ from encoderlab.errors import DataError
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.system.agreement import check_agreement
 
-PRECISION_AND_THREADS = "Set training.threads and training.precision (eval: threads, precision) to what every machine supports"
+PRECISION_AND_THREADS = (
+    "Set training.threads and training.precision (eval: threads, precision) to what every machine supports"
+)
 
 
 def check_same_parts(assembly: Assembly, fingerprints: Mapping[str, str]) -> None:
     """Compare data (`fingerprints` has a hash for each split), tokenizer, precision and threads.
 
-    All processes call it. Raises DataError or SettingError, naming the machine, if one of them differs from the main process.
+    All processes call it. Raises DataError or SettingError, naming the machine, if one of them differs from the main
+    process.
     """
     processes, compute = assembly.processes, assembly.compute
     rows = {f"other {split} data, with hash": fingerprint for split, fingerprint in fingerprints.items()}

@@ -1,7 +1,8 @@
-"""The model folder: weights, config and tokenizer, all that eval, predict and attention need, in formats that run no code.
+"""The model folder: weights, config and tokenizer, all that eval, predict and attention need, in formats that run no
+code.
 
-Only known schemas are built from a saved config. Weights are compared with the shapes that the config requires before a model of
-its size is built (`check_shapes`).
+Only known schemas are built from a saved config. Weights are compared with the shapes that the config requires before a
+model of its size is built (`check_shapes`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
     from encoderlab.data.sources.dataset import DatasetConfig
 
     class SettledRun(RunConfig):
-        """A run's settings, with the model's in full; see `ModelChoice.resolve`. Only type checkers tell it from `RunConfig`."""
+        """A run's settings, with the model's in full; see `ModelChoice.resolve`. Only type checkers tell it from
+        `RunConfig`.
+        """
 
         model: ModelConfig
 else:
@@ -67,8 +70,8 @@ BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight
 class Origin:
     """Where a model comes from: after which step its weights were taken and why, and what it was trained on.
 
-    `paired` tells whether an example is two texts (None: unknown); `fingerprints` has one for each split's rows, so that a
-    dataset that has changed since is noticed.
+    `paired` tells whether an example is two texts (None: unknown); `fingerprints` has one for each split's rows, so
+    that a dataset that has changed since is noticed.
     """
 
     checkpoint: dict[str, Any]
@@ -78,7 +81,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """The content of a model folder. `config.dataset` is None without a run: for an encoder alone, or from Hugging Face.
+    """The content of a model folder. `config.dataset` is None without a run: for an encoder alone, or from Hugging
+    Face.
 
     An exported ONNX folder has a `graph` instead of `weights`.
     """
@@ -95,16 +99,24 @@ class SavedModel:
         return build_task(self.config.task, self.tokenizer, self.labels, self.config.model.reach)
 
     def model(self) -> EncoderWithHeads:
-        """Return the model with its weights, in evaluation mode, without drawing others first. `check_shapes` tests shapes."""
+        """Return the model with its weights, in evaluation mode, without drawing others first. `check_shapes` tests
+        shapes.
+        """
         model = self.without_weights()
         if self.graph is not None:
-            return cast("EncoderWithHeads", GraphModel(self.graph, model))  # it predicts like a model and refuses everything else
-        model.load_state_dict({name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True)
+            return cast(
+                "EncoderWithHeads", GraphModel(self.graph, model)
+            )  # it predicts like a model and refuses everything else
+        model.load_state_dict(
+            {name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True
+        )
         return model.eval()
 
     def without_weights(self) -> EncoderWithHeads:
         """Return the model that the config describes, without memory for its weights."""
-        return without_weights(self.config.model, self.tokenizer.vocabulary_size, self.tokenizer.pad_id, self.task().heads)
+        return without_weights(
+            self.config.model, self.tokenizer.vocabulary_size, self.tokenizer.pad_id, self.task().heads
+        )
 
 
 def save_model(saved: SavedModel, folder: Path, card: str) -> None:
@@ -120,16 +132,22 @@ def save_model(saved: SavedModel, folder: Path, card: str) -> None:
 
 
 def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> None:
-    """Write the content of a model folder, and its manifest, to an existing folder; the weights unchanged, with `metadata`."""
+    """Write the content of a model folder, and its manifest, to an existing folder; the weights unchanged, with
+    `metadata`.
+    """
     weights = safetensors.torch.save(saved.weights, metadata=metadata)
     (folder / "model.safetensors").write_bytes(weights)  # safetensors' own writer has no errno for a full disk
     saved.tokenizer.save(folder / "tokenizer.json")
-    (folder / "config.json").write_text(json.dumps(config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(
+        json.dumps(config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     write_manifest(folder, HASHED)
 
 
 def config_json(saved: SavedModel) -> dict[str, Any]:
-    """Return the content of config.json. An encoder without a head has only its name, size and shape, not a run's settings."""
+    """Return the content of config.json. An encoder without a head has only its name, size and shape, not a run's
+    settings.
+    """
     labels = dict(enumerate(saved.labels))
     is_encoder = isinstance(saved.config.task, EncodingConfig)
     return {
@@ -146,7 +164,9 @@ def _of_encoder(config: SettledRun) -> dict[str, Any]:
 
 
 def encoder_settings(config: SettledRun) -> ModelConfig:
-    """Return the settings of a run's encoder for another run to start with. One trained for sentence vectors separates pairs."""
+    """Return the settings of a run's encoder for another run to start with. One trained for sentence vectors separates
+    pairs.
+    """
     model = config.model.resolve(None)
     return replace(model, pairs=Pairs.separate) if isinstance(config.task, TeacherVectorsConfig) else model
 
@@ -209,7 +229,9 @@ def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> SettledR
     """Return the settings of a model without a run."""
     tokenizer = PretrainedConfig(name=str(folder))
     no_dataset = cast("DatasetConfig", None)  # see `SavedModel`
-    settings = RunConfig(REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig())
+    settings = RunConfig(
+        REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig()
+    )
     return cast("SettledRun", settings)
 
 
@@ -250,7 +272,9 @@ def check_shapes(saved: SavedModel, named: str) -> None:
 
 def _not_ours(folder: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
-    return DataError(f"{folder} is damaged or not an encoderlab model: {reason}", remedy="Train it again, or use another run")
+    return DataError(
+        f"{folder} is damaged or not an encoderlab model: {reason}", remedy="Train it again, or use another run"
+    )
 
 
 def _of_huggingface(folder: Path) -> SavedModel:
@@ -283,9 +307,13 @@ def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
     """Return the task that the checkpoint's heads were trained for."""
     if found.heads.vocabulary:
         pairs = {"follows": SecondSentence.next, "in_order": SecondSentence.swapped}
-        return PretrainingConfig(name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none)
+        return PretrainingConfig(
+            name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none
+        )
     if found.heads.token_classes is not None:
-        return TaggingConfig(name=name, decoding=Decoding.argmax)  # it may have learned IOB1, and transformers decodes this way
+        return TaggingConfig(
+            name=name, decoding=Decoding.argmax
+        )  # it may have learned IOB1, and transformers decodes this way
     if found.heads.sequence_classes is None:
         return EncodingConfig(name=name)
     if found.heads.sequence_target == "number":

@@ -46,14 +46,18 @@ TASKS: dict[type[TaskConfig], Callable[..., Task]] = {
 
 
 def settled_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfig:
-    """Return the task's settings, with open ones filled in from the training rows: the scale of numbers, the positive label."""
+    """Return the task's settings, with open ones filled in from the training rows: the scale of numbers, the positive
+    label.
+    """
     if isinstance(corpus, DocumentCorpus):
         return task
     train = corpus.survey.splits["train"]
     if isinstance(task, RegressionConfig):
         numbers = train.numbers or {"mean": 0.0, "deviation": 1.0}
         mean = numbers["mean"] if task.mean is None else task.mean
-        return replace(task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation)
+        return replace(
+            task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation
+        )
     return with_positive_label(task, corpus.labels, train.labels)
 
 
@@ -65,7 +69,8 @@ def with_positive_label(task: TaskConfig, labels: Sequence[str], counts: Mapping
 
 
 def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: AnswerScores | None) -> TaskConfig:
-    """Return the task's settings with every threshold filled in: that of the `held_out` scores, or 0.5 if there are none.
+    """Return the task's settings with every threshold filled in: that of the `held_out` scores, or 0.5 if there are
+    none.
 
     A task without thresholds stays as it is.
     """
@@ -93,7 +98,9 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
     train = corpus.survey.splits["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
     if isinstance(given, str):
-        rarer = (train.rows - counts + 1) / (counts + 1) if isinstance(task, MultilabelConfig) else 1 / counts.clamp(min=1)
+        rarer = (
+            (train.rows - counts + 1) / (counts + 1) if isinstance(task, MultilabelConfig) else 1 / counts.clamp(min=1)
+        )
     else:
         for label in given:
             refuse_unknown_label("task.class_weights", label, corpus.labels)
@@ -106,10 +113,11 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
 def start_from_frequencies(
     model: EncoderWithHeads, heads: HeadSizes, corpus: Corpus | DocumentCorpus, label_loss: LabelLoss
 ) -> None:
-    """Make a fresh head for a set of labels start with each label's frequency in training (Lin et al. 2017, section 3.3).
+    """Make a fresh head for a set of labels start with each label's frequency in training (Lin et al. 2017, section
+    3.3).
 
-    Otherwise the first epochs are spent on learning which labels are rare. A label's frequency includes its weight. Other
-    heads stay as they are.
+    Otherwise the first epochs are spent on learning which labels are rare. A label's frequency includes its weight.
+    Other heads stay as they are.
     """
     if heads.sequence_target != "label_set" or isinstance(corpus, DocumentCorpus) or model.sequence_head is None:
         return

@@ -16,7 +16,17 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.system.device import Compute
 
-PACKAGES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "scipy", "numpy")
+PACKAGES = (
+    "encoderlab",
+    "torch",
+    "transformers",
+    "datasets",
+    "tokenizers",
+    "hydra-core",
+    "scikit-learn",
+    "scipy",
+    "numpy",
+)
 
 
 def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus | None) -> dict[str, Any]:
@@ -48,7 +58,9 @@ def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus 
 
 
 def _overrides() -> list[str] | None:
-    """Return this run's arguments on the command line, in a sweep those of this job; None if it was started from Python."""
+    """Return this run's arguments on the command line, in a sweep those of this job; None if it was started from
+    Python.
+    """
     from hydra.core.hydra_config import HydraConfig
 
     typed = sys.argv[0].startswith("encoderlab ") and HydraConfig.initialized()  # the name the command line sets
@@ -69,14 +81,18 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def _git_commit() -> str | None:
     """Return the commit of this code; None if it was installed from a wheel or git is missing."""
     folder = Path(__file__).parent
     try:
-        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=10, check=False)
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return found.stdout.strip() or None

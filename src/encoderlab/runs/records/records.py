@@ -31,7 +31,8 @@ def record_start(
     """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
 
     `beside` are the fingerprints of files it reads besides the corpus, by the setting that names them.
-    For a resumed run, environment.json keeps what it was started with, and records under `continued` what it resumes with.
+    For a resumed run, environment.json keeps what it was started with, and records under `continued` what it resumes
+    with.
     """
     found = environment(command, compute, corpus)
     found |= {"files": dict(beside)} if beside else {}

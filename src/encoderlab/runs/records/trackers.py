@@ -1,6 +1,7 @@
 """Trackers: TensorBoard and Weights & Biases receive what metrics.jsonl receives, if requested.
 
-Trackers get a run's figures only from the journal, each in its own thread: one that fails or hangs is abandoned with one line.
+Trackers get a run's figures only from the journal, each in its own thread: one that fails or hangs is abandoned with
+one line.
 """
 
 from __future__ import annotations
@@ -53,14 +54,19 @@ class Trackers:
         if line["kind"] not in ("step", "evaluation"):
             return
         where = line["split"] if line["kind"] == "evaluation" else "train"
-        figures = {f"{where}/{name}": value for name, value in line.items() if name not in _NO_FIGURES and _is_figure(value)}
+        figures = {
+            f"{where}/{name}": value for name, value in line.items() if name not in _NO_FIGURES and _is_figure(value)
+        }
         self._all(lambda tracker: tracker.log(line["step"], figures))
 
     def report(self, report: Mapping[str, Any]) -> None:
         """Send the figures of report.json: of each split, and of each baseline."""
         parts = {**report["splits"], **{f"baseline/{name}": one for name, one in report["baselines"].items()}}
         figures = {
-            f"report/{part}/{name}": value for part, one in parts.items() for name, value in one.items() if _is_figure(value)
+            f"report/{part}/{name}": value
+            for part, one in parts.items()
+            for name, value in one.items()
+            if _is_figure(value)
         }
         self._all(lambda tracker: tracker.report(report["checkpoint"]["step"], figures))
 
@@ -104,7 +110,9 @@ def tracked(config: RunConfig, command: str, folder: RunFolder, processes: Proce
 
 
 def _known(folder: RunFolder) -> dict[str, str | None]:
-    """Return the id of the run in each tracker; nothing if the file is missing or damaged, because it is only a convenience."""
+    """Return the id of the run in each tracker; nothing if the file is missing or damaged, because it is only a
+    convenience.
+    """
     try:
         found = json.loads(folder.trackers.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -151,4 +159,6 @@ class _Guarded:
 
     def _give_up(self, why: str) -> None:
         self.failed = True
-        tqdm.write(f"encoderlab: {self.name} has failed ({one_line(why)[:300]}): the run continues without it", file=sys.stderr)
+        tqdm.write(
+            f"encoderlab: {self.name} has failed ({one_line(why)[:300]}): the run continues without it", file=sys.stderr
+        )

@@ -57,7 +57,9 @@ class TensorBoard:
         self.id, self._subject, self._writer = "tensorboard", subject, None
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """See `Tracker.log`. An earlier process's records from this step on are hidden, because the steps are taken again."""
+        """See `Tracker.log`. An earlier process's records from this step on are hidden, because the steps are taken
+        again.
+        """
         for name, value in figures.items():
             self._open(step).add_scalar(name, value, step)
 
@@ -81,7 +83,8 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of the project `encoderlab` (WANDB_PROJECT): on the server if the user is logged in, otherwise in the run folder.
+    """A run of the project `encoderlab` (WANDB_PROJECT): on the server if the user is logged in, otherwise in the run
+    folder.
 
     WANDB_MODE overrides this. `wandb sync` uploads what is in the folder.
     """

@@ -1,8 +1,9 @@
-"""Masking: which tokens a pretraining run predicts, and what the encoder reads instead (Devlin et al. 2019, 3.1, task 1).
+"""Masking: which tokens a pretraining run predicts, and what the encoder reads instead (Devlin et al. 2019, 3.1, task
+1).
 
-A mask is a hash of seed, epoch, row and position, not a generator's next number: the same row is masked alike in any batch,
-in any number of micro-batches, on any device. Evaluations use one fixed seed. Only whole-word masking waits for the device, in the
-thread that prepares batches.
+A mask is a hash of seed, epoch, row and position, not a generator's next number: the same row is masked alike in any
+batch, in any number of micro-batches, on any device. Evaluations use one fixed seed. Only whole-word masking waits for
+the device, in the thread that prepares batches.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _BITS = 24  # of each random number: as many as a float32 holds
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What masking needs to know of the vocabulary: the ordinary ids, and whether an id is ordinary or continues a word."""
+    """What masking needs to know of the vocabulary: the ordinary ids, and whether an id is ordinary or continues a
+    word.
+    """
 
     ordinary_ids: Tensor
     is_ordinary: Tensor
@@ -38,15 +41,18 @@ class Pieces:
 class Masking:
     """Selects a fixed share of the ordinary tokens of each row for prediction, and hides most of them.
 
-    Special tokens, including the unknown one, are neither predicted nor used as replacements. The draw for a token depends only
-    on a key, its row and its position: it is the same in any batch, on any device, in any number of micro-batches.
+    Special tokens, including the unknown one, are neither predicted nor used as replacements. The draw for a token
+    depends only on a key, its row and its position: it is the same in any batch, on any device, in any number of
+    micro-batches.
 
     Raises DataError if the tokenizer has no mask token, or no ordinary one; SettingError if it does not know words.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer) -> None:
         if tokenizer.mask_id is None:
-            raise DataError("The tokenizer has no mask token", remedy="Set tokenizer=wordpiece, or tokenizer=bert_base_uncased")
+            raise DataError(
+                "The tokenizer has no mask token", remedy="Set tokenizer=wordpiece, or tokenizer=bert_base_uncased"
+            )
         pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
         ordinary = [id_ for id_, piece in enumerate(pieces) if piece is not None and id_ not in tokenizer.special_ids]
         if not ordinary:
@@ -54,7 +60,8 @@ class Masking:
         continues_word = torch.tensor([piece is not None and piece.startswith("##") for piece in pieces])
         if config.whole_words and not continues_word.any():
             raise SettingError(
-                "task.whole_words=true needs a tokenizer whose words have ## pieces", remedy="Set task.whole_words=false"
+                "task.whole_words=true needs a tokenizer whose words have ## pieces",
+                remedy="Set task.whole_words=false",
             )
         self.config, self.mask_id = config, tokenizer.mask_id
         self.is_ordinary = torch.zeros(tokenizer.vocabulary_size, dtype=torch.bool)
@@ -64,9 +71,9 @@ class Masking:
     def __call__(self, batch: Batch, key: int) -> Batch:
         """Return `batch` with its `target_positions`, their true ids as `token_labels`, and the masked `input_ids`.
 
-        A batch whose number of targets is known is masked on its device without waiting for it (with `whole_words`, the number
-        has to be read back once per batch). For MPS it is masked on the CPU: up to PyTorch 2.12, sorting 64-bit integers loses
-        bits there.
+        A batch whose number of targets is known is masked on its device without waiting for it (with `whole_words`, the
+        number has to be read back once per batch). For MPS it is masked on the CPU: up to PyTorch 2.12, sorting 64-bit
+        integers loses bits there.
         """
         ids, device = batch.input_ids, batch.input_ids.device
         if device.type == "mps":
@@ -83,7 +90,8 @@ class Masking:
         return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=answers)
 
     def count(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
-        """Return how many tokens will be predicted in the sequences that follow one another in `flat`, none of them empty.
+        """Return how many tokens will be predicted in the sequences that follow one another in `flat`, none of them
+        empty.
 
         None with `whole_words`, because it depends on which words are drawn.
         """
@@ -95,8 +103,9 @@ class Masking:
     def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
         """Return True at the tokens to predict: [batch, length].
 
-        In each row it selects `mlm_probability` of the ordinary tokens, to the nearest whole number, and at least one if there
-        is any. With `whole_words` the tokens of a word are selected together, and the share is met as closely as words allow.
+        In each row it selects `mlm_probability` of the ordinary tokens, to the nearest whole number, and at least one
+        if there is any. With `whole_words` the tokens of a word are selected together, and the share is met as closely
+        as words allow.
         """
         ordinary = self._pieces_on(ids.device).is_ordinary[ids]
         positions = torch.arange(ids.shape[1], device=ids.device)
@@ -135,7 +144,8 @@ def _true_places(flags: Tensor, count: int | None) -> Tensor:
 
 
 def _order_keys(key: int, rows: Tensor, positions: Tensor, ordinary: Tensor) -> Tensor:
-    """Return a number for each token of a batch, all different within a row, in the order of selection: [batch, length].
+    """Return a number for each token of a batch, all different within a row, in the order of selection: [batch,
+    length].
 
     The number drawn for the token's `positions` ([length], or [batch, length]) comes first; ties go to the first token.
     Tokens that are not ordinary come last.
@@ -151,7 +161,9 @@ def _standing(keys: Tensor) -> Tensor:
 
 
 def _middle_of_word(standing: Tensor, words: Tensor) -> Tensor:
-    """Return the mean rank of each word's tokens, at all of them: [batch, length]; 0 for the first, so one is always selected."""
+    """Return the mean rank of each word's tokens, at all of them: [batch, length]; 0 for the first, so one is always
+    selected.
+    """
     total = torch.zeros_like(standing).scatter_add_(1, words, standing)
     count = torch.zeros_like(standing).scatter_add_(1, words, torch.ones_like(standing))
     first = torch.full_like(standing, standing.shape[1]).scatter_reduce_(1, words, standing, "amin")
@@ -168,7 +180,9 @@ def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
 
 
 def _hash(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
-    """Return a number of 24 bits for each row and position, which are broadcast (SplitMix64: Steele et al. 2014, figure 17)."""
+    """Return a number of 24 bits for each row and position, which are broadcast (SplitMix64: Steele et al. 2014, figure
+    17).
+    """
     seed = _signed(key * 3 + purpose)
     x = rows * _signed(0x9E3779B97F4A7C15) + (positions * _signed(0xC2B2AE3D27D4EB4F) + seed)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -1,4 +1,5 @@
-"""Sentence pairs: windows of neighbouring sentences, cut in two at random each epoch; half of the pairs are made negative.
+"""Sentence pairs: windows of neighbouring sentences, cut in two at random each epoch; half of the pairs are made
+negative.
 
 All of it is arithmetic on indices into the token store: no sentence is copied before a batch needs it.
 """
@@ -20,7 +21,8 @@ Places = np.ndarray  # indices of sentences in the store: int32 if that is enoug
 class Sentences:
     """Where the sentences of a store begin, and their documents and paragraphs.
 
-    `offsets` [sentences + 1] is where each one's tokens begin; `document` and `paragraph` [sentences] are their numbers.
+    `offsets` [sentences + 1] is where each one's tokens begin; `document` and `paragraph` [sentences] are their
+    numbers.
     """
 
     offsets: np.ndarray
@@ -37,7 +39,9 @@ class Sentences:
         return self.offsets[stop] - self.offsets[start]
 
     def filled(self, start: Places, room: np.ndarray, end: Places) -> Places:
-        """Return where a run from `start` of at most `room` tokens stops: whole sentences, at least one, none beyond `end`."""
+        """Return where a run from `start` of at most `room` tokens stops: whole sentences, at least one, none beyond
+        `end`.
+        """
         stop = np.searchsorted(self.offsets, self.offsets[start] + room, side="right") - 1
         return np.minimum(np.maximum(stop, start + 1), end)
 
@@ -66,8 +70,8 @@ class Pairs:
 def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Windows:
     """Return all windows of a store.
 
-    `sentences`: every two neighbours of a paragraph (single sentences unless `paired`). `segments`: each document cut into runs of
-    whole sentences of at most `room` tokens, with at least two sentences if they are to be paired.
+    `sentences`: every two neighbours of a paragraph (single sentences unless `paired`). `segments`: each document cut
+    into runs of whole sentences of at most `room` tokens, with at least two sentences if they are to be paired.
     """
     document = np.asarray(sentences.document)
     borders = np.flatnonzero(np.diff(document)) + 1
@@ -80,7 +84,9 @@ def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Win
     else:
         start, stop = _segments(sentences, begins, ends, room, least=1 + paired)
     end = ends[np.searchsorted(ends, start, side="right")]
-    positions = np.int32 if len(document) < 2**31 else np.int64  # halves the memory, because a corpus has very many windows
+    positions = (
+        np.int32 if len(document) < 2**31 else np.int64
+    )  # halves the memory, because a corpus has very many windows
     return Windows(start.astype(positions), stop.astype(positions), end.astype(positions), document[start])
 
 
@@ -99,12 +105,14 @@ def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, lea
     return start[order], stop[order]
 
 
-def draw_pairs(found: Windows, sentences: Sentences, second: SecondSentence, pack: Pack, room: int, seed: list[int]) -> Pairs:
+def draw_pairs(
+    found: Windows, sentences: Sentences, second: SecondSentence, pack: Pack, room: int, seed: list[int]
+) -> Pairs:
     """Cut every window in two, and make half of the pairs (to within one) negative.
 
     `next`: a negative second text begins where the second text of another *document*'s window does, so that neither its
-    position nor its length gives it away, and continues as long as there is room. `swapped`: the two texts change places (Lan
-    et al. 2020, section 3.1). If the windows are single texts (`none`), the second one is empty.
+    position nor its length gives it away, and continues as long as there is room. `swapped`: the two texts change
+    places (Lan et al. 2020, section 3.1). If the windows are single texts (`none`), the second one is empty.
     """
     draw = np.random.default_rng(seed)
     start, stop = found.start, found.stop

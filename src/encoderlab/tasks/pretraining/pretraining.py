@@ -17,14 +17,18 @@ from encoderlab.tasks.pretraining.masking import Masking
 from encoderlab.tasks.sequences import sequences_of
 from encoderlab.tasks.task import Answer, Task
 
-PAIR_LABELS = {SecondSentence.next: ["follows", "random"], SecondSentence.swapped: ["in_order", "swapped"], SecondSentence.none: []}
+PAIR_LABELS = {
+    SecondSentence.next: ["follows", "random"],
+    SecondSentence.swapped: ["in_order", "swapped"],
+    SecondSentence.none: [],
+}
 
 
 class Pretraining(Task):
     """Predicts the masked tokens and, for a pair, whether the second text follows the first.
 
-    The labels are the task's own, in the order of BERT's code: 0 means that it follows. Raises DataError if the tokenizer has
-    no mask token.
+    The labels are the task's own, in the order of BERT's code: 0 means that it follows. Raises DataError if the
+    tokenizer has no mask token.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
@@ -40,7 +44,9 @@ class Pretraining(Task):
         """
         if not are_texts(examples):
             raise DataError("A pretrained encoder reads texts, but these are sequences of words")
-        return [replace(sequence, token_labels={}) for sequence in sequences_of(self.tokenizer, examples, self.max_length)]
+        return [
+            replace(sequence, token_labels={}) for sequence in sequences_of(self.tokenizer, examples, self.max_length)
+        ]
 
     @property
     def is_ordinary(self) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The rows of a pretraining run: pairs of sentences assembled from the store of sentences, and masked.
 
-Rows are drawn every epoch: a window of neighbouring sentences is cut in two, and half of the pairs get a second text that starts
-where the second text of another document does.
+Rows are drawn every epoch: a window of neighbouring sentences is cut in two, and half of the pairs get a second text
+that starts where the second text of another document does.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ class SentenceEpoch:
         ]
 
     def _sequences(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the sequences of `rows` one after the other, their lengths, and the lengths of their first texts' segments."""
+        """Return the sequences of `rows` one after the other, their lengths, and the lengths of their first texts'
+        segments.
+        """
         column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
         tokenizer = self.rows.task.tokenizer
         first, second = longest_first_of_many(*self.tokens(rows), self.rows.room)

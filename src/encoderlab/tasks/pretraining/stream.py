@@ -1,8 +1,8 @@
 """The rows of a pretraining run that reads its documents during training, one window after another.
 
-A window holds the next documents of several shards and plays the part of an epoch: its pairs, their order and their masks are drawn
-from the seed and the number of the window. Its documents depend only on the shards, the seed and the settings, not on the number of
-processes that share the reading.
+A window holds the next documents of several shards and plays the part of an epoch: its pairs, their order and their
+masks are drawn from the seed and the number of the window. Its documents depend only on the shards, the seed and the
+settings, not on the number of processes that share the reading.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a window begins: its number, the steps before it, the place of each reader, and the damaged shards found before."""
+    """Where a window begins: its number, the steps before it, the place of each reader, and the damaged shards found
+    before.
+    """
 
     number: int = 0
     first_step: int = 0
@@ -58,7 +60,8 @@ class Window:
 
 
 class StreamedRows:
-    """The rows of an endless stream. As `Rows`, they are those of its first window, which each process reads for itself at once.
+    """The rows of an endless stream. As `Rows`, they are those of its first window, which each process reads for itself
+    at once.
 
     `seed` determines the order of the shards.
     """
@@ -102,7 +105,9 @@ class StreamedRows:
         return asdict(mark) | {"places": [list(astuple(place)) for place in mark.places]}
 
     def resume(self, position: Mapping[str, Any]) -> None:
-        """Continue from what `position` returned. Raises KeyError, TypeError or ValueError if it belongs to another stream."""
+        """Continue from what `position` returned. Raises KeyError, TypeError or ValueError if it belongs to another
+        stream.
+        """
         places = tuple(Place(*place) for place in position["places"])
         if len(places) != self.shards.readers:
             raise ValueError(f"the checkpoint was reading {len(places)} shards at once")
@@ -158,7 +163,9 @@ class StreamedRows:
         return len(store) > 1 and not alone
 
     def _shares(self, places: Sequence[Place]) -> list[Share]:
-        """Return what each reader adds: the readers of this process read, and all processes exchange what they have read."""
+        """Return what each reader adds: the readers of this process read, and all processes exchange what they have
+        read.
+        """
         mine = range(self._processes.rank, len(places), self._processes.size)
         try:
             read: dict[int, Share] | DataError = {number: self._share(number, places[number]) for number in mine}
@@ -187,7 +194,8 @@ def sample_of(rows: SentenceRows | StreamedRows) -> SentenceRows:
 def _all_gatherer(processes: Processes) -> Callable[[Any], list[Any]]:
     """Return a function that all processes call, and that returns what each of them passed to it, by rank.
 
-    All processes create one. It has a process group of its own, so the thread that prepares batches may call it during a step.
+    All processes create one. It has a process group of its own, so the thread that prepares batches may call it during
+    a step.
     """
     if processes.size == 1:
         return lambda mine: [mine]
