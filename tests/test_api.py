@@ -11,7 +11,7 @@ import pytest
 
 import encoderlab
 from encoderlab.cli import main as cli
-from encoderlab.config.command_settings import PretrainConfig
+from encoderlab.config.commands import PretrainConfig
 from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.errors import DataError, SettingError
 

@@ -19,7 +19,7 @@ from benchmarks.jobs.prediction import PREDICTION
 from encoderlab.batch import HeadSizes
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import checked_configs
 from encoderlab.config.schemas import (
     COMMAND_CONFIGS,

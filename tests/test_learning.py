@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import Split, Splits, TextExample
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.survey import survey

@@ -43,17 +43,9 @@ def trained(tmp_path_factory):
     return run, loaded_by("train", "task=brackets", "training=smoke", *rows, *sizes, f"run_dir={run}")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list"], ["completion", "bash"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list"]], ids=" ".join)
 def test_commands_that_only_read_settings_load_nothing_heavy(arguments):
     assert loaded_by(*arguments, heavy=HEAVY | SETTINGS) == set()
-
-
-def test_completing_a_line_loads_nothing_heavy_and_the_first_one_no_pytorch(tmp_path, monkeypatch):
-    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path))
-    line = ("completion", "bash", "encoderlab train training.lea", "=:")
-    assert loaded_by(*line, heavy=HEAVY | {"torch"}) == set(), "it reads the settings, and keeps them"
-    assert loaded_by(*line, heavy=HEAVY | SETTINGS) == set()
-    assert [path.name for path in tmp_path.iterdir()] == ["completion.json"]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from dataclasses import replace
 from benchmarks.ours.opened import seconds_once_open
 from benchmarks.texts import first_lines, options_parser, speed
 from encoderlab.commands.embed import embed
-from encoderlab.config.inference_settings import EmbedConfig
+from encoderlab.config.commands import EmbedConfig
 
 
 def main() -> None:

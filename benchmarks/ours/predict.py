@@ -9,7 +9,7 @@ from dataclasses import replace
 from benchmarks.ours.opened import seconds_once_open
 from benchmarks.texts import first_lines, options_parser, speed
 from encoderlab.commands.predict import predict
-from encoderlab.config.inference_settings import PredictConfig
+from encoderlab.config.commands import PredictConfig
 from encoderlab.training.config import Precision
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from encoderlab import compose
 from encoderlab.commands.baseline import fit_baselines, report_of
-from encoderlab.config.command_settings import CACHE
-from encoderlab.config.preparation_settings import BaselineConfig
+from encoderlab.config.commands import CACHE, BaselineConfig
 from encoderlab.data.examples import WordsExample
 from encoderlab.reports.outputs.predictions import write_predictions
 

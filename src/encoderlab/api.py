@@ -16,10 +16,16 @@ from encoderlab.commands.distill import distill as distill_command
 from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
-from encoderlab.config.command_settings import DistillConfig, FinetuneConfig, OpenRunConfig, PretrainConfig, RunConfig
+from encoderlab.config.commands import (
+    DistillConfig,
+    FinetuneConfig,
+    OpenRunConfig,
+    PretrainConfig,
+    RunConfig,
+    VectorPooling,
+)
 from encoderlab.config.composing import checked_configs
 from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
-from encoderlab.config.inference_settings import VectorPooling
 from encoderlab.config.overrides import quoted_arguments
 from encoderlab.config.schemas import COMMAND_CONFIGS, register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.data.examples import Example

@@ -8,24 +8,12 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
-from enum import Enum
 from typing import Any
 
 from encoderlab.errors import SettingError
 
 REQUIRED = "???"  # what OmegaConf calls a mandatory value
 CACHE = "~/.cache/encoderlab"  # unless ENCODERLAB_CACHE names another folder (configs/command.yaml)
-
-
-class Names(Enum):
-    """What the text of a setting names; TAB completion offers such names."""
-
-    path = "path"
-    folder = "folder"
-    encoder = "encoder"  # a shipped one, or a folder
-    unfinished_run = "unfinished_run"  # a folder, or auto
-    device = "device"
-    split = "split"
 
 
 def setting(
@@ -37,23 +25,13 @@ def setting(
     most: float | None = None,
     below: float | None = None,
     brought: bool = False,
-    names: Names | None = None,
 ) -> Any:
     """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above <
     value < below.
 
-    A field that is `brought` is set by an option of another group; it is not read, and users may not set it. `names`
-    says what a text stands for.
+    A field that is `brought` is set by an option of another group; it is not read, and users may not set it.
     """
-    metadata = {
-        "help": help,
-        "least": least,
-        "above": above,
-        "most": most,
-        "below": below,
-        "brought": brought,
-        "names": names,
-    }
+    metadata = {"help": help, "least": least, "above": above, "most": most, "below": below, "brought": brought}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.copy(default), metadata=metadata)
     return field(default=default, metadata=metadata)

@@ -6,7 +6,7 @@ import pytest
 
 from encoderlab.cli.help import EXAMPLES, print_help, settings_of
 from encoderlab.cli.main import config_folder
-from encoderlab.config.command_settings import SweepConfig
+from encoderlab.config.commands import SweepConfig
 from encoderlab.config.schemas import COMMAND_CONFIGS
 from encoderlab.training.config import TrainingConfig
 

@@ -3,7 +3,7 @@
 import pytest
 
 from encoderlab.cli import same_start
-from encoderlab.config.command_settings import EvalConfig
+from encoderlab.config.commands import EvalConfig
 from encoderlab.system.distributed import SINGLE_PROCESS, Processes
 
 

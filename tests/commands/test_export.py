@@ -15,7 +15,7 @@ import torch
 import transformers
 from torch.testing import assert_close
 
-from encoderlab.config.command_settings import OpenRunConfig, RunConfig
+from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig

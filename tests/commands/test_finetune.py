@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 import yaml
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.fitting import adaptation

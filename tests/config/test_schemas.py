@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from omegaconf import OmegaConf
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.tokenizers.config import WordPieceConfig

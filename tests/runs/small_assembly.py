@@ -3,7 +3,7 @@
 import torch
 
 from encoderlab.batch import Encoded, HeadSizes
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.models.assembly import Assembly, build_model

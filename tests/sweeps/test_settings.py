@@ -4,7 +4,7 @@ meaning.
 
 import pytest
 
-from encoderlab.config.command_settings import SweepConfig
+from encoderlab.config.commands import SweepConfig
 from encoderlab.errors import SettingError
 from encoderlab.sweeps.settings import as_arguments, folder_for, sweep_settings
 

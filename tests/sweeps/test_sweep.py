@@ -16,7 +16,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 
 from encoderlab.cli import main as cli
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.fitting.journal import Journal
 from encoderlab.runs.folders.folder import RunFolder

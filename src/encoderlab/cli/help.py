@@ -10,7 +10,7 @@ from typing import Any
 
 from encoderlab.cli.config_values import chosen_configs, values_of
 from encoderlab.commands.list import GROUPS, options_of
-from encoderlab.config.command_settings import SweepConfig
+from encoderlab.config.commands import SweepConfig
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.settings import allowed_range, brought_along
 
@@ -111,9 +111,6 @@ EXAMPLES = {
             "against a reference; as page, table and plots",
         ),
     ],
-    "verify": [
-        ("encoderlab verify run=outputs/train/...", "exit code 0 if everything is intact, otherwise 3"),
-    ],
     "data": [
         ("encoderlab data task=sst2 model.max_length=64", "a task brings its dataset along"),
         ("encoderlab data task=classification dataset=files dataset.path=reviews.csv", "your own file"),
@@ -124,15 +121,6 @@ EXAMPLES = {
         ("encoderlab baseline task=sst2", "the most frequent label, and a linear model of words"),
         ("encoderlab baseline task=classification dataset=files dataset.path=reviews.csv words=20", "your own file"),
         ("encoderlab baseline task=sst2 output=baselines.json", "the figures as JSON"),
-    ],
-    "check": [
-        ("encoderlab check", "exit code 0 if everything works, otherwise 4"),
-        ("encoderlab check device=cpu threads=1", "on one CPU core only"),
-    ],
-    "tokenizer": [
-        ("encoderlab tokenizer dataset=sst2 tokenizer.vocabulary_size=4000 output=my_tokenizer", "train one"),
-        ("encoderlab tokenizer text='Unbelievably good.'", "see how a text is tokenized"),
-        ("encoderlab tokenizer compare=[google-bert/bert-base-uncased]", "compare tokens per word"),
     ],
     "attention": [
         ("encoderlab attention run=... text='A gorgeous, witty film.'", "one text"),

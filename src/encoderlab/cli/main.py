@@ -24,7 +24,7 @@ from encoderlab.system.torchrun import join, placed, speaking_for_all
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from encoderlab.config.command_settings import SweepConfig
+    from encoderlab.config.commands import SweepConfig
     from encoderlab.sweeps.sweep import Sweep
 
 MULTIRUN = ("-m", "--multirun")
@@ -112,8 +112,6 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
     elif arguments[0] == "list":
         groups = [argument for argument in arguments[1:] if argument not in ("--help", "-h")]
         import_module("encoderlab.commands.list").list_configs(config_folder(), groups)
-    elif arguments[0] == "completion":
-        import_module("encoderlab.cli.completion").completion(config_folder(), arguments[1:])
     elif {"--help", "-h"} & set(arguments):
         import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
     else:
@@ -259,7 +257,7 @@ def _sweep(command: str, arguments: list[str], options: SweepConfig, started: li
 
     dry = "dry_run=true" in [argument.lower() for argument in arguments]  # needed before any job has its settings
     with folder_for(options, dry=dry) as folder:
-        sweep = Sweep(command, folder, start, dry, options.takeover_seconds)
+        sweep = Sweep(command, folder, start, dry)
         try:
             if options.trials is None:
                 _combine(sweep, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job)

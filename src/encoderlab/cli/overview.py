@@ -15,13 +15,9 @@ COMMANDS = {
     "explain": "Show which words support a prediction, and which count against it.",
     "export": "Export a run's model to a format that other tools read.",
     "compare": "Compare runs: settings, scores over seeds, paired differences and their tests.",
-    "verify": "Verify a run's files: hashes, finite numbers, whether config, data and weights match.",
     "data": "Inspect a dataset: rows, classes, lengths, duplicates, odd rows, tokens.",
     "baseline": "Score simple baselines (no encoder) on a dataset.",
-    "tokenizer": "Train a tokenizer, see how it splits a text, compare vocabularies.",
-    "check": "Test this installation on generated rows, in seconds.",
     "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
-    "completion": "Print a script for bash, zsh or fish that completes commands and settings with TAB.",
 }
 OVERVIEW = """encoderlab {version}: train transformer encoders for text
 

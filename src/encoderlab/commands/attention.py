@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import torch
 
-from encoderlab.config.inference_settings import AttentionConfig
+from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
 from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads

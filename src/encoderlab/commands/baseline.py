@@ -14,7 +14,7 @@ import numpy as np
 from encoderlab.baselines.label_sets import marks_of
 from encoderlab.baselines.linear import Answers, Baseline
 from encoderlab.baselines.supervised import baselines
-from encoderlab.config.preparation_settings import BaselineConfig, TableFormat
+from encoderlab.config.commands import BaselineConfig, TableFormat
 from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.thresholds import ThresholdRule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from encoderlab.config.preparation_settings import CompareConfig
+from encoderlab.config.commands import CompareConfig
 from encoderlab.errors import DataError
 from encoderlab.reports.comparison.comparison import build_comparison
 from encoderlab.reports.comparison.files import write_comparison

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from encoderlab.config.preparation_settings import DataConfig, TableFormat
+from encoderlab.config.commands import DataConfig, TableFormat
 from encoderlab.model.config import ModelConfig
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.screens.data import show_documents, show_rows

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from encoderlab.commands.train import train_on_labels
-from encoderlab.config.command_settings import DistillConfig
+from encoderlab.config.commands import DistillConfig
 from encoderlab.config.schemas import required_setting
 from encoderlab.errors import SettingError
 from encoderlab.metrics.teacher_vectors import TeacherVectorsScores

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.config.inference_settings import EmbedConfig, VectorPooling
+from encoderlab.config.commands import EmbedConfig, VectorPooling
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.data.files.formats import Format, format_of
 from encoderlab.errors import SettingError

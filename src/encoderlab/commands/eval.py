@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from encoderlab.commands.pretrain import score_pretrained
-from encoderlab.config.command_settings import EvalConfig
+from encoderlab.config.commands import EvalConfig
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.reports.parts.run_report import files_of, summary_of

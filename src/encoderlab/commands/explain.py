@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from encoderlab.config.inference_settings import ExplainConfig, ImportanceMethod
+from encoderlab.config.commands import ExplainConfig, ImportanceMethod
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
 from encoderlab.reports.interpretation.explanation import Explanation, show_explanation, write_explanations

@@ -19,7 +19,7 @@ from typing import Any
 
 import safetensors.torch
 
-from encoderlab.config.command_settings import ExportConfig, ExportFormat, ExportPrecision, OpenRunConfig
+from encoderlab.config.commands import ExportConfig, ExportFormat, ExportPrecision, OpenRunConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.compact_weights import COMPACT

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from encoderlab.commands.pretrain import pretrain_on
 from encoderlab.commands.train import train_on_labels
-from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig, RunConfig
+from encoderlab.config.commands import FinetuneConfig, PretrainConfig, RunConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import SettingError
 from encoderlab.runs.corpora.corpus import Corpus

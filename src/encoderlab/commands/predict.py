@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.batch import TargetKind
-from encoderlab.config.inference_settings import PredictConfig, PredictionFormat
+from encoderlab.config.commands import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, Split, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet

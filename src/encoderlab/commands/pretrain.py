@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from encoderlab.config.command_settings import EvalConfig, PretrainConfig
+from encoderlab.config.commands import EvalConfig, PretrainConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from encoderlab.config.inference_settings import ServeConfig
+from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.inference.inputs import example_of, reads_words
 from encoderlab.runs.inference.predict import answers_of

@@ -10,7 +10,7 @@ from functools import partial
 
 from encoderlab.baselines.linear import Baseline
 from encoderlab.baselines.supervised import baselines, planned
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError
 from encoderlab.reports.folds.written import report_folds

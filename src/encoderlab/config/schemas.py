@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar, cast
 
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import MissingMandatoryValue
 
-from encoderlab.config.as_pretrained import AsPretrained
-from encoderlab.config.command_settings import (
-    CommandConfig,
-    DistillConfig,
-    EvalConfig,
-    ExportConfig,
-    FinetuneConfig,
-    PretrainConfig,
-    RunConfig,
-)
-from encoderlab.config.inference_settings import AttentionConfig, EmbedConfig, ExplainConfig, PredictConfig, ServeConfig
-from encoderlab.config.overrides import read_mappings, uninterpolated
-from encoderlab.config.preparation_settings import (
+from encoderlab.config.commands import (
+    AttentionConfig,
     BaselineConfig,
-    CheckConfig,
+    CommandConfig,
     CompareConfig,
     DataConfig,
-    TokenizerCommandConfig,
-    VerifyConfig,
+    DistillConfig,
+    EmbedConfig,
+    EvalConfig,
+    ExplainConfig,
+    ExportConfig,
+    FinetuneConfig,
+    PredictConfig,
+    PretrainConfig,
+    RunConfig,
+    ServeConfig,
 )
+from encoderlab.config.overrides import read_mappings, uninterpolated
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.sources.docstrings import DocsDataset
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
@@ -38,7 +36,8 @@ from encoderlab.data.sources.hub import HubDataset
 from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError, closest
-from encoderlab.model.config import ModelConfig
+from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
+from encoderlab.settings import check_settings, setting
 from encoderlab.tasks.config import (
     ClassificationConfig,
     MultilabelConfig,
@@ -48,6 +47,57 @@ from encoderlab.tasks.config import (
     TeacherVectorsConfig,
 )
 from encoderlab.training.config import TrainingConfig
+
+
+@dataclass
+class AsPretrained(ModelChoice):
+    """The pretrained encoder's own settings, taken from `init_from`, except for those given here."""
+
+    max_length: int | None = setting(
+        None,
+        "Longest sequence, with special tokens; null or auto: long enough for 99% of the training rows (pretrain: as pretrained).",
+        least=1,
+        most=1048576,
+    )
+    pooling: Pooling | None = setting(
+        None,
+        "Pooling of a sequence: cls, mean, max, pooler or relu_pooler; null: as trained if trained on labels, otherwise mean.",
+    )
+    pairs: Pairs | None = setting(
+        None,
+        "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared); null: separate for an "
+        "encoder trained for sentence vectors, otherwise joint.",
+    )
+    dropout: float | None = setting(
+        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9
+    )
+    attention_dropout: float | None = setting(
+        None, "Dropout of attention weights; null: as pretrained.", least=0, most=0.9
+    )
+    word_dropout: float | None = setting(
+        None, "Dropout of whole token embeddings; null: as pretrained.", least=0, most=0.9
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, self.group)
+
+    def resolve(self, pretrained: ModelConfig | None) -> ModelConfig:
+        """Return the pretrained encoder's settings with those given here.
+
+        With rotary or sinusoidal positions, `max_length` may be larger than in pretraining. If it is null, the rows
+        decide.
+        """
+        if pretrained is None:
+            raise SettingError(
+                "model=as_pretrained needs init_from=..., the encoder to start from",
+                remedy="Set init_from=... (encoderlab finetune or pretrain), or another model such as model=mini",
+            )
+        changes = {declared.name: getattr(self, declared.name) for declared in fields(self)}
+        given = {name: value for name, value in changes.items() if value is not None}
+        resolved = replace(pretrained, **given | {"max_length": self.max_length})
+        check_reach(resolved.max_length, pretrained)
+        return resolved
+
 
 SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "classification"): ClassificationConfig,
@@ -85,12 +135,9 @@ COMMAND_CONFIGS: dict[str, type] = {
     "distill": DistillConfig,
     "embed": EmbedConfig,
     "export": ExportConfig,
-    "tokenizer": TokenizerCommandConfig,
-    "verify": VerifyConfig,
     "data": DataConfig,
     "baseline": BaselineConfig,
     "compare": CompareConfig,
-    "check": CheckConfig,
 }
 Typed = TypeVar("Typed")
 

@@ -23,7 +23,7 @@ import torch
 from encoderlab.api import compose
 from encoderlab.commands.finetune import adapting
 from encoderlab.commands.train import TrainingOnLabels, train_on_labels
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.overrides import quote
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files.files import FilesDataset

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
-from encoderlab.config.command_settings import SweepConfig
+from encoderlab.config.commands import SweepConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.folders.sweep import SweepFolder
 
-_EXAMPLES = {"trials": 20, "takeover_seconds": SweepConfig.takeover_seconds}  # of the settings that are whole numbers
+_EXAMPLES = {"trials": 20}  # of the setting that is a whole number
 _HYDRAS_NAME = "hydra.sweep.dir="
 _RANGE = re.compile(r"(?!text)[\w.]+=(log|interval)\([^()]*\)")
 

@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.config.command_settings import SweepConfig
 from encoderlab.config.hydra_errors import explained
 from encoderlab.config.schemas import COMMAND_CONFIGS, typed, without_hydra
 from encoderlab.errors import UserError, one_line
@@ -40,6 +39,7 @@ from encoderlab.system.signals import Interrupted, signals_for_worker, signals_h
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+TAKEOVER_SECONDS = 120
 PARALLEL = "hydra_joblib_launcher"
 
 
@@ -57,7 +57,7 @@ class Sweep:
     folder: SweepFolder
     start: Callable[[Any, Sequence[str]], Any]
     dry: bool = False
-    takeover_seconds: float = SweepConfig.takeover_seconds
+    takeover_seconds: float = TAKEOVER_SECONDS
     at_once: int = 1
     process: int = field(default_factory=os.getpid)
     composed: set[tuple[str, ...]] = field(default_factory=set)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import ClassVar
 
 from encoderlab.errors import SettingError
-from encoderlab.settings import Names, check_settings, setting
+from encoderlab.settings import check_settings, setting
 
 
 class Schedule(Enum):
@@ -132,7 +132,7 @@ class TrainingConfig:
     deterministic: bool = setting(
         False, "Use only deterministic kernels on CUDA, at some cost in speed; CPU kernels are always deterministic."
     )
-    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.", names=Names.device)
+    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     threads: int | None = setting(None, "CPU threads of a process; null: one per core it may use.", least=1, most=1024)
     sharding: Sharding = setting(
         Sharding.none,

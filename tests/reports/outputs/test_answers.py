@@ -109,7 +109,7 @@ def test_a_row_is_written_before_the_next_is_computed(write):
 
 
 def test_the_formats_are_those_the_settings_offer():
-    from encoderlab.config.inference_settings import PredictionFormat
+    from encoderlab.config.commands import PredictionFormat
 
     assert {*TEXT_FORMATS, "parquet"} == {form.value for form in PredictionFormat}
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.config.command_settings import StudentStart
+from encoderlab.config.commands import StudentStart
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from encoderlab.config.command_settings import DistillConfig, StudentStart
+from encoderlab.config.commands import DistillConfig, StudentStart
 from encoderlab.data.examples import Split, Splits, TextExample, WordsExample
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers.config import SymbolsConfig

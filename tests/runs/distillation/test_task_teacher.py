@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.config.command_settings import DistillConfig
+from encoderlab.config.commands import DistillConfig
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError

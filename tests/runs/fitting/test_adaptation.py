@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from encoderlab.config.command_settings import FinetuneConfig
+from encoderlab.config.commands import FinetuneConfig
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.survey import survey

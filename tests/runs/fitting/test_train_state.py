@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 import torch
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import ModelConfig

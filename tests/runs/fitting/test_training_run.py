@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import SettingError

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from encoderlab.config.inference_settings import AttentionConfig
+from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.examples import TextExample
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.errors import DataError, SettingError

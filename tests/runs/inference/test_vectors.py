@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encoderlab.config.inference_settings import VectorPooling
+from encoderlab.config.commands import VectorPooling
 from encoderlab.data.examples import TextExample
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.inference.vectors import vectors_of

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.config.command_settings import OpenRunConfig
+from encoderlab.config.commands import OpenRunConfig
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.onnx_graph import WholeModel

@@ -10,8 +10,8 @@ import safetensors.torch
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.config.as_pretrained import AsPretrained
-from encoderlab.config.command_settings import FinetuneConfig, RunConfig
+from encoderlab.config.commands import FinetuneConfig, RunConfig
+from encoderlab.config.schemas import AsPretrained
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError

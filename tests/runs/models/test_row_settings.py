@@ -2,7 +2,7 @@
 
 import pytest
 
-from encoderlab.config.as_pretrained import AsPretrained
+from encoderlab.config.schemas import AsPretrained
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError

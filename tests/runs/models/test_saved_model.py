@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.config.command_settings import OpenRunConfig, RunConfig
+from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError

@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 
-from encoderlab.config.command_settings import EvalConfig, RunConfig
+from encoderlab.config.commands import EvalConfig, RunConfig
 from encoderlab.config.schemas import settings_from_dict
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.sources.generated import BracketsDataset

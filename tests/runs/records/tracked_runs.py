@@ -1,6 +1,6 @@
 """A run to track, and what is logged of it."""
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import ModelConfig

@@ -31,7 +31,7 @@ from encoderlab.data.files.formats import (
 from encoderlab.data.shards import Fractions, Shards, StreamSettings, refuse_limit, refuse_stream
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.errors import DataError, SettingError
-from encoderlab.settings import Names, setting
+from encoderlab.settings import setting
 
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
@@ -49,13 +49,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
     path: Any = setting(
         None,
         "File or folder with all rows, or several: a pattern (data/*.csv) or a list; other splits are taken from it.",
-        names=Names.path,
     )
-    train: Any = setting(None, "The training file, or several, if each split has its own files.", names=Names.path)
-    validation: Any = setting(
-        None, "The validation file, or several; without it, rows are taken from training.", names=Names.path
-    )
-    test: Any = setting(None, "The test file, or several.", names=Names.path)
+    train: Any = setting(None, "The training file, or several, if each split has its own files.")
+    validation: Any = setting(None, "The validation file, or several; without it, rows are taken from training.")
+    test: Any = setting(None, "The test file, or several.")
     format: Format = setting(
         Format.auto, "auto (by the name): .csv, .tsv, .jsonl, .parquet, .arrow, .xlsx, .txt, .conll, or a folder."
     )

@@ -18,7 +18,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from encoderlab.data.tokenizers.tokenizer import BERT_SPECIALS, Tokenizer, open_backend
 from encoderlab.encoders.catalogue import shipped_folder
 from encoderlab.errors import DataError, SettingError
-from encoderlab.settings import REQUIRED, Names, check_settings, setting
+from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.system.hub_access import http_error, hub_answers
 
 if TYPE_CHECKING:
@@ -132,7 +132,6 @@ class PretrainedConfig(TokenizerConfig):
     name: str = setting(
         REQUIRED,
         "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, a folder, or a shipped encoder such as mini-en.",
-        names=Names.folder,
     )
     revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
 

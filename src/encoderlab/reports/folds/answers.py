@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.config.command_settings import OpenRunConfig
+from encoderlab.config.commands import OpenRunConfig
 from encoderlab.errors import DataError
 from encoderlab.reports.outputs.carried import carried_names
 from encoderlab.reports.outputs.predictions import write_table

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.config.command_settings import StudentStart
+from encoderlab.config.commands import StudentStart
 from encoderlab.errors import SettingError
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from encoderlab.config.command_settings import DistillConfig, StudentStart
+from encoderlab.config.commands import DistillConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files.files import read_unlabelled
 from encoderlab.errors import DataError, SettingError

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.config.command_settings import DistillConfig, OpenRunConfig
+from encoderlab.config.commands import DistillConfig, OpenRunConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import DataError
 from encoderlab.metrics import Scores, TaggingScores

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from encoderlab.config.command_settings import DistillConfig
+from encoderlab.config.commands import DistillConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.models.pretrained import encoder_folder
 from encoderlab.system.manifest import sha256_of

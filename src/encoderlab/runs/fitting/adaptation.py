@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from encoderlab.config.as_pretrained import AsPretrained
-from encoderlab.config.command_settings import FinetuneConfig, PretrainConfig
+from encoderlab.config.commands import FinetuneConfig, PretrainConfig
+from encoderlab.config.schemas import AsPretrained
 from encoderlab.data.documents import Documents, as_documents
 from encoderlab.data.examples import Splits
 from encoderlab.data.sources.dataset import Pack

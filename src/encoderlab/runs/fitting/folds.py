@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import Folded, Splits
 from encoderlab.data.survey import survey
 from encoderlab.runs.corpora.corpus import Corpus

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus

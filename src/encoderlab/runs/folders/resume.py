@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import yaml
 from omegaconf.errors import OmegaConfBaseException
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folders.folder import RunFolder

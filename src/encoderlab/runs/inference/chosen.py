@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from encoderlab.config.inference_settings import AttentionConfig, ExplainConfig
+from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.corpora.corpus import Corpus

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from tqdm import tqdm
 
-from encoderlab.config.inference_settings import EmbedConfig, PredictConfig
+from encoderlab.config.commands import EmbedConfig, PredictConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files.encodings import encoding_of
 from encoderlab.data.files.files import read_unlabelled

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from encoderlab.batch import Batch
-from encoderlab.config.inference_settings import VectorPooling
+from encoderlab.config.commands import VectorPooling
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
 from encoderlab.runs.models.assembly import Assembly

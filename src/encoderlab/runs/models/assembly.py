@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.config.command_settings import OpenRunConfig, RunConfig
+from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.tokenizers.config import AsPretrainedTokenizer

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from encoderlab.batch import Batch, Prediction, WindowPooling
-from encoderlab.config.command_settings import OpenRunConfig
+from encoderlab.config.commands import OpenRunConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.onnx_graph import SLOWER
 from encoderlab.model.heads import EncoderWithHeads

@@ -17,7 +17,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.data.tokenizers.config import PretrainedConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer

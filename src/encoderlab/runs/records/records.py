@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from encoderlab.config.command_settings import CommandConfig
+from encoderlab.config.commands import CommandConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus

@@ -20,7 +20,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from encoderlab.config.command_settings import RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.folders.folder import RunFolder

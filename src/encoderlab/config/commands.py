@@ -1,0 +1,473 @@
+"""The settings of every command, a dataclass each: commands that train, commands that use a run, commands that inspect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from encoderlab.data.files.delimiters import refuse_unusable
+from encoderlab.data.files.encodings import refuse_unknown
+from encoderlab.data.files.formats import Dialect, Quoting
+from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.tokenizers.config import TokenizerConfig
+from encoderlab.encoders.catalogue import SHIPPED
+from encoderlab.errors import SettingError, closest
+from encoderlab.model.config import ModelChoice
+from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
+from encoderlab.tasks.config import TaskConfig
+from encoderlab.training.config import Precision, TrainingConfig, seconds_of
+
+TRACKERS = ("tensorboard", "wandb")
+RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
+
+
+@dataclass
+class CommandConfig:
+    """The settings that every command has."""
+
+    cache_dir: str = setting(
+        CACHE, "Folder for files that can be rebuilt: corpora, tokenizers, token stores; ENCODERLAB_CACHE sets it."
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, "")
+        if not self.cache_dir:
+            raise SettingError("cache_dir is empty", allowed="a folder", remedy="Remove it to use ~/.cache/encoderlab")
+
+
+@dataclass
+class RunConfig(CommandConfig):
+    """Train an encoder and report its scores."""
+
+    task: TaskConfig = setting(REQUIRED, "What the encoder learns to predict.")
+    dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
+    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
+    training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
+    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
+    run_dir: str | None = setting(None, RUN_DIR)
+    resume: str | None = setting(
+        None, "Resume this run: its folder, or auto for the latest unfinished run with these settings."
+    )
+    folds: int | None = setting(
+        None,
+        "Cross-validation: train this many times, each time testing on another part of the training rows.",
+        least=2,
+        most=100,
+    )
+    baselines: bool = setting(True, "Score simple baselines (no encoder) on the same rows, for comparison.")
+    dry_run: bool = setting(
+        False,
+        "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written.",
+    )
+    trackers: list[str] = setting([], "Trackers that receive the run's figures: [tensorboard,wandb] or one of them.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._refuse_trackers()
+        if self.folds is not None and self.dataset.fold is not None:
+            raise SettingError(
+                f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one",
+                allowed="one of the two",
+                remedy="Remove dataset.fold",
+            )
+        if self.dry_run and self.resume is not None:
+            raise SettingError(
+                f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one",
+                allowed="one of the two",
+                remedy="Remove resume or dry_run",
+            )
+
+    @property
+    def starts_from(self) -> str | None:
+        """Return the pretrained encoder that the run starts from, a value of `init_from`; None for fresh weights."""
+        return None
+
+    def _refuse_folds(self, command: str, because: str) -> None:
+        if self.folds is not None:
+            raise SettingError(
+                f"folds={self.folds} does not work with {command}: {because}",
+                remedy="Remove folds, or use encoderlab train or finetune",
+            )
+
+    def _refuse_trackers(self) -> None:
+        unknown = next((name for name in self.trackers if name not in TRACKERS), None)
+        if unknown is not None:
+            near = closest(unknown, TRACKERS)
+            remedy = f"Did you mean trackers=[{near}]?" if near else ""
+            raise SettingError(f"Unknown tracker {unknown}", allowed=", ".join(TRACKERS), remedy=remedy)
+
+
+@dataclass
+class PretrainConfig(RunConfig):
+    """Pretrain an encoder on documents: masked tokens and next sentences."""
+
+    init_from: str | None = setting(
+        None, "Encoder to start from: a run folder, a Hugging Face folder or a hub name; null: from scratch."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._refuse_folds("pretraining", "documents have no labels to predict")
+
+    @property
+    def starts_from(self) -> str | None:
+        """See `RunConfig.starts_from`."""
+        return self.init_from
+
+
+@dataclass
+class FinetuneConfig(RunConfig):
+    """Finetune a pretrained encoder on a task, and report its scores."""
+
+    init_from: str = setting(
+        SHIPPED,
+        "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub name.",
+    )
+    adapt: str | None = setting(
+        None,
+        "Pretrain on the task's own training texts first (masked tokens), for a time such as 90s or 5m; null: do not.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adapt is not None:
+            seconds_of(self.adapt, "adapt")
+
+    @property
+    def starts_from(self) -> str | None:
+        """See `RunConfig.starts_from`."""
+        return self.init_from
+
+
+class StudentStart(Enum):
+    """What a student starts from if `init_from` is not set: fresh weights, or parts of its teacher."""
+
+    fresh = "fresh"
+    embeddings = "embeddings"
+    layers = "layers"
+    pruned = "pruned"
+
+
+@dataclass
+class DistillConfig(RunConfig):
+    """Train a small student to predict what a larger teacher predicts, on a task's rows or on documents."""
+
+    teacher: str | None = setting(None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.")
+    init_from: str | None = setting(None, "Encoder that the student starts from; null: see start.")
+    start: StudentStart = setting(
+        StudentStart.fresh,
+        "Without init_from, start from: fresh (random weights), embeddings (the teacher's, reduced by PCA if the student is "
+        "narrower), layers (also the teacher's layers, evenly spaced), or pruned (those layers, with their strongest heads and "
+        "neurons, fitted to the student's width).",
+    )
+    temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
+    teacher_weight: float = setting(
+        0.8,
+        "On a task: weight of the teacher's probabilities in the loss; the labels get the rest (1 - weight).",
+        least=0,
+        most=1,
+    )
+    unlabelled: str | None = setting(
+        None, "On a task: a file of further, unlabelled texts (csv, tsv, jsonl, parquet, txt) for the teacher to label."
+    )
+    compare: bool = setting(
+        True, "On a task: also train the same student without its teacher, and compare all three on the same rows."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._refuse_folds("distillation", "the teacher may have been trained on the rows of every fold")
+
+    @property
+    def starts_from(self) -> str | None:
+        """See `RunConfig.starts_from`."""
+        return self.init_from
+
+
+@dataclass
+class OpenRunConfig(CommandConfig):
+    """The settings of every command that opens a finished run."""
+
+    run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
+    device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
+    precision: Precision = setting(
+        Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16."
+    )
+    threads: int | None = setting(
+        None, "CPU threads; null: one per core that this process may use.", least=1, most=1024
+    )
+
+
+@dataclass
+class EvalConfig(OpenRunConfig):
+    """Score a finished run on a split of its dataset, or of another one."""
+
+    split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
+    dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
+class ExportFormat(Enum):
+    """The formats a model can be exported to."""
+
+    huggingface = "huggingface"
+    sentence_transformers = "sentence_transformers"
+    onnx = "onnx"
+    compact = "compact"
+    int8 = "int8"
+
+
+class ExportPrecision(Enum):
+    """The number format of the weights of an exported graph."""
+
+    fp32 = "fp32"
+    int8 = "int8"
+
+
+@dataclass
+class ExportConfig(CommandConfig):
+    """Export a run's model to a format that other tools read without encoderlab, or to a smaller folder."""
+
+    run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
+    format: ExportFormat = setting(
+        ExportFormat.huggingface,
+        "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library (mean pooling); "
+        "onnx: a graph for onnxruntime, checked against the model, which predict, eval and serve open too; compact: encoderlab's "
+        "own at a third of the size (8-bit token embeddings, everything else in 16 bits); int8: onnx with precision=int8.",
+    )
+    precision: ExportPrecision | None = setting(
+        None,
+        "With format=onnx: fp32, or int8 (8-bit weights with a scale per channel, a quarter of the size, compared with the model "
+        "on the run's own test split before it is written); null: fp32.",
+    )
+    path: str = setting(REQUIRED, "The new folder to write.")
+    heads: bool = setting(
+        True, "Export the heads too; false: only the encoder, to finetune from or to embed with (not for onnx)."
+    )
+    card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.")
+
+
+class PredictionFormat(Enum):
+    """How predictions are written: as a table, one JSON object per line, a Parquet file, or GLUE's submission format."""
+
+    csv = "csv"
+    jsonl = "jsonl"
+    parquet = "parquet"
+    glue = "glue"
+
+
+@dataclass
+class InputConfig(OpenRunConfig):
+    """The settings of commands that read a file of new texts."""
+
+    quoting: Quoting = setting(
+        Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal."
+    )
+    delimiter: str = setting(
+        "auto", "What separates cells in csv and tsv: auto (as trained), comma, semicolon, tab, pipe, ..."
+    )
+    encoding: str = setting(
+        "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
+    )
+    sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_unusable(self.delimiter, "delimiter")
+        refuse_unknown(self.encoding, "encoding")
+
+    @property
+    def dialect(self) -> Dialect:
+        """Return how the file is to be read."""
+        return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
+
+
+@dataclass
+class PredictConfig(InputConfig):
+    """Predict labels or numbers for new texts: one output row per input row, in order."""
+
+    text: str | None = setting(None, "One text to predict.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    input: str | None = setting(
+        None, "File to predict (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input."
+    )
+    split: str | None = setting(None, "A split of the run's dataset to predict.")
+    text_column: str | None = setting(
+        None, "Column of `input` that holds the text; null: the one the run was trained on."
+    )
+    text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
+    output: str | None = setting(
+        None, "File to write; null: standard output. With format=glue also a folder, which gets GLUE's own file names."
+    )
+    format: PredictionFormat | None = setting(
+        None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the extension of output, otherwise csv."
+    )
+    top_k: int | None = setting(
+        None,
+        "Write only this many of the most probable classes instead of all (for each word, if words are labelled).",
+        least=1,
+    )
+    min_probability: float | None = setting(
+        None, "Give no label below this probability; `unsure` is written instead.", least=0, most=1
+    )
+    unsure: str | None = setting(
+        None,
+        "What to write instead of a label below min_probability; null: nothing (in csv an empty cell), and _ for a word.",
+    )
+
+
+@dataclass
+class ServeConfig(OpenRunConfig):
+    """Serve a finished run over HTTP on this machine, with a web page to try it."""
+
+    host: str = setting(
+        "127.0.0.1", "Address to listen on; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from others too."
+    )
+    port: int = setting(8000, "Port to listen on; 0: any free port.", least=0, most=65535)
+    max_texts: int = setting(100, "Most texts, or pairs, in one request.", least=1, most=10_000)
+    max_characters: int = setting(10_000, "Most characters in each text.", least=1, most=1_000_000)
+
+
+@dataclass
+class AttentionConfig(OpenRunConfig):
+    """Plot attention maps: one figure per layer, and the arrays."""
+
+    text: str | None = setting(None, "One text to read.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
+    rows: list[int] | None = setting(
+        None, "Rows of the split to read, such as [0,7], counted from 0; null: the first row."
+    )
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
+class ImportanceMethod(Enum):
+    """How the importance of a token is computed; see `runs.inference.importance`."""
+
+    both = "both"
+    gradient = "gradient"
+    occlusion = "occlusion"
+
+
+@dataclass
+class ExplainConfig(OpenRunConfig):
+    """Show which words support a prediction, and which count against it: on screen, and as a page."""
+
+    text: str | None = setting(None, "One text to explain the prediction for.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
+    rows: list[int] | None = setting(
+        None, "Rows of the split to explain, such as [0,7], counted from 0; null: the first row."
+    )
+    label: str | None = setting(None, "The class to explain; null: the most probable one.")
+    word: int | None = setting(
+        None, "If words are labelled, the word to explain, counted from 0; null: the first.", least=0, most=1048575
+    )
+    method: ImportanceMethod = setting(ImportanceMethod.both, "gradient (times input), occlusion (slower), or both.")
+    precision: Precision = setting(
+        Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
+    )
+    run_dir: str | None = setting(None, RUN_DIR)
+
+
+class VectorPooling(Enum):
+    """How the vectors of a text's tokens are combined into one."""
+
+    cls = "cls"
+    mean = "mean"
+
+
+@dataclass
+class EmbedConfig(InputConfig):
+    """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
+
+    run: str = setting(
+        SHIPPED,
+        "The encoder: a name from encoderlab list encoders, a run folder, its model/ folder or a Hugging Face folder.",
+    )
+    input: str | None = setting(
+        None, "File of texts (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input."
+    )
+    split: str | None = setting(None, "A split of the run's dataset.")
+    text_column: str | None = setting(
+        None, "Column of `input` that holds the text; null: the one the run was trained on."
+    )
+    text_pair_column: str | None = setting(
+        None, "Column of `input` that holds the second text; null: as trained, or none if text_column is set."
+    )
+    output: str = setting(REQUIRED, "The .npy file to write; the index is written next to it, as .index.jsonl.")
+    pooling: VectorPooling = setting(VectorPooling.mean, "The vector of a text: mean of its tokens' vectors, or cls.")
+    tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")
+    normalize: bool = setting(False, "Scale each vector to length 1.")
+    precision: Precision = setting(
+        Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
+    )
+
+
+class TableFormat(Enum):
+    """How a command's figures are printed: for people, or for programs."""
+
+    table = "table"
+    json = "json"
+
+
+@dataclass
+class DataConfig(CommandConfig):
+    """Inspect a dataset before training on it: rows, classes, lengths, duplicates, odd rows, and how texts are
+    tokenized.
+    """
+
+    task: TaskConfig = setting(REQUIRED, "What the rows are for.")
+    dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
+    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    model: ModelChoice = setting(REQUIRED, "The encoder that will read them: only its max_length matters here.")
+    examples: int = setting(3, "How many rows of each split to show, with their tokens.", least=0)
+    format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
+
+
+@dataclass
+class BaselineConfig(CommandConfig):
+    """Score simple baselines (no encoder): the most frequent label, and a linear model of words."""
+
+    task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
+    dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
+    tokenizer: TokenizerConfig | None = setting(
+        None, "Set by some tasks, but not used: baselines count words.", brought=True
+    )
+    split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
+    seed: int = setting(0, "Seed of the bootstrap that the intervals come from.", least=0, most=2**32 - 1)
+    words: int = setting(10, "How many of the strongest words to show for each class.", least=0, most=100)
+    output: str | None = setting(None, "New file to write the figures to, as JSON; null: they are only printed.")
+    format: TableFormat = setting(TableFormat.table, "How the figures are printed: table, or json for programs.")
+
+
+@dataclass
+class CompareConfig(CommandConfig):
+    """Compare runs: settings that differ, scores over seeds, paired differences and their tests."""
+
+    runs: list[str] = setting(
+        REQUIRED, "Run folders, or folders of sweeps, given without a name: outputs/train/sst2/*."
+    )
+    reference: str | None = setting(None, "The run that the others are compared with; null: the best one.")
+    figure: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
+    output: str | None = setting(None, "Folder for compare.html, .md, .csv, .json and plots; null: not written.")
+
+
+@dataclass
+class SweepConfig:
+    """The settings of a sweep: given with -m, for all its runs together."""
+
+    sweep_dir: str | None = setting(
+        None,
+        "Folder of the sweep, new or to resume (finished jobs are not repeated); null: outputs/multirun/<time>-<uid>.",
+    )
+    trials: int | None = setting(
+        None,
+        "Search instead of trying every combination: this many runs, drawn from log(a,b), interval(a,b), range(a,b) or a,b,c.",
+        least=1,
+        most=100_000,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, "")

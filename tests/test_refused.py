@@ -1,0 +1,166 @@
+"""What encoderlab refuses: one short message that names the mistake, the right exit code, and nothing written.
+
+A row is a command line, its exit code (2: a setting, 3: data, 4: training), and a fragment that the message must
+contain: the name or value of what is wrong, or of what was probably meant; nothing else of its wording. `{brackets}`
+and the like in a command line are the folders of finished runs: fixtures in conftest.py. FILES are in the folder where
+each command line runs.
+"""
+
+import re
+import shlex
+
+import pytest
+
+from encoderlab.cli import main as cli
+from encoderlab.errors import UserError
+
+SETTING, DATA, TRAINING = 2, 3, 4
+RUNS = {"brackets": "brackets_run", "reverse": "reverse_run", "pairs": "pairs_run"}
+FILES = {
+    "reviews.csv": "review,stars\nwarm and wise,5\ncold and long,1\n" * 20,
+    "texts.txt": "warm and wise\ncold and long\n",
+    "full/precious": "",
+    "mine/model/wide.yaml": "defaults: [model_schema, _self_]\nd_modell: 6\n",
+    "mine/model/broken.yaml": "d_model: [\n",
+}
+OWN = "task=classification dataset=files dataset.path=reviews.csv dataset.text=review dataset.label=stars"
+
+# Owner: cli
+CLI = [
+    ("trian", SETTING, "encoderlab train"),
+    ("dance", SETTING, "dance"),
+    ("list modle", SETTING, "encoderlab list model"),
+    ("list --config-dir nowhere", SETTING, "nowhere"),
+    ("train model.n_layer=2", SETTING, "model.n_layers"),
+    ("train +model.n_layer=2", SETTING, "model.n_layers"),
+    ("train ++model.n_layer=2", SETTING, "model.n_layers"),
+    ("train +training.epoch=2", SETTING, "training.epochs"),
+    ("train ~model.n_layer", SETTING, "model.n_layer"),
+    ("train sed=1", SETTING, "seed"),
+    ("train +xyzzy=1", SETTING, "xyzzy"),
+    ("train modell=tiny", SETTING, "model"),
+    ("train +trainig.epochs=1", SETTING, "training.epochs"),
+    ("train training.lr=1", SETTING, "training.learning_rate"),
+    ("train lr=1", SETTING, "training.learning_rate"),
+    ("train epochs=3", SETTING, "training.epochs"),
+    ("train path=reviews.csv", SETTING, "dataset.path"),
+    ("train n_layers=2", SETTING, "model.n_layers"),
+    ("train training.max_length=64", SETTING, "model.max_length"),
+    ("train dataset.path=reviews.csv", SETTING, "dataset=files"),
+    ("train training.epochs=-1", SETTING, "training.epochs"),
+    ("train training.learning_rate=nan", SETTING, "training.learning_rate"),
+    ("train training.weight_decay=inf", SETTING, "training.weight_decay"),
+    ("train training.epochs=many", SETTING, "training.epochs=many"),
+    ("train training.batch_size=1.5", SETTING, "training.batch_size=1.5"),
+    ("train baselines=perhaps", SETTING, "baselines=perhaps"),
+    ("train training.schedule=zigzag", SETTING, "one_cycle"),
+    ("train training.schedule=lineer", SETTING, "linear"),
+    ("train model.d_model=100 model.n_heads=3", SETTING, "model.n_heads=3"),
+    ("train task=sst_2", SETTING, "task=sst2"),
+    ("train model=huge", SETTING, "huge"),
+    ("train experiment=notebook_sst", SETTING, "notebook_sst2"),
+    ("train task=classification", SETTING, "dataset=files"),
+    ("train dataset=hub", SETTING, "dataset.path"),
+    ("train model=null", SETTING, "model"),
+    ("train model=", SETTING, "model"),
+    ("train seed=1,2", SETTING, "-m"),
+    ("train seed=-1", SETTING, "seed"),
+    ("train hydra.nonsense=1", SETTING, "hydra.nonsense"),
+    ("train model.n_layers", SETTING, "model.n_layers"),
+    ("train --confg job", SETTING, "--confg"),
+    ("train --seed=3", SETTING, "seed=3"),
+    ("train --config-dir nowhere", SETTING, "nowhere"),
+    ("train --cfg job model.n_layer=2", SETTING, "model.n_layers"),
+    ("train --cfg job +model.n_layer=2", SETTING, "model.n_layers"),
+    ("finetune reviews.csv", SETTING, "dataset.path=reviews.csv"),
+    ("finetune dataset=reviews.csv", SETTING, "dataset.path=reviews.csv"),
+    ("predict reviews.csv", SETTING, "input=reviews.csv"),
+    ("predict full", SETTING, "run=full"),
+    ("predict text=a", SETTING, "run"),
+    ("predict run=x dataset.encoding=utf-8", SETTING, "encoding"),
+    ("eval splt=test", SETTING, "split"),
+    ("eval run=x dataset.path=reviews.csv", SETTING, "dataset=files"),
+    ("attention rows=first run=x", SETTING, "rows=first"),
+    ("baseline tokenizer=wordpiece", SETTING, "tokenizer"),
+    ("train run_dir=full", SETTING, "full"),
+    ("train run_dir=reviews.csv", SETTING, "reviews.csv"),
+    ("train resume=full", DATA, "full"),
+    ("train resume={brackets}", SETTING, "finished"),
+    ("finetune resume={brackets}", SETTING, "encoderlab train"),
+    ("train sweep_dir=new", SETTING, "-m"),
+    ("train -m sweep_dir=full seed=1,2", SETTING, "full"),
+    ("train -m trials=some seed=1,2", SETTING, "trials=some"),
+    ("train -m seed=range(1,1)", SETTING, "range(1,1)"),
+    ("train -m trials=3 task=brackets", SETTING, "trials"),
+    ("train -m trials=3 dry_run=true seed=1,2", SETTING, "dry_run"),
+    ("train -m 'training.learning_rate=log(1e-4,1e-2)'", SETTING, "trials"),
+]
+
+# Owner: rows
+ROWS = [
+    ("train task=classification dataset=files", SETTING, "dataset.path"),
+    ("train task=classification dataset=files dataset.path=nowhere.csv", DATA, "nowhere.csv"),
+    (f"train {OWN} dataset.text=revew", DATA, "dataset.text=review"),
+]
+
+# Owner: documents
+DOCUMENTS = []
+
+# Owner: reports
+REPORTS = [
+    ("compare nowhere", DATA, "nowhere"),
+]
+
+# Owner: training
+TRAIN = [
+    ("train training.device=abacus", SETTING, "training.device=abacus"),
+    ("finetune init_from=null", SETTING, "init_from"),
+]
+
+# Owner: using
+USING = [
+    ("predict run=nowhere text=a", DATA, "nowhere"),
+    ("eval run=.", DATA, "run=."),
+]
+
+# Owner: engine
+ENGINE = [
+    ("train training.accumulate=64", SETTING, "training.accumulate"),
+]
+
+
+@pytest.fixture
+def typed(request, tmp_path, monkeypatch, cache, capfd):
+    """Return a function that runs a command line beside FILES and returns what it prints to people, and its exit code."""
+    for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(cache))
+
+    def run(line):
+        folders = {name: request.getfixturevalue(RUNS[name]) for name in re.findall(r"{(\w+)}", line)}
+        capfd.readouterr()  # of the runs
+        message, exit_code = "", 0
+        try:
+            cli.run(shlex.split(line.format_map(folders)))
+        except UserError as error:
+            message, exit_code = str(error), error.exit_code
+        return capfd.readouterr().err + message, exit_code
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "exit_code", "named"),
+    [*CLI, *ROWS, *DOCUMENTS, *REPORTS, *TRAIN, *USING, *ENGINE],
+    ids=str,
+)
+def test_a_mistake_is_named_briefly_and_leaves_nothing_behind(line, exit_code, named, typed, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    printed, ended = typed(line)
+    assert ended == exit_code, printed
+    assert named in printed
+    assert len([written for written in printed.splitlines() if written.strip()]) <= 8
+    assert "Traceback" not in printed
+    assert sorted(tmp_path.rglob("*")) == before
