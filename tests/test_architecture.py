@@ -12,9 +12,11 @@ SOURCE = ROOT / "src" / "encoderlab"
 
 LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those below it, and neighbours do not see each other
     {"errors", "batch"},
-    {"settings", "system", "entities"},
+    {"settings", "system"},
     {"metrics", "encoders"},
-    {"data", "model", "training"},
+    {"model"},
+    {"training"},
+    {"data"},
     {"tasks", "exchange"},
     {"baselines", "config"},
     {"runs"},

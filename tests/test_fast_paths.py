@@ -11,8 +11,8 @@ import torch
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.model.config import ModelConfig, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.engine.compilation import compile_encoder
 from encoderlab.system.device import Compute
+from encoderlab.training.compilation import compile_encoder
 from encoderlab.training.config import Compile, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import Learner, optimize

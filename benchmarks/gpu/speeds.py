@@ -22,7 +22,7 @@ MLM_PROBABILITY = 0.15
 LOGGED_EVERY = 5  # steps
 LINE = re.compile(
     r"(not compiled \(.*?\)|compiled with CUDA graphs|compiled)(?:$|,)", re.MULTILINE
-)  # of `runs.engine.compilation`
+)  # of `training.compilation`
 
 
 @dataclass(frozen=True, slots=True)

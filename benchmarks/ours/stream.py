@@ -16,8 +16,8 @@ from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.tokenizers.config import WordPieceConfig
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.models.task import build_task
-from encoderlab.system.peak_memory import peak_memory
-from encoderlab.system.torchrun import join, placed
+from encoderlab.system.device import peak_memory
+from encoderlab.system.processes import join, placed
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining.stream import StreamedRows
 

@@ -11,7 +11,7 @@ import pytest
 from encoderlab.cli import main as cli
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
-from encoderlab.system.distributed import SINGLE_PROCESS, FailedElsewhereError
+from encoderlab.system.processes import SINGLE_PROCESS, FailedElsewhereError
 from encoderlab.system.signals import Interrupted
 
 

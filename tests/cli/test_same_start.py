@@ -4,7 +4,7 @@ import pytest
 
 from encoderlab.cli import same_start
 from encoderlab.config.commands import EvalConfig
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 
 @pytest.fixture

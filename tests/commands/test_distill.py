@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.models.saved_model import HASHED
-from encoderlab.system.manifest import write_manifest
+from encoderlab.system.files import write_manifest
 from encoderlab.system.signals import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of

@@ -15,7 +15,7 @@ import transformers
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.models.pretrained import load_pretrained
 from encoderlab.runs.models.saved_model import read_model
-from encoderlab.system.manifest import sha256_of
+from encoderlab.system.files import sha256_of
 
 
 def probabilities(command, capsys, run):

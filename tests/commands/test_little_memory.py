@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from encoderlab.model.encoder import Encoder
-from encoderlab.training.memory import MemoryTooSmallError
+from encoderlab.training.micro_batches import MemoryTooSmallError
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from encoderlab.encoders.catalogue import describe, shipped_folder, shipped_location, shipped_names, suggestion
 from encoderlab.errors import DataError
 from encoderlab.runs.models.saved_model import read_model
-from encoderlab.system.manifest import MANIFEST
+from encoderlab.system.files import MANIFEST
 
 
 def test_the_catalogue_describes_each_encoder(shipped):

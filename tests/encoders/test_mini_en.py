@@ -2,7 +2,7 @@
 
 from encoderlab.encoders.catalogue import FOLDER, SHIPPED, describe
 from encoderlab.runs.models.pretrained import load_pretrained
-from encoderlab.system.manifest import sha256_of
+from encoderlab.system.files import sha256_of
 
 LARGEST = 20_000_000  # bytes of the folder
 

@@ -27,7 +27,7 @@ from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.files.text_files import most_unpacked
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.system.bounded_yaml import load_yaml
-from encoderlab.system.manifest import MANIFEST, write_manifest
+from encoderlab.system.files import MANIFEST, write_manifest
 from encoderlab.training.checkpoint import (
     STATE,
     WEIGHTS,
@@ -156,7 +156,7 @@ OURS = {
     "feed-forward width": ("encoderlab.model.d_ff", 10**12),
     "heads": ("encoderlab.model.n_heads", 10**9),
     "segments": ("encoderlab.model.segments", 10**12),
-    "NaN": ("encoderlab.model.dropout", float("nan")),
+    "NaN": ("encoderlab.model.layers", float("nan")),
     "a text for a model": ("encoderlab.model", "x"),
     "another schema": ("encoderlab.model", {"schema": "os.system"}),
     "a schema without a size": ("encoderlab.model", {"schema": "as_pretrained"}),

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from encoderlab.model.attention import MultiHeadAttention, attend, attention_weights
 from encoderlab.model.config import Positions
-from encoderlab.model.dropout import Dropout
+from encoderlab.model.layers import Dropout
 from encoderlab.model.packing import Layout, SelectedTokens, Selection
 
 NO_DROPOUT = Dropout(0.0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from encoderlab.model.dropout import Dropout
+from encoderlab.model.layers import Dropout
 
 
 def test_each_number_is_dropped_with_probability_p_at_every_position():

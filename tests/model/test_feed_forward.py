@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from encoderlab.model.config import Activation
-from encoderlab.model.feed_forward import FeedForward
+from encoderlab.model.layers import FeedForward
 
 
 @pytest.mark.parametrize(("activation", "function"), [(Activation.relu, F.relu), (Activation.gelu, F.gelu)])

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from encoderlab.model.config import Norm
-from encoderlab.model.norm import ScalarNorm, build_norm
+from encoderlab.model.layers import ScalarNorm, build_norm
 
 
 def test_scalar_norm_divides_by_the_unbiased_standard_deviation_and_has_one_scale_and_shift():

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from encoderlab.model.config import Pairs, Pooling
-from encoderlab.model.pairs import compared, separate_texts
+from encoderlab.model.pooling import compared, separate_texts
 
 CLS, SEP, PAD = 1, 2, 0
 PAIRS = [([5, 6, 7], [8]), ([9], [10, 11, 12, 3]), ([4, 4], [])]

@@ -3,15 +3,14 @@
 import pytest
 
 from encoderlab.errors import DataError
-from encoderlab.system.agreement import check_agreement
-from encoderlab.system.distributed import SINGLE_PROCESS
+from encoderlab.system.processes import SINGLE_PROCESS, check_agreement
 from tests.torchrun import torchrun
 
 SCRIPT = """
 import sys
 from encoderlab.errors import DataError
-from encoderlab.system.agreement import check_agreement
-from encoderlab.system.torchrun import join, placed
+from encoderlab.system.processes import check_agreement
+from encoderlab.system.processes import join, placed
 processes = join(placed())
 check_agreement(processes, {"threads": 1, "train.batch_size": 8}, "Never said.")
 note = open(f"{processes.rank}.txt", "w")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from encoderlab.system.atomic_files import atomic_write, atomic_write_text, write_synced
+from encoderlab.system.files import atomic_write, atomic_write_text, write_synced
 
 
 def test_a_file_keeps_its_old_content_until_the_new_one_is_complete(tmp_path):

@@ -10,7 +10,7 @@ import torch
 
 from encoderlab.errors import SettingError
 from encoderlab.system.device import choose_compute, processor_vendor
-from encoderlab.system.distributed import Processes
+from encoderlab.system.processes import Processes
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 

@@ -8,17 +8,15 @@ from textwrap import dedent
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.system import distributed
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
-from encoderlab.system.failures import FailedElsewhereError, ProcessLostError
-from encoderlab.system.torchrun import join, placed
+from encoderlab.system import processes as distributed
+from encoderlab.system.processes import SINGLE_PROCESS, FailedElsewhereError, Processes, ProcessLostError, join, placed
 from tests.torchrun import environment, torchrun
 
 START = """
 import os, sys
-from encoderlab.system.distributed import *
-from encoderlab.system.failures import *
-from encoderlab.system.torchrun import *
+from encoderlab.system.processes import *
+from encoderlab.system.processes import *
+from encoderlab.system.processes import *
 processes = join(placed())
 """
 
@@ -99,7 +97,7 @@ def test_a_failed_process_ends_those_that_wait_for_it(run):
 @pytest.mark.slow
 def test_a_process_that_is_new_to_a_restarted_run_counts_as_restarted_too(tmp_path):
     (tmp_path / "script.py").write_text(
-        "import os; from encoderlab.system.torchrun import *;"
+        "import os; from encoderlab.system.processes import *;"
         "os.environ['TORCHELASTIC_RESTART_COUNT'] = os.environ['RANK'];"  # the main process's machine was booted
         "processes = join(placed()); open(f'{processes.rank}.txt', 'w').write(str(processes.restarted)); processes.end(0)"
     )
@@ -194,7 +192,7 @@ def test_one_of_several_processes_skips_pythons_shutdown_and_loses_no_output(run
 
 def test_a_single_process_communicates_nothing_and_loads_nothing():
     code = (
-        "import sys; from encoderlab.system.torchrun import *; from encoderlab.system.distributed import *; processes = join(placed()); assert processes is SINGLE_PROCESS;"
+        "import sys; from encoderlab.system.processes import *; from encoderlab.system.processes import *; processes = join(placed()); assert processes is SINGLE_PROCESS;"
         "print(processes.all_reduce_sum([1, 2]), processes.all_reduce_max(3), processes.gather('a'), processes.broadcast_from_main(lambda: 5), processes.sum('as it is'));"
         "processes.broadcast_tensors([]); processes.leave()\n"
         "with processes.main_process_first(), processes.watched(''), speaking_for_all(processes): print('torch' in sys.modules)"

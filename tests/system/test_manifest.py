@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from encoderlab.system.manifest import MANIFEST, differing_files, matches_manifest, write_manifest
+from encoderlab.system.files import MANIFEST, differing_files, matches_manifest, write_manifest
 
 
 @pytest.fixture

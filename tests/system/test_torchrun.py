@@ -5,8 +5,7 @@ import torch
 import torch.distributed
 
 from encoderlab.errors import SettingError
-from encoderlab.system.distributed import SINGLE_PROCESS
-from encoderlab.system.torchrun import join, placed
+from encoderlab.system.processes import SINGLE_PROCESS, join, placed
 
 VARIABLES = {
     "WORLD_SIZE": "4",
@@ -57,7 +56,7 @@ def test_hosts_talk_through_gloo_and_gpus_through_nccl(variables, monkeypatch, g
     monkeypatch.setattr(
         torch.distributed, "init_process_group", lambda backend, **named: begun.append((backend, named["rank"]))
     )
-    monkeypatch.setattr("encoderlab.system.torchrun._with_heartbeat", lambda place, *rest: place)
+    monkeypatch.setattr("encoderlab.system.processes._with_heartbeat", lambda place, *rest: place)
     join(placed())
     assert begun == [(backend, 3)]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Targets
 from encoderlab.system.device import Compute
-from encoderlab.training.answering import MOST_AT_ONCE, answered
-from encoderlab.training.memory import MemoryTooSmallError
+from encoderlab.training.evaluation import MOST_AT_ONCE, answered
+from encoderlab.training.micro_batches import MemoryTooSmallError
 
 
 @pytest.fixture(autouse=True)

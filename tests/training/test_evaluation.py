@@ -17,7 +17,7 @@ from encoderlab.metrics import (
     TaggingMetrics,
 )
 from encoderlab.system.device import Compute
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.evaluation import evaluate
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")

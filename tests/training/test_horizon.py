@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from encoderlab.errors import SettingError
 from encoderlab.training.config import Schedule, TrainingConfig, seconds_of
 from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, length_in_words, passes_for, total_steps
-from encoderlab.training.schedule import learning_rate_at
+from encoderlab.training.optimizer import learning_rate_at
 from tests.stand_ins import Clock
 
 

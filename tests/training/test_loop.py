@@ -12,14 +12,12 @@ from torch import nn
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import Schedule, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
-from encoderlab.training.loop import Learner, optimize
+from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
 from encoderlab.training.loss import PLAIN, LabelLoss
-from encoderlab.training.nonfinite_guard import NonFiniteGuard
-from encoderlab.training.optimizer import build_optimizer
-from encoderlab.training.schedule import learning_rate_at
+from encoderlab.training.optimizer import build_optimizer, learning_rate_at
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.training.memory import out_of_memory
+from encoderlab.training.micro_batches import out_of_memory
 
 
 def micro_batches_of(*rows, length=7):

@@ -14,8 +14,7 @@ from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import FixedSteps
-from encoderlab.training.loop import Learner, optimize
-from encoderlab.training.nonfinite_guard import NonFiniteGuard
+from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
 from encoderlab.training.optimizer import build_optimizer
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")

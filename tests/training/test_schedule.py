@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.schedule import learning_rate_at, peak_for_width
+from encoderlab.training.optimizer import learning_rate_at, peak_for_width
 
 
 def rates(steps, **settings):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.training.totals import count_totals
+from encoderlab.training.loop import count_totals
 
 
 def batch(rows, positions, n_tokens):

@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.cli.overview import COMMANDS, OVERVIEW
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.system.distributed import RESTART, SINGLE_PROCESS, Processes
-from encoderlab.system.failures import FailedElsewhereError
+from encoderlab.system.processes import (
+    RESTART,
+    SINGLE_PROCESS,
+    FailedElsewhereError,
+    Processes,
+    join,
+    placed,
+    speaking_for_all,
+)
 from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
-from encoderlab.system.torchrun import join, placed, speaking_for_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -50,7 +56,7 @@ def main() -> None:
     )  # read once; any job of a sweep may need deterministic products
     if (
         "WORLD_SIZE" in os.environ
-    ):  # DDP would warn at every start that all parameters are used; see `runs.engine.distribution`
+    ):  # DDP would warn at every start that all parameters are used; see `training.distribution`
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
         # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no

@@ -10,8 +10,7 @@ from typing import Any
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.runs.folders.resume import PATHS
 from encoderlab.settings import flat_settings
-from encoderlab.system.agreement import check_agreement
-from encoderlab.system.distributed import Processes
+from encoderlab.system.processes import Processes, check_agreement
 
 OF_A_MACHINE = PATHS | {
     "run_dir",

@@ -21,7 +21,7 @@ from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.records.records import record_start
-from encoderlab.system.atomic_files import atomic_write_text
+from encoderlab.system.files import atomic_write_text
 
 
 def attention(config: AttentionConfig) -> RunFolder:

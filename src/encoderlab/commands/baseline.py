@@ -22,7 +22,7 @@ from encoderlab.reports.screens.baseline import build_baseline_report, show_base
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import cache_folder
 from encoderlab.runs.models.task import settled_task
-from encoderlab.system.atomic_files import atomic_write_text
+from encoderlab.system.files import atomic_write_text
 from encoderlab.tasks.classification import positive_class, threshold_rule
 from encoderlab.tasks.config import (
     ClassificationConfig,

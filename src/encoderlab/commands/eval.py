@@ -29,7 +29,7 @@ from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
 from encoderlab.tasks.rows import ExampleRows
 

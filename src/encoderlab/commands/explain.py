@@ -15,7 +15,7 @@ from encoderlab.runs.inference.importance import METHODS, check_answers, token_i
 from encoderlab.runs.inference.inputs import reads_words
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.records.records import record_start
-from encoderlab.system.atomic_files import atomic_write_text
+from encoderlab.system.files import atomic_write_text
 
 
 def explain(config: ExplainConfig) -> RunFolder:

@@ -49,8 +49,7 @@ from encoderlab.runs.models.saved_model import (
     read_model,
     write_model,
 )
-from encoderlab.system.atomic_files import atomic_write
-from encoderlab.system.manifest import sha256_of
+from encoderlab.system.files import atomic_write, sha256_of
 from encoderlab.training.config import Precision
 
 

@@ -13,7 +13,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fitting.adaptation import Adaptation
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 
 def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:

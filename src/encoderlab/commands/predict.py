@@ -29,7 +29,7 @@ from encoderlab.runs.inference.inputs import (
 )
 from encoderlab.runs.inference.predict import answers_of_rows
 from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
-from encoderlab.system.atomic_files import atomic_write
+from encoderlab.system.files import atomic_write
 from encoderlab.tasks.task import Answer, Task
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from encoderlab.reports.pretraining.screen import show_pairs, show_pretraining_r
 from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.dry_run.dry_run import dry_run
-from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
@@ -41,11 +40,12 @@ from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining.pretraining import Pretraining
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.tasks.pretraining.stream import sample_of
+from encoderlab.training.batches import EVALUATION_SEED
 
 
 def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:

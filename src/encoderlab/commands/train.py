@@ -39,11 +39,12 @@ from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, co
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.trackers import Trackers
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
-from encoderlab.tasks.rows import ExampleRows, Rows
+from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task
+from encoderlab.training.batches import Rows
 
 
 def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:

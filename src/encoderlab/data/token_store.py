@@ -21,7 +21,7 @@ from typing import BinaryIO
 import numpy as np
 
 from encoderlab.errors import DataError
-from encoderlab.system.atomic_files import atomic_write
+from encoderlab.system.files import atomic_write
 
 SHAPE = "store.json"
 ROWS_AT_A_TIME = 10_000

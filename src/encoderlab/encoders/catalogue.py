@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.errors import DataError, closest
-from encoderlab.system.manifest import differing_files
+from encoderlab.system.files import differing_files
 
 SHIPPED = "mini-en"  # the default of finetune and embed
 FOLDER = Path(__file__).parent

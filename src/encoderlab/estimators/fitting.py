@@ -34,7 +34,7 @@ from encoderlab.runs.fitting.training_run import Prepared, run_training
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.models.saved_model import Origin, SavedModel, read_model
 from encoderlab.runs.records.trackers import Trackers
-from encoderlab.system.distributed import SINGLE_PROCESS
+from encoderlab.system.processes import SINGLE_PROCESS
 
 NOT_KEPT = "rows given from Python"  # in place of the file of a run whose folder is gone
 # Settings, PyTorch's generator and the standard streams belong to the process: fits in several threads take turns.

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoderlab.entities.counting import ENTITY_SCORES, entity_counts
-from encoderlab.entities.scheme import entity_labels
+from encoderlab.metrics.entities import ENTITY_SCORES, entity_counts, entity_labels
 from encoderlab.metrics.intervals import RESAMPLES, f1_macro, f1_weighted, matthews, middle, resamples
 from encoderlab.metrics.regression import score_columns, score_of_totals
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.entities.counting import ENTITY_SCORES, entity_counts
-from encoderlab.entities.scheme import entity_labels
+from encoderlab.metrics.entities import ENTITY_SCORES, entity_counts, entity_labels
 from encoderlab.metrics.intervals import class_score, lead_of_columns, middle, score_of_columns, totals_of_resamples
 from encoderlab.metrics.scores import AnswerScores, Metrics, figures_by_class, refuse_non_finite, with_bounds
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoderlab.model.config import ModelConfig, Positions
-from encoderlab.model.dropout import Dropout
+from encoderlab.model.layers import Dropout
 from encoderlab.model.packing import Layout, SelectedTokens
 from encoderlab.model.positions import RotaryPositions
 

@@ -10,9 +10,7 @@ from torch.nn import functional as F
 
 from encoderlab.model.attention import MultiHeadAttention
 from encoderlab.model.config import ModelConfig, NormPosition
-from encoderlab.model.dropout import Dropout
-from encoderlab.model.feed_forward import FeedForward
-from encoderlab.model.norm import build_norm
+from encoderlab.model.layers import Dropout, FeedForward, build_norm
 from encoderlab.model.packing import Layout, SelectedTokens, Selection
 from encoderlab.model.positions import build_positions
 

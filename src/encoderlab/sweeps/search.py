@@ -19,7 +19,7 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord
 from encoderlab.sweeps.other_machines import wait_for_others
 from encoderlab.sweeps.sweep import Sweep
-from encoderlab.system.atomic_files import atomic_write_text
+from encoderlab.system.files import atomic_write_text
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -3,6 +3,8 @@
 Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated; the choice is
 printed before the first step. Freed memory is kept: where pages are expensive, as on virtual machines, this was worth
 more than any change to the matrix products.
+
+The peak memory: of PyTorch on a GPU, of the whole process on a CPU.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ import ctypes
 import os
 import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from encoderlab.errors import SettingError
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
@@ -232,3 +234,26 @@ def processor_vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
     except OSError:
         return None
     return found[1] if found else None
+
+
+PROCESS = Path("/proc/self")
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Measure the peak from here, if possible; otherwise it is the peak of the process's whole life."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with suppress(OSError):
+            (PROCESS / "clear_refs").write_text("5", encoding="ascii")  # proc_pid_clear_refs(5): resets VmHWM
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Return the peak in bytes; on a CPU with Python and its libraries. None if unknown (on a CPU outside Linux)."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        found = re.search(r"^VmHWM:\s+(\d+) kB", (PROCESS / "status").read_text(encoding="ascii"), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None

@@ -18,7 +18,7 @@ from threading import Event, Thread
 from types import FrameType
 
 from encoderlab.errors import UserError
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 IMPORT_SECONDS = 0.02  # between two checks whether an import has ended
 PASS_ON_SECONDS = 0.1  # between two notices to workers, because one may have started in between

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from encoderlab.entities.scheme import entity_labels
 from encoderlab.errors import SettingError
+from encoderlab.metrics.entities import entity_labels
 from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.tasks.choices import (
     ClassificationScore,

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -23,37 +22,6 @@ from encoderlab.data.token_store import Column, TokenStore, memory_store, write_
 UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
 LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
 ROWS_AT_A_TIME = 1000
-
-
-class Epoch(Protocol):
-    """The rows of one epoch: their lengths in tokens, and batches of them."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Return how many tokens each row has: [rows]."""
-        ...
-
-    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        """Return the batch of the given rows. If all have the same length, there is no padding and no mask."""
-        ...
-
-    def prepare(self, batch: Batch) -> Batch:
-        """Add to a gathered batch whatever is drawn for it, on the batch's device."""
-        ...
-
-
-class Rows(Protocol):
-    """The rows of a split: equally many each epoch, either the same each time or drawn again."""
-
-    def __len__(self) -> int: ...
-
-    def epoch(self, seed: int, epoch: int) -> Epoch:
-        """Return the rows of an epoch, a function of only seed and epoch."""
-        ...
-
-    def truncated_share(self) -> float:
-        """Return the share of the rows that were longer than the model reads."""
-        ...
 
 
 def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> TokenStore:

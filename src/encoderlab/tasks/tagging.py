@@ -10,10 +10,9 @@ from torch import Tensor
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.entities.decoding import ValidDecoder
-from encoderlab.entities.scheme import entity_labels
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import TaggingMetrics
+from encoderlab.metrics.entities import ValidDecoder, entity_labels
 from encoderlab.tasks.choices import Decoding
 from encoderlab.tasks.config import TaggingConfig
 from encoderlab.tasks.task import Answer, Task

@@ -24,8 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from encoderlab.errors import DataError
-from encoderlab.system.atomic_files import atomic_write, write_synced
-from encoderlab.system.manifest import matches_manifest, write_manifest
+from encoderlab.system.files import atomic_write, matches_manifest, write_manifest, write_synced
 
 WEIGHTS, STATE = "model.safetensors", "state.pt"
 NAME = re.compile(r"step-(\d+)")

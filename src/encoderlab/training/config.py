@@ -12,7 +12,7 @@ from encoderlab.settings import check_settings, setting
 
 
 class Schedule(Enum):
-    """How the learning rate changes over a run; see `training.schedule.learning_rate_at`."""
+    """How the learning rate changes over a run; see `training.optimizer.learning_rate_at`."""
 
     one_cycle = "one_cycle"
     linear = "linear"
@@ -36,7 +36,7 @@ class Precision(Enum):
 
 
 class Compile(Enum):
-    """Whether PyTorch's compiler fuses kernels; see `runs.engine.compilation`."""
+    """Whether PyTorch's compiler fuses kernels; see `training.compilation`."""
 
     auto = "auto"
     always = "always"
@@ -45,7 +45,7 @@ class Compile(Enum):
 
 
 class Sharding(Enum):
-    """Whether each of several processes holds all weights, or they are sharded; see `runs.engine.distribution`."""
+    """Whether each of several processes holds all weights, or they are sharded; see `training.distribution`."""
 
     none = "none"
     full = "full"

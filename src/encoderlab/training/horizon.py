@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 
 from encoderlab.batch import Batch
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of
 
 FEW_EPOCHS = 3  # the least for long rows, unless there are many rows

@@ -1,7 +1,14 @@
-"""The training loop: a generator that takes one optimizer step after another and reports each.
+"""The totals of an optimizer step over all its micro-batches and all processes.
+
+Steps whose loss or gradient is not finite: they are skipped, counted, and reported with the rows of their batch.
+
+On CUDA, the fused AdamW reads a flag on the device and skips the update if it is set; the host reads the flag when it
+logs.
+
+The training loop: a generator that takes one optimizer step after another and reports each.
 
 Whoever iterates decides what to log, score and save (`runs/fitting/fit.py`), and what to do when memory runs out
-(`runs/engine/out_of_memory.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses
+(`micro_batches.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses
 stay tensors until someone reads them.
 """
 
@@ -10,22 +17,198 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Protocol, cast
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from encoderlab.batch import Batch
+from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import Horizon, numbered
-from encoderlab.training.loss import PLAIN, LabelLoss, losses
-from encoderlab.training.nonfinite_guard import NonFiniteGuard, SkippedStep
-from encoderlab.training.optimizer import clip_gradients, set_learning_rate
-from encoderlab.training.schedule import learning_rate_at
-from encoderlab.training.totals import Totals, count_totals
+from encoderlab.training.loss import LOSSES, PLAIN, LabelLoss, count_targets, losses
+from encoderlab.training.optimizer import clip_gradients, learning_rate_at, set_learning_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A step's examples, real tokens, tokens with padding, and `targets` by the name of the loss that averages over
+    them.
+
+    `stop` is True if one of the processes was asked to stop before this step.
+    """
+
+    examples: int
+    tokens: int
+    padded_tokens: int
+    targets: Mapping[str, int]
+    stop: bool = False
+
+
+def count_totals(
+    micro_batches: Sequence[Batch], processes: Processes = SINGLE_PROCESS, stopping: Callable[[], bool] = bool
+) -> Totals:
+    """Count the micro-batches of this process and add the counts of the others, in one message and without waiting for
+    a device.
+    """
+    examples = sum(len(micro_batch.rows) for micro_batch in micro_batches)
+    tokens = sum(micro_batch.n_tokens for micro_batch in micro_batches)
+    padded = sum(micro_batch.input_ids.numel() for micro_batch in micro_batches)
+    counts = [count_targets(micro_batch) for micro_batch in micro_batches]
+    targets = [sum(count.get(name, 0) for count in counts) for name in LOSSES]
+    stop = processes.size > 1 and stopping()
+    examples, tokens, padded, stops, *targets = processes.all_reduce_sum([examples, tokens, padded, stop, *targets])
+    return Totals(examples, tokens, padded, dict(zip(LOSSES, targets, strict=True)), stops > 0)
+
+
+ROWS_NAMED = 5  # per batch: enough to inspect, few enough for a line
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedStep:
+    """A skipped step: its losses by name and the norm of its gradient, at least one of them not finite.
+
+    `rows` are the positions in the training split, counted from 0, of the first few of the `examples` in its batch.
+    """
+
+    step: int
+    losses: dict[str, float]
+    gradient_norm: float
+    rows: list[int]
+    examples: int
+
+    def __str__(self) -> str:
+        losses = [f"{name} loss {loss:.4g}" for name, loss in self.losses.items()]
+        further = self.examples - len(self.rows)
+        rows = ", ".join(map(str, self.rows)) + (f" and {further:,} more" if further else "")
+        return f"{', '.join(losses)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
+
+    def figures(self) -> dict[str, Any]:
+        """Return the step as JSON values: figures that are not finite become strings."""
+        figures = {f"loss_{name}": loss for name, loss in self.losses.items()} | {"gradient_norm": self.gradient_norm}
+        written = {name: value if math.isfinite(value) else str(value) for name, value in figures.items()}
+        return {**written, "rows": self.rows, "examples": self.examples}
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A step that only the device knows to be skipped or not: `flag` is 1.0 if it was skipped, otherwise 0.0."""
+
+    step: int
+    flag: Tensor
+    losses: Mapping[str, Tensor]
+    gradient_norm: Tensor
+    rows: Sequence[Tensor]
+
+    def read(self, processes: Processes) -> SkippedStep:
+        """Return the skipped step with the rows of all `processes`, which must call this together."""
+        mine = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist(), sum(map(len, self.rows))
+        shares = processes.gather(mine)
+        named, counts = processes.broadcast_from_main(lambda: tuple(zip(*(shares or ()), strict=True)))
+        losses = {name: float(loss) for name, loss in self.losses.items()}
+        rows = [row for share in named for row in share][:ROWS_NAMED]
+        return SkippedStep(self.step, losses, float(self.gradient_norm), rows, sum(counts))
+
+
+class NonFiniteGuard:
+    """Makes the optimizer skip steps whose losses or gradient are not finite, at most `limit` of them.
+
+    A skipped step changes neither the weights nor the optimizer's averages nor its step count. On CUDA the device
+    decides: the fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it when it reads the
+    figures anyway. Elsewhere (`waits`) the host reads the flag at once and drops the gradients. `before` is the `state`
+    of an earlier part of the same run.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        waits: bool,
+        before: Iterable[Mapping[str, Any]] = (),
+        processes: Processes = SINGLE_PROCESS,
+    ) -> None:
+        self.limit, self.waits, self.processes = limit, waits, processes
+        self.armed = 0  # the latest step about to change the weights
+        self.load(before)
+
+    def load(self, before: Iterable[Mapping[str, Any]]) -> None:
+        """Continue from the `state` of an earlier part of the same run."""
+        self.skipped = [SkippedStep(**plain) for plain in before]
+        self._reported = len(self.skipped)
+        self._unread: list[_Unread] = []
+
+    def arm(
+        self,
+        optimizer: torch.optim.Optimizer,
+        step: int,
+        losses: Mapping[str, Tensor],
+        gradient_norm: Tensor,
+        micro_batches: Sequence[Batch],
+    ) -> None:
+        """Make the next `optimizer.step()` change nothing if one of the figures is not finite. Raises TrainingError as
+        `read` does.
+
+        If several processes train one model, all must pass the figures of the whole step, so that all decide alike.
+        """
+        flag = (~torch.stack([*losses.values(), gradient_norm]).isfinite().all()).float()
+        self._unread.append(
+            _Unread(step, flag, losses, gradient_norm, [micro_batch.rows for micro_batch in micro_batches])
+        )
+        self.armed = step
+        if not self.waits:
+            optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW reads it
+        elif self.read():
+            optimizer.zero_grad()  # without gradients the optimizer's step does nothing
+
+    def read(self) -> list[SkippedStep]:
+        """Return the skipped steps among those not yet read. Waits for the device.
+
+        Raises TrainingError, which names the first step beyond the limit.
+        """
+        unread, self._unread = self._unread, []
+        flags = torch.stack([each.flag for each in unread]).tolist() if unread else []
+        found = []
+        for flag, each in zip(flags, unread, strict=True):
+            if flag:
+                found.append(each.read(self.processes))
+                self._refuse_beyond_limit(found[-1])
+                self.skipped.append(found[-1])
+        return found
+
+    def report(self, *, read: bool) -> list[SkippedStep]:
+        """Return the skipped steps that no earlier report named; with `read`, first ask the device as `read()` does."""
+        if read:
+            self.read()
+        reported, self._reported = self._reported, len(self.skipped)
+        return self.skipped[reported:]
+
+    def state(self) -> list[dict[str, Any]]:
+        """Return the skipped steps so far, as plain values; see `before`. Waits for the device. Raises as `read` does."""
+        self.read()
+        return [asdict(each) for each in self.skipped]
+
+    def note(self) -> str | None:
+        """Return a report's sentence about the skipped steps; None if there are none."""
+        if not self.skipped:
+            return None
+        n = len(self.skipped)
+        steps = ", ".join(f"{each.step:,}" for each in self.skipped[:10]) + (", ..." if n > 10 else "")
+        return f"{n:,} step{'s were' if n > 1 else ' was'} skipped because the loss or the gradient was not finite: {steps}"
+
+    def _refuse_beyond_limit(self, found: SkippedStep) -> None:
+        n = len(self.skipped)
+        if n < self.limit:
+            return
+        steps = f"{n:,} steps before it were" if n > 1 else "1 step before it was"
+        before = f"; {steps} skipped, as training.skip_nonfinite={self.limit} allows" if n else ""
+        more = f"training.skip_nonfinite={max(2 * self.limit, 10)} skips such steps"
+        raise TrainingError(
+            f"The loss or the gradient of step {found.step:,} is not finite ({found}){before}",
+            remedy=f"Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32; {more}",
+        )
 
 
 @dataclass(frozen=True, slots=True)

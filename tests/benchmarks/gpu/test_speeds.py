@@ -9,7 +9,7 @@ from benchmarks.gpu.budget import Budget, Rows
 from benchmarks.gpu.runs import Runs
 from benchmarks.gpu.speeds import SCALES, Roofs, Scale, speed_rows, what_was_compiled
 from benchmarks.processes import ROOT, Finished, python
-from encoderlab.runs.engine.compilation import COMPILED, WITH_GRAPHS
+from encoderlab.training.compilation import COMPILED, WITH_GRAPHS
 
 LINES = "Attention: FlashAttention, {}\nDevice cuda, precision bfloat16 (as set), 4 threads\nBatches in 1 micro-batch (as set)\n"
 FIGURES = {"tokens_per_second": 3.2e5, "examples_per_second": 1e4, "padding": 0.1, "first_step_seconds": 3.0}

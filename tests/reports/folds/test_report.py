@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.metrics.resampling.folds import over_folds
+from encoderlab.metrics.folds import over_folds
 from encoderlab.reports.folds.report import _flat, build_folds_report
 from encoderlab.runs.folders.folder import RunFolder
 

@@ -19,7 +19,7 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.runs.distillation import task_teacher
 from encoderlab.runs.distillation.task_teacher import NO_ANSWER, TaskTeacher, TeacherLogits
 from encoderlab.runs.models.saved_model import Origin
-from encoderlab.system.manifest import write_manifest
+from encoderlab.system.files import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import LABELS, assembly_of

@@ -11,9 +11,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics import ClassificationMetrics
 from encoderlab.runs.fitting.journal import Journal, seconds_since_start
 from encoderlab.runs.fitting.progress import Progress
-from encoderlab.training.loop import Step
-from encoderlab.training.nonfinite_guard import SkippedStep
-from encoderlab.training.totals import Totals
+from encoderlab.training.loop import SkippedStep, Step, Totals
 from tests.stand_ins import Clock
 
 

@@ -11,12 +11,12 @@ from encoderlab.data.sources.generated import ReverseDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.engine.micro_batches import MicroBatches
 from encoderlab.runs.fitting.train_state import TrainState
 from encoderlab.runs.models.assembly import assemble
 from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import TaggingConfig
 from encoderlab.training.config import TrainingConfig
+from encoderlab.training.micro_batches import MicroBatches
 
 STEPS = 6
 

@@ -17,7 +17,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.resume import read_settings
-from encoderlab.system.distributed import SINGLE_PROCESS
+from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.system.signals import Interrupted
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from encoderlab.data.examples import TextExample
-from encoderlab.runs.engine.compilation import WITH_GRAPHS
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
+from encoderlab.training.compilation import WITH_GRAPHS
 from encoderlab.training.config import Compile, Sharding, TrainingConfig
 from tests.runs.small_assembly import TOKENIZER, assembly_of
 

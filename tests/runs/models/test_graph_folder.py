@@ -14,7 +14,7 @@ from encoderlab.runs.folders.graph_files import GRAPH, GRAPH_FILES, is_graph
 from encoderlab.runs.models import graph_folder
 from encoderlab.runs.models.graph_folder import gives_answers, thresholds_json, write_checked_graph, write_graph_folder
 from encoderlab.runs.models.saved_model import Origin
-from encoderlab.system.manifest import differing_files
+from encoderlab.system.files import differing_files
 from encoderlab.tasks.config import (
     ClassificationConfig,
     MultilabelConfig,

@@ -15,7 +15,7 @@ from encoderlab.exchange.onnx_graph import WholeModel
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models import graph_model
 from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
-from encoderlab.system.distributed import SINGLE_PROCESS
+from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
 from encoderlab.training.config import Precision
 from tests.runs.small_assembly import assembly_of

@@ -23,7 +23,7 @@ from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary,
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import Sharding, TrainingConfig
 

@@ -6,7 +6,7 @@ import torch
 
 from encoderlab.errors import DataError
 from encoderlab.runs.models import same_parts
-from encoderlab.system.distributed import Processes
+from encoderlab.system.processes import Processes
 
 
 def test_data_and_tokenizer_are_compared_before_precision_and_threads(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from encoderlab.errors import SettingError
 from encoderlab.runs.records import trackers as tracking
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.system.signals import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
 from tests.runs.records.tracked_runs import REPORT, STEP, config

@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from encoderlab.runs.records.trackers import tracked
-from encoderlab.system.distributed import SINGLE_PROCESS
+from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.system.signals import Interrupted
 from tests.runs.records.tracked_runs import REPORT, STEP, config
 

@@ -12,7 +12,7 @@ from encoderlab.data.shards import Fractions, OnDamaged, Shards
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
-from encoderlab.system.distributed import Processes
+from encoderlab.system.processes import Processes
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining import stream
 from encoderlab.tasks.pretraining.pretraining import Pretraining
@@ -55,7 +55,7 @@ def first_windows(rows, count, after=0):
     """Return the texts of each window's rows, with its number and how many of its steps have been taken."""
     return [
         (number, [tuple(map(bytes, pair)) for pair in drawn.texts(np.arange(len(drawn.pairs.labels)))], done)
-        for number, drawn, done in islice(rows.windows(5, BATCH, after), count)
+        for number, drawn, done in islice(rows.epochs(5, BATCH, after), count)
     ]
 
 

@@ -28,7 +28,7 @@ from encoderlab.data.sources.docstring_reader import (
     without_duplicates,
 )
 from encoderlab.errors import DataError
-from encoderlab.system.atomic_files import atomic_write
+from encoderlab.system.files import atomic_write
 
 if TYPE_CHECKING:
     import pyarrow

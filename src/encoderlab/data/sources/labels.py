@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from encoderlab.data.examples import Split
 from encoderlab.data.sources.columns import Rows, Where, flat_values, is_words, listed, mapped
-from encoderlab.entities.scheme import EntityLabels, entity_labels
-from encoderlab.entities.validity import first_invalid, repaired
 from encoderlab.errors import DataError, SettingError
+from encoderlab.metrics.entities import EntityLabels, entity_labels, first_invalid, repaired
 
 _MOST_STEPS = 20  # distinct decimal numbers that may still be classes, such as half stars
 _LONGEST_NUMBER = 40  # digits; anything longer is a name

@@ -18,7 +18,7 @@ from tokenizers import processors
 
 from encoderlab.data.tokenizers.distinct_words import DistinctWords, word_by_word
 from encoderlab.errors import DataError
-from encoderlab.system.atomic_files import atomic_write
+from encoderlab.system.files import atomic_write
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a
 # trained one.

@@ -17,7 +17,7 @@ from encoderlab.reports.parts.console import words_of
 from encoderlab.reports.parts.page import picture, write_page
 from encoderlab.reports.parts.plots import write_png
 from encoderlab.runs.folders.finished import FinishedRun
-from encoderlab.system.atomic_files import atomic_write, atomic_write_text
+from encoderlab.system.files import atomic_write, atomic_write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

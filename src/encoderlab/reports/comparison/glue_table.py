@@ -21,7 +21,7 @@ from encoderlab.reports.outputs.predictions import as_csv
 from encoderlab.reports.parts.console import console_on, figure, line, listing, number, table_of, words_of
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.runs.folders.finished import FinishedRun
-from encoderlab.system.atomic_files import atomic_write_text
+from encoderlab.system.files import atomic_write_text
 
 LEFT_OUT = "wnli"  # of most published averages
 MEANING = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.metrics.resampling.label_errors import (
+from encoderlab.metrics.label_errors import (
     LabelErrors,
     find_label_errors,
     find_label_set_errors,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.metrics.resampling.folds import OverFolds, over_folds
+from encoderlab.metrics.folds import OverFolds, over_folds
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.parts.console import named_figure
 from encoderlab.reports.parts.run_report import json_safe

@@ -13,7 +13,7 @@ import numpy as np
 
 from encoderlab.reports.outputs.carried import carried_names, cell
 from encoderlab.runs.folders.finished import SEPARATOR
-from encoderlab.system.atomic_files import atomic_write
+from encoderlab.system.files import atomic_write
 
 if TYPE_CHECKING:
     from encoderlab.data.row_table import RowTable

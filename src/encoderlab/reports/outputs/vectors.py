@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.system.atomic_files import atomic_write
+from encoderlab.system.files import atomic_write
 
 SUFFIX = ".npy"
 INDEX_SUFFIX = ".index.jsonl"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from encoderlab.system.atomic_files import atomic_write_text
+from encoderlab.system.files import atomic_write_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from encoderlab.tasks.rows import ExampleRows, Rows
+from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task
+from encoderlab.training.batches import Rows
 
 
 def reading_notes(rows: Mapping[str, Rows], task: Task) -> list[str]:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from encoderlab.batch import Batch
 from encoderlab.model.encoder import Encoder, EncoderLayer
-from encoderlab.model.feed_forward import FeedForward
+from encoderlab.model.layers import FeedForward
 from encoderlab.model.packing import Layout
 
 RIDGE = 1e-3  # of the mean variance: limits the weight of directions that hardly occur

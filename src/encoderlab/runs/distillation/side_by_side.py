@@ -11,11 +11,10 @@ import torch
 
 from encoderlab.batch import Batch, Prediction, Targets
 from encoderlab.runs.distillation.teacher import VectorTeacher
-from encoderlab.runs.engine.batches import scoring_batches
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.system.device import Compute
-from encoderlab.tasks.rows import Rows
-from encoderlab.training.answering import answered
+from encoderlab.training.batches import Rows, scoring_batches
+from encoderlab.training.evaluation import answered
 
 TIMED_TEXTS = 1_000  # per split, roughly: enough to measure the speed, few enough for a slow teacher
 Answered = TypeVar("Answered")

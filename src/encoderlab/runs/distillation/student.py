@@ -17,7 +17,7 @@ from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition,
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.distillation.pruning import Texts, prune, set_linear
 from encoderlab.runs.models.pretrained import TOKEN_TABLE, Pretrained, load_into
-from encoderlab.tasks.rows import Rows
+from encoderlab.training.batches import Rows
 
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
 SEGMENT_TABLE = "encoder.embeddings.segment.weight"

@@ -28,8 +28,9 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, check_paired, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained, vocabulary_difference
-from encoderlab.tasks.rows import ExampleRows, Rows, joined
+from encoderlab.tasks.rows import ExampleRows, joined
 from encoderlab.tasks.taught_rows import TaughtRows
+from encoderlab.training.batches import Rows
 
 
 class TaskDistillation(Teaching):

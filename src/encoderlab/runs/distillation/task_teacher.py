@@ -21,7 +21,7 @@ from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.pretrained import check_hashes, encoder_folder
 from encoderlab.system.signals import stop_if_interrupted
-from encoderlab.training.answering import answered
+from encoderlab.training.evaluation import answered
 
 ENCODED_AT_A_TIME = 16_384
 NO_ANSWER = -1  # for a word that the teacher did not read; it counts as wrong

@@ -10,7 +10,7 @@ from pathlib import Path
 from encoderlab.config.commands import DistillConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.models.pretrained import encoder_folder
-from encoderlab.system.manifest import sha256_of
+from encoderlab.system.files import sha256_of
 
 
 def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:

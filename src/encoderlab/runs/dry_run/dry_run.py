@@ -16,24 +16,22 @@ from torch import nn
 
 from encoderlab.metrics import SplitScores
 from encoderlab.runs.dry_run.time_estimate import run_time
-from encoderlab.runs.engine.batches import (
+from encoderlab.runs.models.assembly import Assembly
+from encoderlab.system.device import peak_memory, reset_peak_memory
+from encoderlab.training.batches import (
     EVALUATION_SEED,
     EpochCounts,
+    Rows,
     epoch_counts,
     n_scoring_batches,
     scoring_batches,
 )
-from encoderlab.runs.engine.distribution import is_sharded
-from encoderlab.runs.engine.micro_batches import WEIGHT_BYTES, MicroBatches, free_memory
-from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
-from encoderlab.runs.models.assembly import Assembly
-from encoderlab.system.peak_memory import peak_memory, reset_peak_memory
-from encoderlab.tasks.rows import Rows
 from encoderlab.training.config import seconds_of
+from encoderlab.training.distribution import is_sharded
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps, horizon_of, steps_per_epoch, total_steps
-from encoderlab.training.loop import Learner
-from encoderlab.training.nonfinite_guard import NonFiniteGuard
+from encoderlab.training.loop import Learner, NonFiniteGuard
+from encoderlab.training.micro_batches import WEIGHT_BYTES, MicroBatches, StepsWithinMemory, free_memory
 from encoderlab.training.optimizer import build_optimizer
 
 WARM_UP, WARM_UP_SECONDS = (

@@ -27,7 +27,7 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import load_into, load_pretrained
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
-from encoderlab.tasks.rows import Rows
+from encoderlab.training.batches import Rows
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of
 
 BATCH_SIZE, LEARNING_RATE, WARMUP = 64, 5e-4, 0.05

@@ -21,7 +21,7 @@ from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.records.trackers import NO_TRACKERS, Trackers
 from encoderlab.system.signals import Interrupted, deferred, is_interrupted, stop_if_interrupted
-from encoderlab.tasks.rows import Rows
+from encoderlab.training.batches import Rows
 from encoderlab.training.checkpoint import (
     checkpoints,
     clear_unfinished,

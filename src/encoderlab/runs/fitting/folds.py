@@ -16,7 +16,7 @@ from encoderlab.runs.models.assembly import cache_folder
 from encoderlab.runs.models.task import with_positive_label
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.device import choose_compute
-from encoderlab.system.distributed import Processes
+from encoderlab.system.processes import Processes
 from encoderlab.system.signals import stop_if_interrupted
 
 Train = Callable[[Config, Processes], RunFolder | None]

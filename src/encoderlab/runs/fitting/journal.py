@@ -15,7 +15,7 @@ from tqdm import tqdm
 from encoderlab.metrics import SplitScores
 from encoderlab.runs.fitting.progress import Progress
 from encoderlab.runs.records.trackers import NO_TRACKERS, Trackers
-from encoderlab.system.atomic_files import atomic_write
+from encoderlab.system.files import atomic_write
 from encoderlab.training.loop import Step
 
 

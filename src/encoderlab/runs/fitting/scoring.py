@@ -11,7 +11,8 @@ from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.task import build_task, with_thresholds
 from encoderlab.tasks.classification import threshold_rule
 from encoderlab.tasks.config import ClassificationConfig, TaskConfig
-from encoderlab.tasks.rows import ExampleRows, Rows
+from encoderlab.tasks.rows import ExampleRows
+from encoderlab.training.batches import Rows
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> AnswerScores:

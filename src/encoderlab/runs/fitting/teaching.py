@@ -9,7 +9,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import Pretrained
-from encoderlab.tasks.rows import Rows
+from encoderlab.training.batches import Rows
 
 
 class Teaching:

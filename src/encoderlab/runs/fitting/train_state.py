@@ -12,16 +12,15 @@ from typing import Any
 
 from torch import Tensor
 
-from encoderlab.runs.engine.compilation import is_compiled
-from encoderlab.runs.engine.micro_batches import MicroBatches
-from encoderlab.runs.engine.out_of_memory import StepsWithinMemory
-from encoderlab.runs.engine.random_state import begin_dropout, random_states, set_random_states
 from encoderlab.runs.fitting.progress import Progress
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.pretraining.stream import StreamedRows
-from encoderlab.tasks.rows import Rows
+from encoderlab.training.batches import Rows
+from encoderlab.training.compilation import is_compiled
+from encoderlab.training.distribution import begin_dropout, random_states, set_random_states
 from encoderlab.training.horizon import horizon_of
 from encoderlab.training.loop import Learner
+from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
 
 

@@ -11,7 +11,6 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.engine.distribution import is_sharded
 from encoderlab.runs.fitting.fit import Fitted, fit
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import Config, continued_run, run_folder
@@ -21,10 +20,11 @@ from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
-from encoderlab.system.distributed import Processes
+from encoderlab.system.processes import Processes
 from encoderlab.tasks.pretraining.stream import StreamedRows
 from encoderlab.training.checkpoint import checkpoints
 from encoderlab.training.config import TrainingConfig
+from encoderlab.training.distribution import is_sharded
 from encoderlab.training.horizon import fixed_by_validation, length_in_words
 
 

@@ -23,7 +23,7 @@ from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.exchange.huggingface_files import read_config
 from encoderlab.runs.folders.graph_files import MODEL_TYPE, is_graph
 
-ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.atomic_files`
+ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.files`
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 

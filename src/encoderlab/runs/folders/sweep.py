@@ -23,7 +23,7 @@ from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.runs.folders.claims import locked
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.system.atomic_files import atomic_write_text
+from encoderlab.system.files import atomic_write_text
 
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
 _RECORD = re.compile(r"[0-9a-f]{16}\.json")  # see `_hash`

@@ -24,7 +24,7 @@ from encoderlab.runs.inference.token_gradients import predict_from_embeddings
 from encoderlab.runs.inference.token_spans import Span, TokensRead, spans_of, texts_of
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import hold_encoded
-from encoderlab.training.answering import answered
+from encoderlab.training.evaluation import answered
 
 Explained = tuple[np.ndarray, np.ndarray]  # float32: a score for each token read, and a logit for each class
 ForOne = TypeVar("ForOne")

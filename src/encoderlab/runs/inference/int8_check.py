@@ -28,7 +28,7 @@ from encoderlab.runs.models.compact_model import SENTENCES
 from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.tasks.task import Answer
-from encoderlab.training.answering import answered
+from encoderlab.training.evaluation import answered
 
 MOST_ROWS = 5000  # of a split, evenly spaced: half a point of accuracy is 25 of them
 LARGEST_LOSS = 0.01  # in the main score, in addition to chance

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.training.batches import EVALUATION_SEED
 
 SHOWN, GUESSES = 6, 5
 

@@ -12,7 +12,7 @@ from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Answer
-from encoderlab.training.answering import answered
+from encoderlab.training.evaluation import answered
 
 
 def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:

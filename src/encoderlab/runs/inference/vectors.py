@@ -15,7 +15,7 @@ from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.training.answering import answered
+from encoderlab.training.evaluation import answered
 
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 

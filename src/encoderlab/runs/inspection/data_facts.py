@@ -16,12 +16,12 @@ from encoderlab.data.inspection.oddities import PATTERNS, Oddity, odd_rows
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.engine.batches import EVALUATION_SEED
 from encoderlab.runs.inspection.pair_facts import pair_facts, training_facts
 from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 from encoderlab.tasks.task import Task
+from encoderlab.training.batches import EVALUATION_SEED
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the figures shown
 COUNTED_WORDS = 200_000

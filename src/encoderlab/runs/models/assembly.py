@@ -29,16 +29,6 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.engine.batches import scoring_batches, training_batches
-from encoderlab.runs.engine.compilation import WITH_GRAPHS, compile_encoder, seconds_uncompiled
-from encoderlab.runs.engine.distribution import Sharded, Whole, distribute, distribution, is_sharded
-from encoderlab.runs.engine.micro_batches import (
-    MicroBatches,
-    StepMemory,
-    choose_micro_batches,
-    sharded_bytes,
-    step_memory,
-)
 from encoderlab.runs.folders.folder import model_folder
 from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
@@ -46,17 +36,25 @@ from encoderlab.runs.models.row_settings import check_pairs, with_case, with_len
 from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
 from encoderlab.runs.models.task import build_task, label_loss_of, settled_task, start_from_frequencies
 from encoderlab.system.device import Compute, choose_compute
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.rows import Rows
 from encoderlab.tasks.task import Task
+from encoderlab.training.batches import Rows, scoring_batches, training_batches
 from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.compilation import WITH_GRAPHS, compile_encoder, seconds_uncompiled
 from encoderlab.training.config import Compile, TrainingConfig, seconds_of
+from encoderlab.training.distribution import Sharded, Whole, distribute, distribution, is_sharded
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import fixed_by_rows, passes_for, steps_per_epoch, total_steps
 from encoderlab.training.loss import PLAIN, LabelLoss
-from encoderlab.training.optimizer import freeze
-from encoderlab.training.schedule import peak_for_width
+from encoderlab.training.micro_batches import (
+    MicroBatches,
+    StepMemory,
+    choose_micro_batches,
+    sharded_bytes,
+    step_memory,
+)
+from encoderlab.training.optimizer import freeze, peak_for_width
 
 NOT_IN_PIECES = "not compiled (its weights are sharded)"
 
@@ -129,7 +127,7 @@ class Assembly:
         )
 
     def distribute(self) -> Whole | Sharded:
-        """Return the model as the processes of the run train it; see `runs.engine.distribution`."""
+        """Return the model as the processes of the run train it; see `training.distribution`."""
         return distribute(self.model, self.config.training, self.processes, self.compute.device)
 
     def saved(self, origin: Origin) -> SavedModel:

@@ -18,7 +18,7 @@ from encoderlab.exchange.onnx_graph import OPSET, TOLERANCE, WholeModel, largest
 from encoderlab.runs.folders.graph_files import GRAPH, GRAPH_FILES
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.saved_model import config_json
-from encoderlab.system.manifest import write_manifest
+from encoderlab.system.files import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, TaskConfig
 
 PREDICT = Path(onnx_graph.__file__).with_name(

@@ -23,7 +23,7 @@ from encoderlab.exchange.onnx_graph import SLOWER
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.pooling import pool_windows
 from encoderlab.system.device import Compute, choose_compute
-from encoderlab.system.distributed import Processes
+from encoderlab.system.processes import Processes
 from encoderlab.training.config import Precision
 
 if TYPE_CHECKING:

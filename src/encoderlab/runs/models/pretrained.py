@@ -19,7 +19,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.folders.folder import MODEL_FILES, RunFolder, is_huggingface
 from encoderlab.runs.models.hub_model import fetch_model_folder
 from encoderlab.runs.models.saved_model import check_shapes, encoder_settings, read_model, tokenizer_of
-from encoderlab.system.manifest import MANIFEST, differing_files
+from encoderlab.system.files import MANIFEST, differing_files
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 
 TOKEN_TABLE = "encoder.embeddings.token.weight"

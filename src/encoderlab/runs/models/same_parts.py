@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from encoderlab.errors import DataError
 from encoderlab.runs.models.assembly import Assembly
-from encoderlab.system.agreement import check_agreement
+from encoderlab.system.processes import check_agreement
 
 PRECISION_AND_THREADS = (
     "Set training.threads and training.precision (eval: threads, precision) to what every machine supports"

@@ -31,8 +31,7 @@ from encoderlab.runs.folders.graph_files import GRAPH, LARGEST_CONFIG, MODEL_TYP
 from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
-from encoderlab.system.atomic_files import atomic_write
-from encoderlab.system.manifest import write_manifest
+from encoderlab.system.files import atomic_write, write_manifest
 from encoderlab.tasks.choices import Decoding
 from encoderlab.tasks.config import (
     ClassificationConfig,

@@ -14,8 +14,8 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.records.environment import environment
-from encoderlab.system.atomic_files import atomic_write_text
 from encoderlab.system.device import Compute
+from encoderlab.system.files import atomic_write_text
 
 CONTINUED = ("argv", "versions", "hardware", "git_commit")
 

@@ -25,8 +25,8 @@ from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.records.tracking_libraries import LIBRARIES, Subject, Tracker
-from encoderlab.system.atomic_files import atomic_write_text
-from encoderlab.system.distributed import Processes
+from encoderlab.system.files import atomic_write_text
+from encoderlab.system.processes import Processes
 
 PATIENCE_SECONDS = 30.0  # to let a tracker finish when the run is over
 _NO_FIGURES = ("step", "epoch", "kind", "split")

@@ -19,7 +19,7 @@ from encoderlab.data.shards import Place, ShardReader, Shards
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import Column, TokenStore
 from encoderlab.errors import DataError
-from encoderlab.system.distributed import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import SecondSentence
 from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 from encoderlab.tasks.rows import id_type
@@ -89,7 +89,7 @@ class StreamedRows:
         """Divide the reading of all further windows among the `processes`, each of which calls this."""
         self._processes, self._all_gather = processes, _all_gatherer(processes)
 
-    def windows(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, SentenceEpoch, int]]:
+    def epochs(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, SentenceEpoch, int]]:
         """Yield each window from step `after` + 1 on: its number, its rows, and how many of its steps are done."""
         window = self._window_of(after)
         while True:

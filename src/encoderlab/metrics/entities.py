@@ -1,0 +1,257 @@
+"""Labels that mark entities word by word: BIO (Ramshaw and Marcus 1995; IOB2) and BIOES, each as PREFIX-TYPE, such as
+B-person.
+
+B begins an entity, I continues it and O is outside. In BIOES, E ends an entity of several words and S is one of a
+single word.
+
+Entities found and counted as conlleval does, the scorer of CoNLL's shared tasks (Tjong Kim Sang and De Meulder
+2003).
+
+An entity is right if its first word, its last and its type are. If labels are not a valid sequence, I or E without
+anything before it that it could continue begins an entity. E and S are read as in seqeval, which extends conlleval's
+rules to S.
+
+The likeliest label sequence that is valid BIO or BIOES: Viterbi's algorithm (Viterbi 1967) over the allowed
+transitions.
+
+All allowed transitions weigh the same, so the best sequence is the valid one with the largest product of its words'
+probabilities.
+
+Invalid BIO or BIOES label sequences: the first of them, and how conlleval reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+OUTSIDE = "O"
+_TYPED = re.compile(r"([BIES])-(.+)", re.DOTALL)
+_UNTYPED = "_"  # the type of entities that have no name, as seqeval calls it
+
+
+@dataclass(frozen=True, slots=True)
+class EntityLabels:
+    """Labels that are BIO or BIOES, in the order of their ids: each one's prefix, and its type (None for O).
+
+    `types` are the types of entities, sorted. `bioes` tells the two apart: whether any prefix is E or S.
+    """
+
+    names: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    types_of: tuple[str | None, ...]
+    types: tuple[str, ...]
+    bioes: bool
+
+    @property
+    def scheme(self) -> str:
+        """Return the name of the scheme."""
+        return "BIOES" if self.bioes else "BIO"
+
+    def may_begin(self, label: int) -> bool:
+        """Return whether a sentence may begin with this label."""
+        return self.prefixes[label] in "OBS"
+
+    def may_end(self, label: int) -> bool:
+        """Return whether a sentence may end with this label."""
+        return not self.bioes or self.prefixes[label] in "OES"
+
+    def may_follow(self, label: int, following: int) -> bool:
+        """Return whether the label `following` may follow `label`, both given by their ids."""
+        inside = self.prefixes[label] in "BI"
+        if self.prefixes[following] in "IE":
+            return inside and self.types_of[label] == self.types_of[following]
+        return not (self.bioes and inside)
+
+
+def entity_labels(names: Sequence[str]) -> EntityLabels | None:
+    """Return the labels as entity labels; None if they are not BIO or BIOES.
+
+    They are if each is O or begins with a prefix, and any is B or I. Without types (B, I, O), there have to be both.
+    """
+    if set(names) <= set("OBIES"):
+        pairs = [(name, None if name == OUTSIDE else _UNTYPED) for name in names]
+        found = {"B", "I"} <= set(names)
+    else:
+        matches = [_TYPED.fullmatch(name) for name in names]
+        pairs = [(match[1], match[2]) if match else (name, None) for name, match in zip(names, matches, strict=True)]
+        whole = all(match or name == OUTSIDE for name, match in zip(names, matches, strict=True))
+        found = whole and any(prefix in "BI" for prefix, _ in pairs)
+    if not found:
+        return None
+    prefixes, types_of = tuple(prefix for prefix, _ in pairs), tuple(kind for _, kind in pairs)
+    types = tuple(sorted({one for one in types_of if one is not None}))
+    return EntityLabels(tuple(names), prefixes, types_of, types, bool({"E", "S"} & set(prefixes)))
+
+
+def label_name(prefix: str, entity_type: str) -> str:
+    """Return the label of a word of an entity."""
+    return prefix if entity_type == _UNTYPED else f"{prefix}-{entity_type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The entities of consecutive sentences, one at each word that begins one.
+
+    All are [words]: `begins` tells whether a word begins one, `end` is the word after the entity that contains it
+    (undefined outside), `kind` is the index of the type in `EntityLabels.types`, -1 outside.
+    """
+
+    begins: np.ndarray
+    end: np.ndarray
+    kind: np.ndarray
+
+
+def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Spans:
+    """Return the entities of sentences of `lengths` words with the label ids `ids`, [words]; -1, no prediction, counts
+    as O.
+    """
+    prefixes = np.array([*labels.prefixes, "O"])[ids]
+    kinds = np.array([-1 if one is None else labels.types.index(one) for one in labels.types_of] + [-1])[ids]
+    firsts = np.zeros(len(ids) + 1, bool)
+    firsts[np.cumsum(lengths) - lengths] = True
+    firsts = firsts[:-1]
+    before = np.where(firsts, "O", np.roll(prefixes, 1))
+    kinds_before = np.where(firsts, -1, np.roll(kinds, 1))
+    begins = np.isin(prefixes, ("B", "S")) | np.isin(before, ("O", "E", "S")) | (kinds != kinds_before)
+    begins &= prefixes != "O"
+    boundaries = np.append(np.flatnonzero(begins | firsts | (prefixes == "O")), len(ids))
+    end = boundaries[np.searchsorted(boundaries, np.arange(len(ids)), side="right")] if len(ids) else boundaries[:0]
+    return Spans(begins, end, kinds)
+
+
+def entity_counts(labels: EntityLabels, right: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> np.ndarray:
+    """Return how many entities of each type each sentence has: correctly predicted, predicted, true. [sentences, 3,
+    types].
+    """
+    lengths = np.array([len(sentence) for sentence in right], np.int64)
+    sides = [np.concatenate([np.empty(0, np.int64), *side]) for side in (predicted, right)]
+    found, gold = (spans_of(labels, side, lengths) for side in sides)
+    correct = found.begins & gold.begins & (found.end == gold.end) & (found.kind == gold.kind)
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    size = len(lengths) * len(labels.types)
+
+    def counted(where: np.ndarray, kind: np.ndarray) -> np.ndarray:
+        return np.bincount(sentence[where] * len(labels.types) + kind[where], minlength=size)
+
+    counts = [counted(correct, gold.kind), counted(found.begins, found.kind), counted(gold.begins, gold.kind)]
+    return np.stack([column.reshape(len(lengths), len(labels.types)) for column in counts], axis=1)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return part / np.maximum(whole, 1)
+
+
+# From the numbers of entities rightly predicted, predicted and in truth, [..., 3], to scores; 0 if there is nothing to
+# divide by
+ENTITY_SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "entity_precision": lambda counts: _share(counts[..., 0], counts[..., 1]),
+    "entity_recall": lambda counts: _share(counts[..., 0], counts[..., 2]),
+    "entity_f1": lambda counts: _share(2 * counts[..., 0], counts[..., 1] + counts[..., 2]),
+}
+
+
+FORBIDDEN = (
+    -1e4
+)  # added to log-probabilities; finite, so that labels without any valid sequence still get the least invalid one
+
+
+class ValidDecoder:
+    """Decodes the sentences of a batch together."""
+
+    def __init__(self, labels: EntityLabels) -> None:
+        ids = range(len(labels.names))
+        self.begin = _penalties([labels.may_begin(label) for label in ids])
+        self.end = _penalties([labels.may_end(label) for label in ids])
+        self.transitions = _penalties([[labels.may_follow(label, following) for following in ids] for label in ids])
+
+    def decode(self, logits: Tensor, row: Tensor, n_rows: int, longest: int) -> Tensor:
+        """Return the id of each word's label, int64 [words], from `logits` [words, labels].
+
+        `row`, [words] and rising, says which of the `n_rows` sentences a word belongs to; none has more words than
+        `longest`. On a GPU, nothing here waits for it.
+        """
+        place = torch.arange(len(row), device=row.device) - torch.searchsorted(row, row)
+        counts = torch.zeros(n_rows, dtype=torch.long, device=row.device).index_add_(0, row, torch.ones_like(row))
+        scores = logits.new_zeros(n_rows, longest, logits.shape[1])
+        scores[row, place] = logits.log_softmax(-1)
+        return self._best_paths(scores, counts)[row, place]
+
+    def _best_paths(self, scores: Tensor, counts: Tensor) -> Tensor:
+        """Return the best labels of sentences of `counts` words, padded: [rows, longest, labels] -> [rows, longest]."""
+        begin, end, transitions = (part.to(scores) for part in (self.begin, self.end, self.transitions))
+        unchanged = torch.arange(scores.shape[2], device=scores.device).expand(len(scores), -1)
+        best, came_from = scores[:, 0] + begin, []
+        for step in range(1, scores.shape[1]):
+            reached, previous = (best[:, :, None] + transitions).max(1)
+            continues = (step < counts)[:, None]
+            best = torch.where(continues, reached + scores[:, step], best)
+            came_from.append(torch.where(continues, previous, unchanged))
+        label = (best + end).argmax(-1, keepdim=True)
+        path = [label]
+        for previous in reversed(came_from):
+            label = previous.gather(1, label)
+            path.append(label)
+        return torch.cat(path[::-1], 1)
+
+
+def _penalties(allowed: list[bool] | list[list[bool]]) -> Tensor:
+    return torch.where(torch.tensor(allowed), 0.0, FORBIDDEN)
+
+
+def first_invalid(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> tuple[int, str] | None:
+    """Return the first word with a label that is invalid in its place, and a description of that place; None if all are
+    valid.
+
+    The sentences, of `lengths` words, follow one another; `ids` are their label ids, [words], -1 (unknown) counting as
+    O.
+    """
+    names, n_words = [*labels.names, OUTSIDE], len(ids)
+    may_begin, may_end = (
+        np.array([*map(test, range(len(names) - 1)), True]) for test in (labels.may_begin, labels.may_end)
+    )
+    links = np.array(
+        [[_may_follow(labels, first, second) for second in range(len(names))] for first in range(len(names))]
+    )
+    ends = np.cumsum(lengths)[lengths > 0]
+    firsts, lasts = np.zeros(n_words, bool), np.zeros(n_words, bool)
+    firsts[ends - lengths[lengths > 0]], lasts[ends - 1] = True, True
+    valid = np.where(firsts, may_begin[ids], links[np.roll(ids, 1), ids])
+    wrong = np.flatnonzero(~valid | (lasts & ~may_end[ids]))
+    if not len(wrong):
+        return None
+    word = int(wrong[0])
+    if valid[word]:
+        return word, "at the end of the sentence"
+    return word, "at the start of the sentence" if firsts[word] else f"after {names[ids[word - 1]]!r}"
+
+
+def _may_follow(labels: EntityLabels, first: int, second: int) -> bool:
+    """Return whether the one label may follow the other, the number of labels standing for O."""
+    n = len(labels.names)
+    if second == n:
+        return first == n or labels.may_end(first)
+    return labels.may_begin(second) if first == n else labels.may_follow(first, second)
+
+
+def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
+    """Return valid label names for the entities that conlleval finds in the sentences, [words]; arguments as for
+    `first_invalid`.
+
+    IOB1, in which B only separates neighbours of one type, becomes BIO.
+    """
+    spans = spans_of(labels, ids, lengths)
+    last = spans.end == np.arange(1, len(ids) + 1)
+    if labels.bioes:
+        prefixes = np.select([spans.begins & last, spans.begins, last], ["S", "B", "E"], "I")
+    else:
+        prefixes = np.where(spans.begins, "B", "I")
+    return [
+        OUTSIDE if kind < 0 else label_name(prefix, labels.types[kind])
+        for prefix, kind in zip(prefixes.tolist(), spans.kind.tolist(), strict=True)
+    ]

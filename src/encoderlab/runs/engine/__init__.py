@@ -1,1 +1,0 @@
-"""Fitting a training step to this machine: its batches, its memory, its processes and its compiler."""

@@ -1,0 +1,97 @@
+"""Atomic writes, by renaming a temporary file: readers find the old file, the new one or none, never half of it.
+
+A folder's manifest.json: the SHA-256 of each of its files, so that damage is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def atomic_write(final: Path) -> Iterator[Path]:
+    """Yield a free path next to `final` for a file or a folder; it becomes `final` at the end, or is removed on an
+    error.
+    """
+    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
+    try:
+        yield temporary
+        temporary.replace(final)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        elif temporary.exists():
+            temporary.unlink()
+
+
+def atomic_write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, replacing an existing one."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_synced(path: Path, content: bytes | memoryview) -> None:
+    """Write a file and wait until it is on the disk. Raises OSError."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+MANIFEST = "manifest.json"
+MOST_OF_A_MANIFEST = 10_000  # bytes
+
+
+def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
+    """Write manifest.json: the SHA-256 of each named file in `folder`, read back from it, and further `facts`."""
+    hashes = {name: sha256_of(folder / name) for name in names}
+    write_synced(folder / MANIFEST, json.dumps({**facts, "sha256": hashes}, indent=2).encode())
+
+
+def matches_manifest(folder: Path, names: Collection[str], **facts: int) -> bool:
+    """Return whether `folder` has a manifest with these `facts` and exactly these `names`, each with the hash it
+    states.
+    """
+    return not differing_files(folder, names, **facts)
+
+
+def differing_files(folder: Path, names: Collection[str] | None = None, **facts: int) -> list[str]:
+    """Return the names of the files in `folder` that are missing, or differ from its manifest.
+
+    It is manifest.json itself if that cannot be read, states other `facts`, or does not have exactly these `names`
+    (None: any).
+    """
+    try:
+        manifest = _read(folder)
+        hashes = manifest.pop("sha256")
+        if manifest != facts or (names is not None and set(hashes) != set(names)):
+            return [MANIFEST]
+        return [name for name, stated in hashes.items() if not _has_hash(folder / name, stated)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return [MANIFEST]
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    with (folder / MANIFEST).open("rb") as file:
+        return json.loads(file.read(MOST_OF_A_MANIFEST))
+
+
+def _has_hash(path: Path, stated: str) -> bool:
+    try:
+        return sha256_of(path) == stated
+    except OSError:
+        return False

@@ -1,0 +1,297 @@
+"""Batches: which rows make up which step, as a function of only the seed, the epoch and the position in the epoch.
+
+With `training.batching=length`, rows of one length share a batch, which has no padding and no mask. The rows of a step
+are drawn first and then distributed over the processes, so no step depends on how many there are. A process without a
+row computes a batch `without_answers`, because all processes synchronise after each micro-batch. A thread prepares the
+next batches on the loop's own stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Protocol, TypeVar, cast, runtime_checkable
+
+import numpy as np
+import torch
+
+from encoderlab.batch import Batch
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.training.config import Batching, Compile, TrainingConfig
+
+FEWEST_EVALUATION_TOKENS, MOST_EVALUATION_TOKENS = 1024, 4096  # per batch on a CPU
+EVALUATION_WORK = (
+    1024 * 256**2
+)  # tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md)
+GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
+EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
+GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # at most a third of a batch is padding
+AHEAD = 3  # batches ready for a GPU: enough to bridge a slow one, few enough to need little memory
+Item = TypeVar("Item")
+
+
+class Epoch(Protocol):
+    """The rows of one epoch: their lengths in tokens, and batches of them."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Return how many tokens each row has: [rows]."""
+        ...
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        """Return the batch of the given rows. If all have the same length, there is no padding and no mask."""
+        ...
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Add to a gathered batch whatever is drawn for it, on the batch's device."""
+        ...
+
+
+class Rows(Protocol):
+    """The rows of a split: equally many each epoch, either the same each time or drawn again."""
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, seed: int, epoch: int) -> Epoch:
+        """Return the rows of an epoch, a function of only seed and epoch."""
+        ...
+
+    def truncated_share(self) -> float:
+        """Return the share of the rows that were longer than the model reads."""
+        ...
+
+
+@runtime_checkable
+class RowStream(Protocol):
+    """Rows read during training, one window after another; a window plays the part of an epoch."""
+
+    def epochs(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
+        """Yield each window from step `after` + 1 on: its number, its rows, and how many of its steps are done."""
+        ...
+
+
+def epoch_order(
+    lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: int, *, after: int = 0
+) -> Iterator[np.ndarray]:
+    """Yield the rows of each step of one epoch, without the first `after` steps; every row occurs once.
+
+    `random` draws them in any order. `length` sorts them by length, rows of one length in random order, cuts that into
+    batches and shuffles the batches: on SST-2 that computes 3.4 times fewer tokens than random batches of 64.
+    """
+    draw = np.random.default_rng([seed, epoch])
+    order = draw.permutation(len(lengths))
+    places = np.arange(-(-len(order) // config.batch_size))
+    if config.batching is Batching.length:
+        order = order[np.argsort(_small(lengths)[order], kind="stable")]
+        draw.shuffle(places)
+    for place in places[after:]:
+        yield order[place * config.batch_size : (place + 1) * config.batch_size]
+
+
+def training_batches(
+    rows: Rows,
+    config: TrainingConfig,
+    seed: int,
+    pad_id: int,
+    device: torch.device,
+    *,
+    micro_batches: int = 1,
+    after: int = 0,
+    processes: Processes = SINGLE_PROCESS,
+) -> Iterator[list[Batch]]:
+    """Yield the batches of step `after` + 1, + 2, and so on without end: this process's share of each, in
+    `micro_batches` parts.
+
+    The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
+    are fewer rows than processes or micro-batches, the rest are batches without answers: all processes have equally
+    many. For CUDA graphs, which are recorded for each shape, batches are padded to one of a few lengths.
+    """
+    return _made_for(device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes))
+
+
+def _training_batches(
+    rows: Rows,
+    config: TrainingConfig,
+    seed: int,
+    pad_id: int,
+    device: torch.device,
+    micro_batches: int,
+    after: int,
+    processes: Processes,
+) -> Iterator[list[Batch]]:
+    for epoch, drawn, done in _epochs(rows, config, seed, after):
+        if config.compile is Compile.cuda_graphs and device.type != "cpu":
+            drawn = _InFewLengths(drawn)
+        for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
+            yield [
+                _batch(drawn, micro_batch, chosen, pad_id, device)
+                for micro_batch in _shares(chosen, micro_batches, processes)
+            ]
+
+
+def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
+    """Yield each epoch (of a stream, each window) from step `after` + 1 on: its number, its rows, and how many steps
+    are done.
+    """
+    if isinstance(rows, RowStream):
+        yield from rows.epochs(seed, config.batch_size, after)
+        return
+    per_epoch = -(-len(rows) // config.batch_size)
+    for epoch in count(after // per_epoch):
+        yield epoch, rows.epoch(seed, epoch), max(after - epoch * per_epoch, 0)
+
+
+class _InFewLengths:
+    """The rows of an epoch in batches padded to one of the GRAPH_LENGTHS, or to the longest row."""
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch, self.lengths = epoch, epoch.lengths
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        """See `Epoch.gather`."""
+        batch, longest = self.epoch.gather(rows, pad_id), int(self.lengths.max())
+        present = batch.input_ids.shape[1]
+        return batch.widened(next((length for length in GRAPH_LENGTHS if present <= length < longest), longest), pad_id)
+
+    def prepare(self, batch: Batch) -> Batch:
+        """See `Epoch.prepare`."""
+        return self.epoch.prepare(batch)
+
+
+def _shares(chosen: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:
+    """Return the micro-batches of this process's share, as many as the largest share (the first) has; some may be
+    empty.
+    """
+    largest = -(-len(chosen) // processes.size)
+    return np.array_split(np.array_split(chosen, processes.size)[processes.rank], min(micro_batches, largest))
+
+
+def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
+    """Return the batch of some rows; for no rows, the batch of the first row of `among`, without answers."""
+    batch = drawn.prepare(drawn.gather(some if len(some) else among[:1], pad_id).to(device))
+    return batch if len(some) else batch.without_answers()
+
+
+@dataclass(frozen=True, slots=True)
+class EpochCounts:
+    """The counts of an epoch's batches: `steps` of them, real `tokens`, and tokens with padding."""
+
+    steps: int
+    tokens: int
+    padded_tokens: int
+
+
+def epoch_counts(
+    lengths: np.ndarray,
+    config: TrainingConfig,
+    seed: int,
+    micro_batches: int = 1,
+    processes: Processes = SINGLE_PROCESS,
+    *,
+    longest: int,
+) -> EpochCounts:
+    """Count the batches of the first epoch, in `micro_batches` parts, of all processes, without building them.
+
+    A row of more than `longest` tokens is read in windows of that length.
+    """
+    steps = padded = 0
+    windows = np.maximum(lengths // longest, 1)
+    for chosen in epoch_order(lengths, config, seed, 0):
+        largest = -(-len(chosen) // processes.size)
+        for share in np.array_split(chosen, processes.size):
+            cut = np.array_split(share, min(micro_batches, largest))
+            padded += sum(
+                int(windows[some].sum()) * min(int(lengths[some].max()), longest) for some in cut if len(some)
+            )
+        steps += 1
+    return EpochCounts(steps, int(lengths.sum(dtype=np.int64)), padded)
+
+
+def scoring_batches(
+    rows: Rows,
+    pad_id: int,
+    device: torch.device,
+    d_model: int,
+    processes: Processes = SINGLE_PROCESS,
+    *,
+    every: int = 1,
+) -> Iterator[Batch]:
+    """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each
+    time.
+
+    The `processes` are dealt one batch each in turn. In the last round there may be too few, and some get one
+    without answers. With `every`, each process gets only one in `every` of its batches, starting with the first. On a
+    CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
+    """
+    return _made_for(device, _scoring_batches(rows, pad_id, device, d_model, processes, every))
+
+
+def n_scoring_batches(
+    lengths: np.ndarray, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS
+) -> int:
+    """Return how many batches `scoring_batches` gives each process for rows of these lengths."""
+    return -(-sum(1 for _ in _scoring_rows(lengths, _evaluation_tokens(device, d_model))) // processes.size)
+
+
+def _evaluation_tokens(device: torch.device, d_model: int) -> int:
+    if device.type == "cuda":
+        return GPU_EVALUATION_TOKENS
+    return min(max(EVALUATION_WORK // d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
+
+
+def _scoring_batches(
+    rows: Rows, pad_id: int, device: torch.device, d_model: int, processes: Processes, every: int
+) -> Iterator[Batch]:
+    drawn = rows.epoch(EVALUATION_SEED, 0)
+    dealt = list(_scoring_rows(drawn.lengths, _evaluation_tokens(device, d_model)))
+    dealt += [np.arange(0)] * (-len(dealt) % processes.size)
+    for some in dealt[processes.rank :: processes.size][::every]:
+        yield _batch(drawn, some, dealt[0], pad_id, device)
+
+
+def _scoring_rows(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
+    """Yield the rows of each scoring batch of `tokens`."""
+    order = np.argsort(_small(lengths), kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(tokens // max(int(lengths[order[start]]), 1), 1)
+        size = max(tokens // max(int(lengths[order[min(start + size, len(order)) - 1]]), 1), 1)
+        yield order[start : start + size]
+        start += size
+
+
+def _small(lengths: np.ndarray) -> np.ndarray:
+    """Return the lengths in 16 bits if they fit, because NumPy then uses radix sort, which takes a tenth of the time."""
+    return lengths.astype(np.uint16) if len(lengths) and lengths.max() < 2**16 else lengths
+
+
+def _made_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
+    """Prepare batches for a GPU ahead of time, in a thread; on a CPU, the cores are busy with the step."""
+    if device.type != "cuda":
+        yield from batches
+        return
+    # Each thread has its own current stream (PyTorch, "CUDA semantics"). This one gets the consumer's: there a batch is
+    # copied and masked before it is read, and its memory reused after that, without events or `record_stream`.
+    stream = torch.cuda.current_stream(device)
+    yield from made_ahead(batches, AHEAD, partial(torch.cuda.set_stream, stream))
+
+
+def made_ahead(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], object] | None = None) -> Iterator[Item]:
+    """Yield the same items in order, built by a thread that keeps `ahead` of them ready while the consumer is busy with
+    one.
+
+    An error in the thread is raised here, when its item is due. The thread, which first calls `prepare_thread`, ends
+    with this generator, however that ends.
+    """
+    end = object()
+    thread = ThreadPoolExecutor(1, "batches", prepare_thread)
+    try:
+        due = deque(thread.submit(next, items, end) for _ in range(ahead))
+        while (item := due.popleft().result()) is not end:
+            due.append(thread.submit(next, items, end))
+            yield cast("Item", item)
+    finally:
+        thread.shutdown(cancel_futures=True)

@@ -1,0 +1,115 @@
+"""Compiling the encoder: when PyTorch's compiler works and is worth it, and a line about the decision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from encoderlab.model.encoder import Encoder
+from encoderlab.system.device import Compute
+from encoderlab.training.config import Compile
+
+MODES = {Compile.cuda_graphs: "reduce-overhead"}  # PyTorch's name for CUDA graphs around compiled code
+RECOMPILATIONS = 64  # of one model, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
+COMPILED = "compiled"
+WITH_GRAPHS = f"{COMPILED} with CUDA graphs"
+# Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time
+# after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds
+# these FLOP/s.
+LONG_RUN_SECONDS = 180
+LAYER_SECONDS = 1.5e-3
+FLOPS_PER_SECOND = 1e14
+
+
+def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters: int) -> float:
+    """Return a rough estimate of a GPU's time for `steps` on `tokens` tokens in all, without the heads."""
+    return max(steps * n_layers * LAYER_SECONDS, 6 * layer_parameters * tokens / FLOPS_PER_SECOND)
+
+
+def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
+    """Compile `encoder.encode` (weights keep their names) if that is requested or faster; return in a few words what
+    was done.
+
+    `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
+    every batch has another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md).
+    Without a working compiler the encoder stays as it is, and the words say why. Lengths differ from batch to batch, so
+    the code is compiled for any length (`dynamic`); CUDA graphs are recorded for each shape, and only in training,
+    which has few shapes. On a CPU, too, only training is compiled: the compiler writes the number of threads into its
+    code, and scoring changes it (see `training.evaluation`).
+    """
+    device = compute.device
+    if choice is Compile.never:
+        return "not compiled (as set)"
+    if choice is Compile.auto and device.type != "cuda":
+        return "not compiled (faster only on CUDA)"
+    if choice is Compile.auto and seconds < LONG_RUN_SECONDS:
+        return "not compiled (faster only in long runs)"
+    if choice is Compile.cuda_graphs and device.type != "cuda":
+        return "not compiled (CUDA graphs need a CUDA GPU)"
+    if compute.deterministic:
+        _fix_order_of_sums()
+    plain = encoder.encode
+    compiled = torch.compile(plain, dynamic=True, mode=MODES.get(choice), **_own_limit())
+    only_training = choice is Compile.cuda_graphs or device.type == "cpu"
+    encoder.encode = _in_training(encoder, compiled, plain) if only_training else compiled
+    wrong = _what_is_wrong_with_the_compiler(encoder, compute)
+    if wrong is not None:
+        del encoder.encode  # removes the compiled one, leaving the class's own
+        return f"not compiled (no working compiler: {wrong})"
+    return WITH_GRAPHS if choice is Compile.cuda_graphs else COMPILED
+
+
+def _in_training(
+    encoder: Encoder, compiled: Callable[..., Tensor], plain: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
+    """Return the output of `compiled` while `encoder` trains, otherwise of `plain`."""
+
+    def encode(*arguments: Any, **named: Any) -> Tensor:
+        return (compiled if encoder.training else plain)(*arguments, **named)
+
+    return encode
+
+
+def is_compiled(words: str | None) -> bool:
+    """Return whether these words of `compile_encoder` say that it compiled."""
+    return words is not None and words.startswith(COMPILED)
+
+
+def _own_limit() -> dict[str, Any]:
+    """Return a limit of recompilations for this model; PyTorch before 2.13 counts those of all models in the process
+    together.
+    """
+    if "isolate_recompiles" in signature(torch.compile).parameters:
+        return {"isolate_recompiles": True, "recompile_limit": RECOMPILATIONS}
+    torch._dynamo.config.recompile_limit = RECOMPILATIONS
+    return {}
+
+
+def _fix_order_of_sums() -> None:
+    """Make the compiler sum in an order independent of the first batch's shape, because a resumed run begins with
+    another.
+    """
+    from torch._inductor import config
+
+    config.split_reductions = False
+
+
+def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:
+    """Run the encoder forward and backward once, with two tokens: nothing else reveals a broken compiler or toolchain."""
+    ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
+    gpus = [compute.device] if compute.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(gpus), compute.autocast():
+            encoder.encode(ids, ids, None).float().sum().backward()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a broken toolchain can raise errors of any kind
+        return " ".join(str(error).split())[:120] or type(error).__name__
+    finally:
+        encoder.zero_grad(set_to_none=True)
+    return None

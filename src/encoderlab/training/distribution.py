@@ -1,0 +1,291 @@
+"""A model in training: in one process, in several that each hold all of it, or in several that each hold a shard.
+
+Several processes: PyTorch's DistributedDataParallel (Li et al. 2020), or its `fully_shard` (FSDP2; Zhao et al. 2023;
+the idea is ZeRO's third stage, Rajbhandari et al. 2020). Either way, weights and optimizer states are returned whole,
+as one process would have them, so every kind reads every other kind's checkpoints.
+
+The random generators of dropout, in every process of a run: saved in its checkpoints, and restored from them.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.system.processes import Processes
+from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.config import Sharding, TrainingConfig
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+
+class Whole:
+    """A model that each process holds completely.
+
+    The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored.
+    """
+
+    def __init__(self, model: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
+        """`exact` is whether a resumed run has to end bit for bit like one that was never stopped."""
+        self.model, self.processes = model, processes
+        self.stepped: nn.Module = model
+        if processes.size > 1:
+            self.stepped = _replicated(model, fixed_order=exact and processes.size > 2)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return all weights, on the CPU; only the main process needs them. All processes call it."""
+        return weights_of(self.model) if self.processes.is_main else {}
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Load the main process's weights on all processes."""
+        if self.processes.is_main:
+            self.model.load_state_dict(weights)
+        self.processes.broadcast_tensors(list(self.model.state_dict().values()))
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """Return the optimizer's state with whole averages; only the main process needs it. All processes call it."""
+        return optimizer.state_dict()
+
+    def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        """Load a state from `optimizer_state`, the same on all processes."""
+        optimizer.load_state_dict(state)
+
+    def finish(self) -> None:
+        """End training: the original model has all weights, on every process, and is used from here on."""
+        self.model.eval()
+
+
+class Sharded:
+    """A model of which each process holds a shard, and gathers a layer while it computes it; see `Whole`.
+
+    The main process's model, which stays on its CPU until training has ended, has the initial weights. They are
+    broadcast and sharded one tensor at a time, so the others' models need no weights.
+    """
+
+    def __init__(self, model: EncoderWithHeads, processes: Processes, device: torch.device) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        self.original, self.processes, self.device = model, processes, device
+        self.model = _shapes_of(model)
+        mesh = init_device_mesh(device.type, (processes.size,))
+        for layer in self.model.encoder.layers:
+            fully_shard(layer, mesh=mesh)
+        # Everything else is one unit, because the heads use the table of embeddings. It is sharded again after each
+        # forward pass: otherwise the model would hold whole weights after an evaluation, and writes to them would be
+        # lost.
+        self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
+        self.model.forward = self.stepped.forward  # the only entry point, which gathers the shards
+        _make_room(self.model, device)
+        self.load(model.state_dict())
+
+    def weights(self) -> dict[str, Tensor]:
+        """See `Whole.weights`."""
+        whole = ((name, _whole(weight.detach())) for name, weight in self.model.state_dict().items())
+        return {name: weight.cpu().contiguous() for name, weight in whole if self.processes.is_main}
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """See `Whole.load`."""
+        own = self.model.state_dict()
+        shapes = self.processes.broadcast_from_main(lambda: {name: whole.shape for name, whole in weights.items()})
+        if shapes != {name: weight.shape for name, weight in own.items()}:
+            raise ValueError("its weights are those of another model")
+        with torch.no_grad():
+            for name, weight in own.items():
+                is_main = self.processes.is_main
+                whole = (
+                    weights[name].to(self.device)
+                    if is_main
+                    else torch.empty(weight.shape, dtype=weight.dtype, device=self.device)
+                )
+                self.processes.broadcast_tensors([whole])
+                weight.copy_(_like(whole, weight))
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """See `Whole.optimizer_state`."""
+        plain, state = optimizer.state_dict(), {}
+        for key, kept in plain[
+            "state"
+        ].items():  # one tensor at a time, because all averages together are twice the model
+            gathered = ((name, _whole(value)) for name, value in kept.items())
+            state[key] = {name: value.cpu() for name, value in gathered if self.processes.is_main}
+        return plain | {"state": state}
+
+    def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        """See `Whole.load_optimizer_state`."""
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        cut = {
+            key: {name: _like(value, parameters[key]) if value.ndim else value for name, value in kept.items()}
+            for key, kept in state["state"].items()
+        }
+        optimizer.load_state_dict(state | {"state": cut})
+
+    def finish(self) -> None:
+        """See `Whole.finish`."""
+        weights = self.weights()
+        if self.processes.is_main:
+            self.original.load_state_dict(weights)
+            self.original.to(self.device)
+        else:
+            _make_room(self.original, self.device)
+        self.original.eval()
+        self.processes.broadcast_tensors(list(self.original.state_dict().values()))
+
+
+def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
+    """Return whether the processes hold a piece of the model each. One process holds all of it, whatever the settings
+    say.
+    """
+    return config.sharding is Sharding.full and processes.size > 1
+
+
+def distribute(
+    model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device
+) -> Whole | Sharded:
+    """Return the `model` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
+    if is_sharded(config, processes):
+        return Sharded(model, processes, device)
+    return Whole(model, processes, exact=device.type == "cpu" or config.deterministic)
+
+
+def distribution(config: TrainingConfig, processes: Processes) -> str | None:
+    """Return a few words about it; None if there is nothing to say."""
+    if processes.size == 1:
+        return "not sharded (one process)" if config.sharding is Sharding.full else None
+    return f"{processes.size} processes{' with a shard of the weights each' if is_sharded(config, processes) else ''}"
+
+
+def _replicated(model: nn.Module, *, fixed_order: bool) -> nn.Module:
+    # After its first step, DDP arranges gradients by the order in which they arrived, and that decides the order in
+    # which those of more than two processes are added. A resumed run would round its first step differently, unless DDP
+    # expects unused parameters: then it rearranges nothing, but traverses the graph at each step.
+    with warnings.catch_warnings():
+        # PyTorch 2.13 renames broadcast_buffers. Our buffers are tables that never change.
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.parallel.DistributedDataParallel(
+            model, broadcast_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=fixed_order
+        )
+
+
+class _Tensors(nn.Module):
+    """A model that returns plain tensors, in which `fully_shard` finds where gradients come from."""
+
+    def __init__(self, model: EncoderWithHeads) -> None:
+        super().__init__()
+        self.model, self.answer = model, model.forward
+
+    def forward(self, batch: Batch) -> tuple[Tensor | None, ...]:
+        prediction = self.answer(batch)
+        return tuple(getattr(prediction, declared.name) for declared in fields(Prediction))
+
+
+class _Answering(nn.Module):
+    """A sharded model that is called like any other, and can skip synchronisation like DDP (`no_sync`)."""
+
+    def __init__(self, pieces: Any) -> None:
+        super().__init__()
+        self.pieces = pieces
+
+    def forward(self, batch: Batch) -> Prediction:
+        return Prediction(*self.pieces(batch))
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Accumulate the gradients of the enclosed work, to be synchronised with the next ones."""
+        self.pieces.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self.pieces.set_requires_gradient_sync(True)
+
+
+def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
+    """Return the same model with weights that take no memory; its tables keep theirs."""
+    empty = {
+        id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
+        for weight in model.parameters()
+    }
+    return copy.deepcopy(model, empty)
+
+
+def _make_room(model: nn.Module, device: torch.device) -> None:
+    """Allocate memory for the weights of `model` on `device`, uninitialised; the tables keep their content."""
+    tables = {name: table.clone() for name, table in model.named_buffers()}
+    model.to_empty(device=device)
+    for name, table in model.named_buffers():
+        table.copy_(tables[name])
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor, sharded or not."""
+    put_together = getattr(tensor, "full_tensor", None)
+    return tensor if put_together is None else put_together()
+
+
+def _like(tensor: Tensor, other: Tensor) -> Tensor:
+    """Return a whole tensor, the same on all processes, sharded as `other` is."""
+    from torch.distributed.tensor import distribute_tensor
+
+    if not hasattr(other, "full_tensor"):
+        return tensor
+    cut = cast("DTensor", other)
+    return distribute_tensor(tensor.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None)
+
+
+def random_states(device: torch.device, processes: Processes) -> list[dict[str, Any]]:
+    """Return the states of the generators in each process, by rank.
+
+    All processes call it; only the main process gets the states, the others an empty list.
+    """
+    return processes.gather(random_state(device)) or []
+
+
+def set_random_states(
+    states: list[dict[str, Any]], device: torch.device, processes: Processes, seed: int, step: int
+) -> None:
+    """Restore the generators from `states`, those of all processes.
+
+    If the number of processes has changed, their next draws cannot be reproduced, and dropout is seeded again.
+    """
+    if len(states) != processes.size:
+        begin_dropout(seed, step, processes)
+        return
+    set_random_state(states[processes.rank], device)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Return the states of the generators that a step of this process draws from: the CPU's and that of `device`."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["device"] = torch.cuda.get_rng_state(device)
+    if device.type == "mps":
+        state["device"] = torch.mps.get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Restore this process's generators from `state`, which may come from another kind of device."""
+    torch.set_rng_state(state["cpu"])
+    if "device" in state and device.type == "cuda":
+        torch.cuda.set_rng_state(state["device"], device)
+    if "device" in state and device.type == "mps":
+        torch.mps.set_rng_state(state["device"])
+
+
+def begin_dropout(seed: int, step: int, processes: Processes) -> None:
+    """Seed dropout by the run's seed, the last step before it, and the process, so that each process drops other
+    numbers.
+    """
+    drawn = np.random.SeedSequence([seed, step, processes.rank]).generate_state(1, np.uint64)
+    torch.manual_seed(int(drawn[0]))

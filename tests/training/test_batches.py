@@ -1,0 +1,357 @@
+"""Batches: every row once per epoch, the same whatever came before."""
+
+import threading
+from itertools import count, islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.batch import Encoded, HeadSizes
+from encoderlab.system.processes import Processes
+from encoderlab.tasks.rows import ExampleRows, hold_encoded
+from encoderlab.training.batches import (
+    epoch_counts,
+    epoch_order,
+    made_ahead,
+    n_scoring_batches,
+    scoring_batches,
+    training_batches,
+)
+from encoderlab.training.config import Batching, Compile, TrainingConfig
+from tests.stand_ins import encoded
+
+PAD = 0
+CPU = torch.device("cpu")
+
+
+def held(examples, has_token_targets=False):
+    return hold_encoded(
+        examples, 50, HeadSizes(token_classes=2) if has_token_targets else HeadSizes(sequence_classes=2)
+    )
+
+
+lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
+
+
+@given(
+    lengths=lengths_of_rows, batch_size=st.integers(1, 9), batching=st.sampled_from(Batching), epoch=st.integers(0, 3)
+)
+@settings(deadline=None)
+def test_every_row_comes_once_per_epoch(lengths, batch_size, batching, epoch):
+    config = TrainingConfig(batch_size=batch_size, batching=batching)
+    order = list(epoch_order(np.array(lengths), config, seed=1, epoch=epoch))
+    assert sorted(np.concatenate(order)) == list(range(len(lengths)))
+    assert len(order) == -(-len(lengths) // batch_size)
+    assert all(len(batch) <= batch_size for batch in order)
+
+
+def test_length_batching_pads_almost_nothing_and_random_batching_does():
+    lengths = np.random.default_rng(0).integers(3, 60, 2000)
+    padded = {}
+    for batching in Batching:
+        batches = epoch_order(lengths, TrainingConfig(batch_size=32, batching=batching), seed=0, epoch=0)
+        padded[batching] = sum(len(rows) * lengths[rows].max() for rows in batches) / lengths.sum()
+    assert padded[Batching.length] < 1.02
+    assert padded[Batching.random] > 1.5
+
+
+def test_seed_and_epoch_each_change_the_order():
+    lengths = np.array([5] * 64)
+    orders = [
+        np.concatenate(list(epoch_order(lengths, TrainingConfig(), seed, epoch))).tolist()
+        for seed, epoch in [(0, 0), (0, 1), (1, 0)]
+    ]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+@pytest.mark.parametrize("longest", [60, 70_000])
+def test_length_batching_groups_rows_of_similar_lengths_however_long_they_are(longest):
+    lengths = np.random.default_rng(1).integers(3, longest, 500)
+    batches = epoch_order(lengths, TrainingConfig(batch_size=25), seed=0, epoch=0)
+    ranges = sorted((lengths[rows].min(), lengths[rows].max()) for rows in batches)
+    assert all(
+        longest_here <= shortest_next for (_, longest_here), (shortest_next, _) in zip(ranges, ranges[1:], strict=False)
+    )
+
+
+class Drawing(ExampleRows):
+    """Rows that are drawn again each epoch: what is drawn shows seed and epoch."""
+
+    drawn = None
+
+    def epoch(self, seed, epoch):
+        rows = Drawing(self.store)
+        rows.drawn = (seed, epoch)
+        return rows
+
+    def prepare(self, batch):
+        return batch, self.drawn
+
+
+@given(after=st.integers(0, 25), batching=st.sampled_from(Batching))
+@settings(deadline=None, max_examples=20)
+def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, batching):
+    store = Drawing(held(encoded([3, 4, 5, 3, 9, 7, 7, 2, 5, 6])).store)
+    config = TrainingConfig(batch_size=3, batching=batching)
+
+    def facts(after):
+        steps = islice(training_batches(store, config, 5, PAD, CPU, micro_batches=2, after=after), 30 - after)
+        return [[(micro_batch.rows.tolist(), drawn) for micro_batch, drawn in micro_batches] for micro_batches in steps]
+
+    assert facts(after) == facts(0)[after:]
+
+
+def test_accumulation_splits_the_same_batch_into_micro_batches():
+    store = held(encoded([4] * 10))
+    whole, micro_batches = (
+        next(training_batches(store, TrainingConfig(batch_size=7), 0, PAD, CPU, micro_batches=n)) for n in (1, 3)
+    )
+    assert [len(micro_batch) for micro_batch in micro_batches] == [3, 2, 2]
+    assert torch.cat([micro_batch.rows for micro_batch in micro_batches]).tolist() == whole[0].rows.tolist()
+
+
+@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60))
+@settings(deadline=None, max_examples=30)
+def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
+    store = held([Encoded([1] * n, [0] * n, label=0) for n in lengths])
+    batches = list(scoring_batches(store, PAD, CPU, 128))
+    assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(len(lengths)))
+    assert all(batch.input_ids.numel() <= 8192 or len(batch) == 1 for batch in batches)
+
+
+def threads():
+    return {thread for thread in threading.enumerate() if thread.name.startswith("batches")}
+
+
+@given(items=st.lists(st.integers(), max_size=12), ahead=st.integers(1, 5))
+@settings(deadline=None, max_examples=30)
+def test_prefetched_batches_come_complete_and_in_order_and_leave_no_thread(items, ahead):
+    assert list(made_ahead(iter(items), ahead)) == items
+    assert threads() == set()
+
+
+def test_a_batch_is_built_while_the_previous_one_is_used_within_the_limit():
+    made, enough = [], threading.Event()
+
+    def items():
+        for number in count():
+            made.append(number)
+            if number == 3:
+                enough.set()
+            yield number
+
+    ahead = made_ahead(items(), 3)
+    assert next(ahead) == 0
+    assert enough.wait(timeout=30)  # 1, 2 and 3 are made while nobody asks for them
+    assert made == [0, 1, 2, 3]
+    ahead.close()
+    assert threads() == set()
+
+
+def test_an_error_in_the_thread_is_raised_unchanged_when_its_batch_is_due():
+    def items():
+        yield 1
+        raise ZeroDivisionError("the second")
+
+    ahead = made_ahead(items(), 2)
+    assert next(ahead) == 1
+    with pytest.raises(ZeroDivisionError, match="the second"):
+        next(ahead)
+    assert threads() == set()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
+def test_a_consumer_that_stops_ends_the_thread(stop):
+    with pytest.raises(stop):
+        for number in (ahead := made_ahead(count(), 4)):
+            if number == 2:
+                ahead.throw(stop)
+    assert threads() == set()
+
+
+def test_cuda_graphs_are_recorded_for_few_shapes():
+    lengths = np.random.default_rng(0).integers(3, 101, 640)
+    store, meta = held(encoded(lengths.tolist())), torch.device("meta")
+
+    def shapes(**settings):
+        steps = islice(training_batches(store, TrainingConfig(batch_size=7, **settings), 0, PAD, meta), 100)
+        return {(*batch.input_ids.shape, batch.attention_mask is None) for [batch] in steps}
+
+    few = shapes(compile=Compile.cuda_graphs)
+    assert len(few) <= 10 < 60 < len(shapes())
+    assert all(length in (8, 16, 24, 32, 48, 64, 96, 100) and not unmasked for _, length, unmasked in few)
+
+
+def test_the_thread_is_set_up_before_it_builds_anything():
+    local = threading.local()
+    items = (getattr(local, "prepared", False) for _ in range(3))
+    assert list(made_ahead(items, 2, lambda: setattr(local, "prepared", True))) == [True] * 3
+    assert not hasattr(local, "prepared")  # here
+
+
+def test_batches_for_a_gpu_are_prefetched_in_the_consumers_stream_unchanged(monkeypatch):
+    """The CPU stands in for the GPU: the test checks which batches come, and from which thread."""
+    store, streams, makers = held(encoded([3, 4, 5, 3, 9, 7, 7])), [], set()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: streams.append((stream, threading.current_thread())))
+    monkeypatch.setattr(
+        "encoderlab.batch.Batch.to", lambda batch, device: makers.add(threading.current_thread()) or batch
+    )
+    config, gpu = TrainingConfig(batch_size=3), torch.device("cuda:1")
+    here, there = (
+        [
+            [micro_batch.rows.tolist() for micro_batch in step]
+            for step in islice(training_batches(store, config, 0, PAD, device, after=2), 6)
+        ]
+        for device in (CPU, gpu)
+    )
+    assert here == there
+    assert [micro_batch.rows.tolist() for micro_batch in scoring_batches(store, PAD, gpu, 128)]
+    assert [stream for stream, _ in streams] == ["stream of cuda:1"] * 2
+    assert makers == {threading.main_thread(), *(thread for _, thread in streams)}
+
+
+@given(
+    lengths=lengths_of_rows,
+    batch_size=st.integers(1, 9),
+    micro_batches=st.integers(1, 4),
+    size=st.integers(1, 5),
+    after=st.integers(0, 7),
+    batching=st.sampled_from(Batching),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
+    lengths, batch_size, micro_batches, size, after, batching
+):
+    store, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
+
+    def steps(rank, size, micro_batches):
+        return list(
+            islice(
+                training_batches(
+                    store,
+                    config,
+                    3,
+                    PAD,
+                    CPU,
+                    micro_batches=micro_batches,
+                    after=after,
+                    processes=Processes(rank, size),
+                ),
+                6,
+            )
+        )
+
+    alone = [step[0] for step in steps(0, 1, 1)]
+    of_each = [steps(rank, size, micro_batches) for rank in range(size)]
+    for number, whole in enumerate(alone):
+        shares = [one[number] for one in of_each]
+        assert (
+            torch.cat([micro_batch.rows for share in shares for micro_batch in share]).tolist() == whole.rows.tolist()
+        )
+        assert (
+            torch.cat([micro_batch.labels for share in shares for micro_batch in share]).tolist()
+            == whole.labels.tolist()
+        )
+        assert len({len(share) for share in shares}) == 1  # all meet after each part
+        assert all(len(micro_batch) for share in shares for micro_batch in share)  # there is something to compute
+        assert sum(micro_batch.n_tokens for share in shares for micro_batch in share) == whole.n_tokens
+
+
+@given(lengths=lengths_of_rows, size=st.integers(1, 5))
+@settings(deadline=None, max_examples=40)
+def test_scoring_batches_are_distributed_as_one_process_would_compose_them(lengths, size):
+    store = held([Encoded([1] * n * 400, [0] * n * 400, label=0) for n in lengths])
+    alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU, 128)]
+    of_each = [list(scoring_batches(store, PAD, CPU, 128, Processes(rank, size))) for rank in range(size)]
+    assert len({len(batches) for batches in of_each}) == 1
+    in_turn = [batch.rows.tolist() for round_ in zip(*of_each, strict=True) for batch in round_]
+    assert [rows for rows in in_turn if rows] == alone
+    assert in_turn[: len(alone)] == alone
+
+
+def micro_batches_of(rows, config, steps, micro_batches, size):
+    """Return all micro-batches of `steps` steps, of all processes."""
+    return [
+        micro_batch
+        for rank in range(size)
+        for step in islice(
+            training_batches(
+                rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)
+            ),
+            steps,
+        )
+        for micro_batch in step
+    ]
+
+
+@given(
+    lengths=lengths_of_rows,
+    batch_size=st.integers(1, 9),
+    batching=st.sampled_from(Batching),
+    micro_batches=st.integers(1, 3),
+    size=st.integers(1, 3),
+)
+@settings(deadline=None)
+def test_an_epoch_is_counted_as_its_batches_are_built(lengths, batch_size, batching, micro_batches, size):
+    rows, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
+    counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=64)
+    made = micro_batches_of(rows, config, counts.steps, micro_batches, size)
+    assert counts.steps == -(-len(lengths) // batch_size)
+    assert counts.tokens == sum(micro_batch.n_tokens for micro_batch in made if len(micro_batch.rows)) == sum(lengths)
+    assert counts.padded_tokens == sum(micro_batch.input_ids.numel() for micro_batch in made if len(micro_batch.rows))
+
+
+@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60), every=st.integers(1, 4), size=st.integers(1, 3))
+@settings(deadline=None, max_examples=30)
+def test_a_sample_of_the_scoring_batches_is_evenly_spaced(lengths, every, size):
+    rows = held(encoded(lengths))
+    for rank in range(size):
+        processes = Processes(rank=rank, size=size)
+        whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes)]
+        assert len(whole) == n_scoring_batches(rows.lengths, CPU, 128, processes)
+        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes, every=every)] == whole[
+            ::every
+        ]
+
+
+def rows_in_windows(n_windows):
+    """Return rows with these numbers of windows of 4 tokens; 0 means a single sequence of 3."""
+    heads = HeadSizes(sequence_classes=3, window_pooling="mean")
+    rows = [
+        Encoded([row + 1] * 4 * n, [0] * 4 * n, label=row % 3, window_starts=tuple(range(n)))
+        if n
+        else Encoded([row + 1] * 3, [0] * 3, label=row % 3)
+        for row, n in enumerate(n_windows)
+    ]
+    return hold_encoded(rows, 100, heads)
+
+
+@given(
+    n_windows=st.lists(st.sampled_from([0, 2, 3, 5]), min_size=1, max_size=12),
+    micro_batches=st.integers(1, 3),
+    size=st.integers(1, 3),
+)
+@settings(deadline=None, max_examples=40)
+def test_micro_batches_and_processes_never_split_a_row_and_count_its_windows(n_windows, micro_batches, size):
+    rows, config = rows_in_windows(n_windows), TrainingConfig(batch_size=5)
+    counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=4)
+    made = [one for one in micro_batches_of(rows, config, counts.steps, micro_batches, size) if len(one.rows)]
+    seen = {}
+    for batch in made:
+        row_of_sequence = torch.arange(len(batch)) if batch.row_of_sequence is None else batch.row_of_sequence
+        for place, row in enumerate(batch.rows.tolist()):
+            seen[row] = batch.input_ids[row_of_sequence == place]
+    assert {row: len(windows) for row, windows in seen.items()} == {row: max(n, 1) for row, n in enumerate(n_windows)}
+    assert all(set(windows.flatten().tolist()) <= {row + 1, PAD} for row, windows in seen.items())
+    assert counts.tokens == sum(batch.n_tokens for batch in made)
+    assert counts.padded_tokens == sum(batch.input_ids.numel() for batch in made)
+
+
+@pytest.mark.parametrize(("d_model", "tokens"), [(32, 4096), (128, 4096), (192, 1820), (256, 1024), (768, 1024)])
+def test_narrow_models_are_scored_in_larger_batches(d_model, tokens):
+    lengths = np.full(10_000, 4)
+    assert n_scoring_batches(lengths, CPU, d_model) == -(-len(lengths) // (tokens // 4))
