@@ -68,10 +68,12 @@ NOT_ASKED = {
     ("accumulate",),
     ("tokenizer",),
     ("computed_on",),
+    ("progress", "recent_losses"),
+    ("progress", "first_loss"),
+    ("progress", "diverged_at"),
 }
 NOTICING = ("dropout", EARLY, "patience")  # the cases that must notice a missing piece
 CLOCK = ("progress", "counted", "seconds")
-WHOLE = ("progress", "watch")  # one piece: a property test (tests/runs/fitting/test_loss_watch.py) covers its parts
 BUDGET = ("budget_spent",)
 ANY = "*"  # in place of the number of a weight: pieces of an optimizer are reset for all weights together
 Keys = tuple[str, ...]
@@ -141,7 +143,7 @@ def _pieces(state: dict[str, Any], above: Keys = ()) -> list[Keys]:
     for key, value in state.items():
         keys = (*above, ANY if isinstance(key, int) else key)
         if keys not in NOT_ASKED:
-            found |= dict.fromkeys(_pieces(value, keys) if isinstance(value, dict) and keys != WHOLE else [keys])
+            found |= dict.fromkeys(_pieces(value, keys) if isinstance(value, dict) else [keys])
     return list(found)
 
 

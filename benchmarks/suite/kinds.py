@@ -34,7 +34,7 @@ KINDS: Mapping[str, Kind] = {
     "student": Kind(
         "distilled student",
         "distill",
-        ("teacher={teacher}", "model=as_pretrained", "init_from=mini-en", "compare=false"),
+        ("teacher={teacher}", "model=as_pretrained", "init_from=mini-en"),
         teacher="minilm",
         only_classes=True,
     ),

@@ -143,24 +143,6 @@ def test_a_second_stage_starts_from_the_first_with_its_head(command, student, te
     assert second == pytest.approx(first, abs=1e-4)
 
 
-def test_a_pruned_teacher_is_a_better_start_than_its_embeddings_alone(command, teacher, documents, tmp_path):
-    hardly = (
-        "training.steps=1",
-        "training.learning_rate=1e-9",
-        "model.dropout=0",
-        "model.n_heads=1",
-        "model.d_head=16",
-    )
-    for start in ("pruned", "embeddings"):
-        command(
-            "distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, *hardly, f"start={start}", f"run_dir={start}"
-        )
-    pruned, embeddings = (
-        report_of(tmp_path / name)["splits"]["validation"]["token_cosine"] for name in ("pruned", "embeddings")
-    )
-    assert pruned > 0.5 > embeddings
-
-
 def test_a_stopped_student_verifies_and_resumes_bit_for_bit(command, teacher, documents, tmp_path, monkeypatch, capsys):
     line = (
         "distill",
@@ -210,7 +192,6 @@ def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(
         "tokenizer=symbols",
         "model.segments=0",
         "training.steps=4",
-        "compare=false",
         "training.batch_size=8",
     )
     (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
@@ -273,28 +254,19 @@ def test_vectors_are_not_scored_without_their_teacher(command, student):
         command("eval", f"run={student}")
 
 
-def test_a_task_report_compares_teacher_student_and_control(command, brackets_teacher, tmp_path, capsys):
+def test_a_task_report_compares_teacher_and_student(command, brackets_teacher, tmp_path):
     line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=10", "training.learning_rate=0.003")
     command("distill", f"teacher={brackets_teacher}", *line, "run_dir=student")
     with pytest.raises(SettingError, match="is finished"):  # found though the task was not given again
         command("distill", "resume=student")
     found = report_of(tmp_path / "student")["distillation"]
-    assert list(found) == ["student", "teacher", "without_teacher"]
+    assert list(found) == ["student", "teacher"]
     assert found["teacher"]["accuracy"] == pytest.approx(report_of(brackets_teacher)["splits"]["test"]["accuracy"])
-    for other in ("teacher", "without_teacher"):
-        low, high = found[other]["student_leads_by_ci95"]
-        assert low <= found[other]["student_leads_by"] <= high
-        assert found["student"]["accuracy"] - found[other]["accuracy"] == pytest.approx(
-            found[other]["student_leads_by"]
-        )
+    low, high = found["teacher"]["student_leads_by_ci95"]
+    assert low <= found["teacher"]["student_leads_by"] <= high
+    lead = found["student"]["accuracy"] - found["teacher"]["accuracy"]
+    assert lead == pytest.approx(found["teacher"]["student_leads_by"])
     assert found["student"]["parameters"] < found["teacher"]["parameters"] and found["teacher"]["texts_per_second"] > 0
-    assert (
-        report_of(tmp_path / "student" / "without_teacher")["splits"]["test"]["accuracy"]
-        == found["without_teacher"]["accuracy"]
-    )
-    errors = capsys.readouterr().err
-    assert "student without its teacher" in errors and "run=student/without_teacher" not in errors
-    assert "student without its teacher" in (tmp_path / "student" / "report.html").read_text()
     assert "## Teacher and student" in (tmp_path / "student" / "model" / "README.md").read_text()
 
 
@@ -321,13 +293,11 @@ def test_a_teacher_of_weight_one_is_copied_even_if_all_labels_are_wrong(command,
         *shared,
         "teacher=teacher",
         "teacher_weight=1",
-        "compare=false",
         "dataset.path=right.csv",
         "run_dir=student",
     )
     found = report_of(tmp_path / "student")["distillation"]
     assert found["teacher"]["accuracy"] < 0.1 and found["student"]["accuracy"] < 0.1
-    assert "without_teacher" not in found
 
 
 def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher, tmp_path, capsys):
@@ -338,7 +308,6 @@ def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher,
         "tokenizer=symbols",
         "model.segments=0",
         "training.steps=4",
-        "compare=false",
         "training.batch_size=8",
     )
     command("distill", f"teacher={brackets_teacher}", *line, "unlabelled=more.txt", "dry_run=true")
@@ -355,7 +324,6 @@ def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher,
         (("model.max_length=64",), "teacher reads 24 tokens"),
         (("start=embeddings", "model.d_model=64"), "cannot be widened"),
         (("start=layers",), "model.d_model is 16, and the teacher's is 32"),
-        (("start=pruned",), "keeps the teacher's d_head=16, but the student's is 8"),
         (("task.token_weight=0", "task.sequence_weight=0"), "nothing to learn"),
         (("training.steps=2", "task=brackets"), "was not trained on a task like brackets"),
     ],

@@ -11,11 +11,8 @@ import yaml
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.fitting import adaptation
 from encoderlab.runs.models.saved_model import read_model
 from encoderlab.system.signals import Interrupted
-from encoderlab.training.checkpoint import read_weights
-from encoderlab.training.config import TrainingConfig
 from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of
 
@@ -42,22 +39,6 @@ def test_a_run_is_finetuned_and_every_file_names_its_encoder(command, brackets_r
     assert settings["init_from"] == str(brackets_run)
     pretrained = yaml.safe_load((brackets_run / "config.yaml").read_text())["model"]
     assert settings["model"] == pretrained | {"max_length": 32, "dropout": 0.1}  # as its rows need; finetuning's own
-
-
-def test_a_run_not_above_its_baseline_suggests_a_stronger_command(command, brackets_run, tmp_path, capsys):
-    (tmp_path / "rows.csv").write_text(
-        "text,label\n" + "".join(f"{('dull', 'fine')[n % 2]} {n},{n % 2}\n" for n in range(80))
-    )
-    own, still = (
-        ("task=classification", "dataset=files", "dataset.path=rows.csv"),
-        ("training.steps=1", "training.learning_rate=1e-30"),
-    )
-    command("train", *own, *still, "model=tiny", "training.threads=1", "run_dir=run")
-    line = f"encoderlab finetune {' '.join(own)}"
-    assert report_of(tmp_path / "run")["stronger_command"] == line
-    assert f'<pre class="again">{line}</pre>' in (tmp_path / "run" / "report.html").read_text()
-    assert f"Next\n  {line}\n" in capsys.readouterr().err
-    assert report_of(brackets_run)["stronger_command"] is None  # symbols are no words
 
 
 def test_a_run_from_scratch_is_marked_as_such(brackets_run):
@@ -312,73 +293,3 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, 
 def test_train_refuses_texts_without_labels(command, task):
     with pytest.raises(SettingError, match=r"^task=\w+ has no labels to learn\. Run encoderlab pretrain\.$"):
         command("train", *task)
-
-
-ADAPT = (
-    "task=classification",
-    "dataset=files",
-    "dataset.path=rows.csv",
-    "training.threads=1",
-    "baselines=false",
-    "training.steps=4",
-)
-
-
-@pytest.fixture
-def adapted(command, pairs_run, tmp_path, monkeypatch):
-    """Finetune after two steps of masked tokens: a time would make a test depend on the clock."""
-    monkeypatch.setattr(
-        adaptation, "TrainingConfig", lambda **settings: TrainingConfig(**settings | {"budget": None, "steps": 2})
-    )
-    rows = "\n".join(f"title {n // 10} {n % 10} body {n % 7},{n % 2}" for n in range(80))
-    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}\n")
-
-    def finetune(*typed):
-        command("finetune", *ADAPT, f"init_from={pairs_run}", "adapt=1m", *typed)
-        return tmp_path / "run"
-
-    return finetune
-
-
-@pytest.mark.slow
-def test_an_encoder_reads_the_training_texts_before_it_learns_the_task(adapted, command, pairs_run, capsys):
-    run = adapted("run_dir=run")
-    errors = capsys.readouterr().err
-    assert "Adapting the encoder to the training texts for 1m first (adapt=null skips this)" in errors
-    assert errors.count("\nNext\n") == 1 and f"={run / 'adapted'}" not in errors
-    assert json.loads((run / "adapted" / "environment.json").read_text())["overrides"] is None
-    settings = yaml.safe_load((run / "adapted" / "config.yaml").read_text())
-    assert (settings["task"]["second_sentence"], settings["init_from"]) == ("none", str(pairs_run))
-    documents = json.loads((run / "adapted" / "environment.json").read_text())["dataset"]["splits"]
-    assert (
-        sum(split["documents"] for split in documents.values()) == report_of(run)["splits"]["validation"]["n"] * 9
-    )  # train's alone
-    assert (report_of(run)["init_from"], report_of(run)["adapted_for"]) == (str(pairs_run), "1m")
-    before, after, first = (
-        weights_of(pairs_run),
-        weights_of(run / "adapted"),
-        read_weights(run / "checkpoints" / "step-4"),
-    )
-    table = "encoder.embeddings.token.weight"
-    assert not torch.equal(before[table], after[table])
-    assert (first[table] - after[table]).norm() < (first[table] - before[table]).norm()
-    command("predict", f"run={run}", "text=title")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [1, 3])  # while the encoder adapts, and while it learns the task
-def test_adapted_finetuning_resumes_where_it_stopped(adapted, stop_after, tmp_path, step):
-    whole = adapted("run_dir=run", "training.checkpoint_every=1").rename(tmp_path / "whole")
-    stop_after(step)
-    with pytest.raises(Interrupted):
-        adapted("run_dir=run", "training.checkpoint_every=1")
-    stop_after(-1)
-    run = adapted("resume=run", "training.checkpoint_every=1")
-    ours, theirs = weights_of(run), weights_of(whole)
-    assert all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
-
-
-@pytest.mark.parametrize("adapt", ["5", "0m", "soon"])
-def test_an_invalid_adaptation_time_is_refused(command, adapt):
-    with pytest.raises(SettingError, match=rf"^adapt={adapt} is not a time\..*Set adapt=30m"):
-        command("finetune", *QUICK, "init_from=somewhere", f"adapt={adapt}")

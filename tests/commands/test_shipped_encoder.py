@@ -58,9 +58,7 @@ def test_it_reads_pairs_separately_and_also_starts_runs_on_single_texts(command,
     rows = "".join(f"a {word} film {n},{word}\n" for n in range(20) for word in ("warm", "dull"))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     short = ("training.steps=1", "training.threads=1", "baselines=false")
-    command(
-        "finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", *short, "adapt=1s", "run_dir=run"
-    )
+    command("finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", *short, "run_dir=run")
     config = json.loads((tmp_path / "run" / "model" / "config.json").read_text(encoding="utf-8"))
     assert (
         load_pretrained("mini-en").config.pairs.value == "separate"

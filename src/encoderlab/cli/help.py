@@ -63,10 +63,7 @@ EXAMPLES = {
             "encoderlab distill teacher=outputs/pretrain/... model=mini dataset=wikipedia",
             "on documents: the teacher's vectors",
         ),
-        (
-            "encoderlab distill teacher=... model.n_heads=8 start=pruned",
-            "starts from the teacher, pruned to the student's shape",
-        ),
+        ("encoderlab distill teacher=... start=embeddings", "starts from the teacher's embeddings, made narrower"),
     ],
     "eval": [
         ("encoderlab eval run=outputs/train/... split=validation", "a split of the run's own dataset"),

@@ -31,7 +31,6 @@ from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.runs.folders.resume import with_recorded_settings
 from encoderlab.runs.inspection.pair_facts import training_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import Pretrained
@@ -40,7 +39,6 @@ from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
-from encoderlab.tasks.pretraining.stream import sample_of
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 
@@ -77,13 +75,7 @@ def _on_a_task(config: DistillConfig, processes: Processes) -> RunFolder | None:
         )
 
     def taught_by(config: DistillConfig, corpus: Corpus) -> TaskDistillation:
-        def train(control: DistillConfig) -> object:
-            recorded = with_recorded_settings(
-                control, (), "distill"
-            )  # a stopped run keeps the settings it was started with
-            return train_on_labels(recorded, "distill", processes, taught_by)
-
-        return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig), train)
+        return TaskDistillation(config, corpus, isinstance(config.task, TaggingConfig))
 
     return train_on_labels(config, "distill", processes, taught_by)
 
@@ -122,11 +114,11 @@ class _VectorDistillation(Training[DistillConfig]):
         """See `Training.begin`: gives the student parts of its teacher, unless it has a pretrained encoder of its own."""
         if self.config.init_from is not None:
             return
-        assembly, rows = prepared.assembly, prepared.rows
+        assembly = prepared.assembly
         assert isinstance(assembly.task, TeacherVectors)
         assert isinstance(assembly.task.teacher, VectorTeacher)
         encoder = assembly.task.teacher.encoder
-        start_student(assembly.model, assembly.config.model, encoder, self.config.start, sample_of(rows["train"]))
+        start_student(assembly.model, assembly.config.model, encoder, self.config.start)
 
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""

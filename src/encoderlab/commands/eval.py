@@ -15,18 +15,16 @@ from encoderlab.errors import DataError
 from encoderlab.reports.parts.run_report import files_of, summary_of
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.screen import show_report
-from encoderlab.reports.training.windows import compared_with_truncation
 from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.reading import reading_note
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
-from encoderlab.runs.fitting.scoring import scores_of, truncated_scores
+from encoderlab.runs.fitting.scoring import scores_of
 from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.models.graph_model import GraphModel
-from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -50,7 +48,6 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
         corpus, split = _what_to_score(config, assembly)
         _check_rows(assembly, corpus, split, own=config.dataset is None)
         rows = corpus.rows(split, assembly.task)
-    check_same_parts(assembly, corpus.fingerprints())
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:
             record_start(folder, "eval", config, assembly.compute, corpus)
@@ -79,7 +76,6 @@ def _score_and_report(
     started = time.perf_counter()
     scores = scores_of(assembly, rows)
     seconds = time.perf_counter() - started
-    truncated = truncated_scores(assembly, rows)
     assembly.processes.leave()
     if not assembly.processes.is_main:
         return
@@ -91,7 +87,6 @@ def _score_and_report(
     throughput = evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds)
     scored = Fitted(_checkpoint(assembly, config), throughput, notes)
     report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
-    report |= compared_with_truncation(assembly.task, rows, scores, truncated, assembly.config.seed)
     importance = None if isinstance(assembly.model, GraphModel) else partial(token_importance, assembly)
     write_report(folder, report, corpus.split(split), scores, importance)
     files = files_of(folder, "page", "report", "predictions", "plots")

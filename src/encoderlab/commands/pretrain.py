@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from encoderlab.config.commands import EvalConfig, PretrainConfig
-from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.parts.run_facts import run_facts
@@ -35,7 +34,6 @@ from encoderlab.runs.inference.masked_predictions import fill_masks
 from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts, training_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.models.pretrained import Pretrained
-from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
@@ -57,18 +55,13 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
     return run_training(_Pretraining(), config, processes)
 
 
-def pretrain_on(documents: Documents, config: PretrainConfig, processes: Processes) -> RunFolder | None:
-    """Do the same on these `documents` instead of those of `config.dataset`."""
-    return run_training(_Pretraining(documents), config, processes)
-
-
 class _Pretraining(Training[PretrainConfig]):
     """Pretraining on documents, by masked tokens and sentence pairs."""
 
     command = "pretrain"
 
-    def __init__(self, documents: Documents | None = None) -> None:
-        self.documents, self.init_from = documents, None
+    def __init__(self) -> None:
+        self.init_from = None
         self.pairs: dict[str, Any] = {}
         self.guessed: dict[str, dict[str, float]] = {}
 
@@ -81,9 +74,7 @@ class _Pretraining(Training[PretrainConfig]):
         """See `Training.prepare`. Also prints what is known of the pairs before training begins."""
         self.init_from = config.init_from
         compute = compute_for(replace(config, model=run_settings(config, pretrained).model), processes)
-        corpus = DocumentCorpus.load(
-            config.dataset, _pretraining_task(config), cache_folder(config.cache_dir), self.documents
-        )
+        corpus = DocumentCorpus.load(config.dataset, _pretraining_task(config), cache_folder(config.cache_dir))
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, pretrained, processes)
         rows: dict[str, Any] = {"train": corpus.training_rows(_task_of(assembly), config.seed)}
@@ -114,8 +105,8 @@ class _Pretraining(Training[PretrainConfig]):
         save_model(assembly.saved(origin), folder.model, pretraining_card(report, run_facts(folder, "pretrain")))
         trackers.report(report)
         write_pretraining_report(folder, report)
-        following = [] if folder.is_nested else commands_for_encoder(folder)
-        show_pretraining_report(report, files_of(folder, "page", "report", "plots", "model"), following)
+        files = files_of(folder, "page", "report", "plots", "model")
+        show_pretraining_report(report, files, commands_for_encoder(folder))
 
 
 def _pretraining_task(config: PretrainConfig) -> PretrainingConfig:
@@ -147,7 +138,6 @@ def score_pretrained(config: EvalConfig, assembly: Assembly) -> RunFolder:
     processes = assembly.processes
     with processes.main_process_first():
         corpus, rows = _documents_to_score(config, assembly)
-    check_same_parts(assembly, corpus.fingerprints())
     split = list(rows)[-1]
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
         if processes.is_main:

@@ -11,7 +11,6 @@ from functools import partial
 from encoderlab.baselines.linear import Baseline
 from encoderlab.baselines.supervised import baselines, planned
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError
 from encoderlab.reports.folds.written import report_folds
 from encoderlab.reports.parts.run_facts import run_facts
@@ -20,20 +19,17 @@ from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.reports.training.model_card import model_card
 from encoderlab.reports.training.report import BASELINE_NAMES, build_report, labels_alike, shared_rows
 from encoderlab.reports.training.screen import show_report, show_survey
-from encoderlab.reports.training.stronger_command import stronger_command
-from encoderlab.reports.training.windows import compared_with_truncation
 from encoderlab.reports.training.written import write_report
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.reading import reading_notes
 from encoderlab.runs.dry_run.dry_run import dry_run
-from encoderlab.runs.dry_run.time_estimate import with_time_before
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.folds import cross_validate
-from encoderlab.runs.fitting.scoring import score_splits, threshold_notes, truncated_scores
+from encoderlab.runs.fitting.scoring import score_splits, threshold_notes
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
 from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.runs.folders.resume import Config, read_record
+from encoderlab.runs.folders.resume import Config
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.models.pretrained import Pretrained
@@ -42,7 +38,6 @@ from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
-from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task
 from encoderlab.training.batches import Rows
 
@@ -83,7 +78,7 @@ def refuse_documents(config: RunConfig) -> None:
 class TrainingOnLabels(Training[Config]):
     """Examples with targets, and perhaps a teacher."""
 
-    def __init__(self, command: str, taught_by: Callable[[Config, Corpus], Teaching] | None) -> None:
+    def __init__(self, command: str, taught_by: Callable[[Config, Corpus], Teaching] | None = None) -> None:
         self.command, self.taught_by, self.teaching, self.init_from = command, taught_by, UNTAUGHT, None
         self.reading: list[str] = []  # how much of the long rows is read
 
@@ -125,7 +120,6 @@ class TrainingOnLabels(Training[Config]):
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""
         facts = dry_run(prepared.assembly, prepared.rows)
-        facts["time"] = with_time_before(facts["time"], self.teaching.seconds_before(facts["time"]["total"]))
         beside = planned(_examples(prepared).splits) if prepared.assembly.config.baselines else {}
         titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
         show_dry_run(facts, self.command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
@@ -134,17 +128,10 @@ class TrainingOnLabels(Training[Config]):
         """See `Training.fingerprints`."""
         return self.teaching.fingerprints()
 
-    def train_before(self, folder: RunFolder) -> None:
-        """See `Training.train_before`."""
-        self.teaching.train_before(folder)
-
     def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
         """See `Training.report`."""
         rows, corpus, scored = prepared.rows, _examples(prepared), list(prepared.rows)[-1]
         assembly, scores = score_splits(prepared.assembly, rows)
-        long = rows[scored]
-        assert isinstance(long, ExampleRows)
-        truncated = truncated_scores(assembly, long)
         assembly.processes.leave()
         if not assembly.processes.is_main:
             return
@@ -157,17 +144,14 @@ class TrainingOnLabels(Training[Config]):
         report = build_report(
             summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found
         )
-        report |= compared_with_truncation(assembly.task, long, scores[scored], truncated, config.seed)
-        report |= self.teaching.compared(assembly, corpus, folder, scored, scores[scored])
-        report["stronger_command"] = stronger_command(report, read_record(folder), settings_to_dict(config))
+        report |= self.teaching.compared(assembly, corpus, scored, scores[scored])
         origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
         card = model_card(report, assembly.task.labels, run_facts(folder, self.command))
         save_model(assembly.saved(origin), folder.model, card)
         trackers.report(report)
         write_report(folder, report, corpus.split(scored), scores[scored], partial(token_importance, assembly))
-        following = [report["stronger_command"], *_next_commands(folder, scored, corpus.paired)]
         files = files_of(folder, "page", "report", "predictions", "plots", "model")
-        show_report(report, files, [*filter(None, following)])
+        show_report(report, files, _next_commands(folder, scored, corpus.paired))
 
 
 def _examples(prepared: Prepared) -> Corpus:

@@ -15,7 +15,7 @@ from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.tasks.config import TaskConfig
-from encoderlab.training.config import Precision, TrainingConfig, seconds_of
+from encoderlab.training.config import Precision, TrainingConfig
 
 TRACKERS = ("tensorboard", "wandb")
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
@@ -124,15 +124,6 @@ class FinetuneConfig(RunConfig):
         SHIPPED,
         "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub name.",
     )
-    adapt: str | None = setting(
-        None,
-        "Pretrain on the task's own training texts first (masked tokens), for a time such as 90s or 5m; null: do not.",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.adapt is not None:
-            seconds_of(self.adapt, "adapt")
 
     @property
     def starts_from(self) -> str | None:
@@ -146,7 +137,6 @@ class StudentStart(Enum):
     fresh = "fresh"
     embeddings = "embeddings"
     layers = "layers"
-    pruned = "pruned"
 
 
 @dataclass
@@ -158,8 +148,7 @@ class DistillConfig(RunConfig):
     start: StudentStart = setting(
         StudentStart.fresh,
         "Without init_from, start from: fresh (random weights), embeddings (the teacher's, reduced by PCA if the student is "
-        "narrower), layers (also the teacher's layers, evenly spaced), or pruned (those layers, with their strongest heads and "
-        "neurons, fitted to the student's width).",
+        "narrower), or layers (also the teacher's layers, evenly spaced).",
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
@@ -170,9 +159,6 @@ class DistillConfig(RunConfig):
     )
     unlabelled: str | None = setting(
         None, "On a task: a file of further, unlabelled texts (csv, tsv, jsonl, parquet, txt) for the teacher to label."
-    )
-    compare: bool = setting(
-        True, "On a task: also train the same student without its teacher, and compare all three on the same rows."
     )
 
     def __post_init__(self) -> None:

@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 import torch
 
 from encoderlab.api import compose
-from encoderlab.commands.finetune import adapting
 from encoderlab.commands.train import TrainingOnLabels, train_on_labels
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.overrides import quote
@@ -71,7 +70,7 @@ def fitted(fit: Fit, examples: Sequence[TextExample], targets: Sequence[str] | S
         rows = Path(temporary) / "rows.parquet"
         _write_rows(rows, examples, targets)
         config = _config(fit, rows, str(Path(temporary) / "run"))
-        training = _TrainingInMemory(_command(fit), adapting(SINGLE_PROCESS))
+        training = _TrainingInMemory(_command(fit))
         run_training(
             training, replace(config, cache_dir=str(Path(temporary) / "cache"), baselines=False), SINGLE_PROCESS
         )
@@ -86,8 +85,7 @@ def _kept_run(
     folder.parent.mkdir(parents=True, exist_ok=True)
     rows = folder.with_name(f"{folder.name}-rows.parquet")
     _write_rows(rows, examples, targets)
-    taught_by = adapting(SINGLE_PROCESS)
-    train_on_labels(_config(fit, rows, str(folder)), _command(fit), SINGLE_PROCESS, taught_by)
+    train_on_labels(_config(fit, rows, str(folder)), _command(fit), SINGLE_PROCESS)
     return read_model(RunFolder(folder).model)
 
 

@@ -61,11 +61,8 @@ RUN = RunSummary(
 )
 
 
-def page_of(
-    folder, scores, examples, *, importance=None, splits=None, baselines=None, stronger_command=None, **changes
-):
+def page_of(folder, scores, examples, *, importance=None, splits=None, baselines=None, **changes):
     report = build_report(replace(RUN, **changes), splits or {"test": scores}, baselines or {})
-    report["stronger_command"] = stronger_command
     write_run_page(folder, report, examples, scores, importance)
     text = folder.page.read_text(encoding="utf-8")
     read = Read(text)
@@ -99,16 +96,6 @@ def test_the_headline_has_its_interval_baselines_and_verdict(folder, scores_of):
     assert "TF-IDF + logistic regression - skipped" in found.visible
     assert found.report["verdict"]["sentence"] in found.visible
     assert "a note" in found.visible
-
-
-def test_the_most_promising_next_command_can_be_copied(folder, scores_of):
-    line = f"encoderlab finetune task=sst2 'dataset.path={'long name ' * 90}.csv'"
-    found = page_of(folder, scores_of([0, 1], [1, 1]), texts(2), stronger_command=line)
-    assert f"Most likely to do better: {line}" in found.visible
-    assert (
-        "Most likely to do better"
-        not in page_of(folder, scores_of([0, 1], [0, 1]), texts(2), stronger_command=None).visible
-    )
 
 
 def test_records_say_how_to_repeat_the_run_with_its_settings_and_data(folder, scores_of):

@@ -1,13 +1,12 @@
 """What a student starts from: its teacher's embeddings projected to its width, or its layers."""
 
-import numpy as np
 import pytest
 import torch
 
-from encoderlab.batch import Batch, HeadSizes
+from encoderlab.batch import HeadSizes
 from encoderlab.config.commands import StudentStart
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig, NormPosition, Positions
+from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.distillation.student import check_start, projection, start_student
 from encoderlab.runs.models.pretrained import TOKEN_TABLE, Pretrained
@@ -28,20 +27,6 @@ def teacher():
     return Pretrained("teacher", config, HeadSizes(), built(config).state_dict(), None, [])
 
 
-class Rows:
-    """The rows of a split that a teacher is pruned on."""
-
-    lengths = np.full(200, 8)
-
-    def epoch(self, seed, epoch):
-        return self
-
-    def gather(self, rows, pad_id):
-        ids = 1 + torch.arange(8)[None] * torch.from_numpy(rows)[:, None] % 29
-        none = torch.zeros(0, dtype=torch.long)
-        return Batch(ids, torch.zeros_like(ids), None, torch.from_numpy(rows), none, None, None, n_tokens=ids.numel())
-
-
 def test_the_projection_keeps_what_varies_most():
     torch.manual_seed(0)
     spread = torch.randn(200, 3) @ torch.diag(torch.tensor([5.0, 3.0, 0.01]))
@@ -54,14 +39,14 @@ def test_fresh_weights_are_left_unchanged(teacher):
     config = config_of(d_model=8)
     model = built(config)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    start_student(model, config, teacher, StudentStart.fresh, Rows())
+    start_student(model, config, teacher, StudentStart.fresh)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
 def test_projected_embeddings_preserve_which_words_are_similar(teacher):
     config = config_of(d_model=12, max_length=6)
     model = built(config)
-    start_student(model, config, teacher, StudentStart.embeddings, Rows())
+    start_student(model, config, teacher, StudentStart.embeddings)
     mine, its = model.encoder.embeddings.token.weight.detach(), teacher.weights[TOKEN_TABLE]
     alike, wanted = (torch.corrcoef(torch.stack([(one @ one.T).flatten() for one in (mine, its)])))[0]
     assert wanted > 0.9 and alike == pytest.approx(1.0)
@@ -71,7 +56,7 @@ def test_projected_embeddings_preserve_which_words_are_similar(teacher):
 def test_layers_are_selected_evenly_up_to_the_last(teacher):
     config = config_of(n_layers=2)
     model = built(config)
-    start_student(model, config, teacher, StudentStart.layers, Rows())
+    start_student(model, config, teacher, StudentStart.layers)
     for mine, its in ((0, 1), (1, 3)):
         found, wanted = model.encoder.layers[mine].state_dict(), f"encoder.layers.{its}."
         assert all(torch.equal(weight, teacher.weights[wanted + name]) for name, weight in found.items())
@@ -84,35 +69,9 @@ def test_layers_are_selected_evenly_up_to_the_last(teacher):
         ({"d_model": 32}, StudentStart.embeddings, "cannot be widened"),
         ({"d_model": 8}, StudentStart.layers, "model.d_model is 8, and the teacher's is 16"),
         ({"n_layers": 5}, StudentStart.layers, "model.n_layers is 5, and the teacher's is 4"),
-        ({"d_model": 32}, StudentStart.pruned, "cannot be widened"),
-        ({"n_layers": 5}, StudentStart.pruned, "model.n_layers is 5, but start=pruned can only use the teacher.s 4"),
-        (
-            {"n_heads": 4, "d_head": 8},
-            StudentStart.pruned,
-            "model.n_heads is 4, but start=pruned can only use the teacher.s 2",
-        ),
-        ({"d_ff": 65}, StudentStart.pruned, "model.d_ff is 65, but start=pruned can only use the teacher.s 64"),
-        ({"n_heads": 4}, StudentStart.pruned, "keeps the teacher's d_head=8, but the student's is 4"),
-        ({"norm_position": NormPosition.pre}, StudentStart.pruned, "keeps the teacher's norm_position=post"),
     ],
 )
 def test_a_student_that_does_not_fit_its_teacher_is_refused(teacher, changes, start, message):
     config = config_of(**changes)
     with pytest.raises(SettingError, match=message):
         check_start(config, teacher.config, start)
-
-
-def test_a_pruned_student_keeps_the_teachers_heads_and_neurons(teacher, capsys):
-    config = config_of(n_layers=2, d_model=12, n_heads=1, d_head=8, d_ff=20)
-    model = built(config)
-    start_student(model, config, teacher, StudentStart.pruned, Rows())
-    assert "its teacher, pruned on 1,600 tokens" in capsys.readouterr().err
-    assert (
-        model.training and torch.isfinite(torch.cat([weight.flatten() for weight in model.state_dict().values()])).all()
-    )
-
-
-def test_a_teacher_of_another_architecture_is_not_pruned():
-    config = config_of(positions=Positions.rotary)
-    with pytest.raises(SettingError, match="teacher with BERT's architecture"):
-        check_start(config, config, StudentStart.pruned)

@@ -1,7 +1,6 @@
 """Distillation on a task: what a student learns from, the same student without its teacher, and all three side by side."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,6 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.distillation import task_distillation
 from encoderlab.runs.distillation.task_distillation import TaskDistillation, _labelled
 from encoderlab.runs.distillation.task_teacher import TaskTeacher, TeacherLogits
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
@@ -46,16 +44,13 @@ def corpus_of(tmp_path, words=False):
 
 @pytest.fixture
 def distillation(monkeypatch, tmp_path):
-    """Return a distillation from a small teacher, with the settings of each run trained before it."""
+    """Return a distillation from a small teacher, ."""
 
     def make(words=False, length=12, **settings):
         teacher = replace(assembly_of(TASKS[words], seed=1, max_length=length), origin=Origin({}, False, {}))
         teacher.model.eval()
         monkeypatch.setattr(TaskTeacher, "open", lambda config, labels, words: TaskTeacher("it", teacher, [0, 1, 2]))
-        trained = []
-        return TaskDistillation(
-            config_of(words, **settings), corpus_of(tmp_path, words), words, trained.append
-        ), trained
+        return TaskDistillation(config_of(words, **settings), corpus_of(tmp_path, words), words)
 
     return make
 
@@ -67,7 +62,7 @@ def prepared(found, tmp_path, words=False):
 
 @pytest.mark.parametrize("words", [False, True])
 def test_every_row_has_the_logits_of_the_teacher(distillation, tmp_path, words):
-    found, _ = distillation(words)
+    found = distillation(words)
     rows = prepared(found, tmp_path, words)
     assert isinstance(rows, TaughtRows) and len(rows) == len(TEXTS) and rows.weight == 0.5
     batch = rows.prepare(rows.gather(np.array([2, 0]), 0))
@@ -77,13 +72,13 @@ def test_every_row_has_the_logits_of_the_teacher(distillation, tmp_path, words):
 
 
 def test_a_teacher_without_weight_changes_no_row(distillation, tmp_path):
-    found, _ = distillation(teacher_weight=0.0)
+    found = distillation(teacher_weight=0.0)
     assert not isinstance(prepared(found, tmp_path), TaughtRows)
-    assert found.compared(None, None, RunFolder(tmp_path), "test", None) == {}
+    assert found.compared(None, None, "test", None) == {}
 
 
 def test_a_teacher_that_reads_less_than_the_student_is_refused(distillation, tmp_path):
-    found, _ = distillation(words=True, length=5)
+    found = distillation(words=True, length=5)
     with pytest.raises(
         DataError, match="reads fewer words of 1 rows than the student. Set model.max_length to at most 5"
     ):
@@ -93,7 +88,7 @@ def test_a_teacher_that_reads_less_than_the_student_is_refused(distillation, tmp
 @pytest.mark.parametrize("words", [False, True])
 def test_unlabelled_texts_are_added_with_the_teachers_labels(distillation, tmp_path, words):
     (tmp_path / "more.txt").write_text("0 1 2\n\n3 4\n", encoding="utf-8")
-    found, _ = distillation(words, unlabelled=str(tmp_path / "more.txt"))
+    found = distillation(words, unlabelled=str(tmp_path / "more.txt"))
     rows = prepared(found, tmp_path, words)
     assert len(rows) == len(TEXTS) + 2
     batch = rows.prepare(rows.gather(np.array([len(TEXTS) + 1]), 0))
@@ -105,7 +100,7 @@ def test_unlabelled_texts_are_added_with_the_teachers_labels(distillation, tmp_p
 
 def test_a_file_without_texts_is_refused(distillation, tmp_path):
     (tmp_path / "more.txt").write_text("\n \n", encoding="utf-8")
-    found, _ = distillation(unlabelled=str(tmp_path / "more.txt"))
+    found = distillation(unlabelled=str(tmp_path / "more.txt"))
     with pytest.raises(DataError, match=r"more.txt has no texts"):
         prepared(found, tmp_path)
 
@@ -118,57 +113,12 @@ def test_words_beyond_the_teachers_length_get_its_last_label():
     assert [one.label for one in texts] == [0, 1]
 
 
-def test_the_control_is_trained_first_without_a_teacher_and_never_twice(distillation, tmp_path):
-    found, trained = distillation(compare=True, unlabelled="more.txt")
-    folder = RunFolder(tmp_path)
-    found.train_before(folder)
-    control = RunFolder(folder.without_teacher)
-    (settings,) = trained
-    assert (settings.teacher_weight, settings.unlabelled, settings.compare) == (0.0, None, False)
-    assert (settings.run_dir, settings.resume, settings.seed) == (str(control.root), None, 3)
-    control.root.mkdir()
-    control.config.write_text("")
-    found.train_before(folder)
-    assert (trained[1].run_dir, trained[1].resume) == (None, str(control.root))
-    control.report.write_text("{}")
-    found.train_before(folder)
-    assert len(trained) == 2
-
-
-@pytest.mark.parametrize("settings", [{"compare": False}, {"compare": True, "teacher_weight": 0.0}])
-def test_without_a_comparison_nothing_is_trained_first(distillation, tmp_path, settings):
-    found, trained = distillation(**settings)
-    found.train_before(RunFolder(tmp_path))
-    assert trained == [] and found.seconds_before(9.0) == {}
-
-
-def test_the_report_shows_student_teacher_and_control_side_by_side(distillation, monkeypatch, tmp_path):
-    found, _ = distillation(compare=True)
-    assert found.seconds_before(9.0) == {"the student without its teacher": 9.0}
-    student, corpus, folder = assembly_of(TASKS[False], seed=1), corpus_of(tmp_path), RunFolder(tmp_path)
-    student.model.eval()
-    scores = student.evaluate(encoded_rows(student, list(corpus.split("test"))))
-    wrong = np.array([(row + 1) % 3 for row in range(len(TEXTS))])
-    monkeypatch.setattr(
-        task_distillation, "read_run", lambda folder: SimpleNamespace(report={"model": {"parameters": 5}})
-    )
-    monkeypatch.setattr(task_distillation, "read_answers", lambda runs: [SimpleNamespace(predicted=wrong)])
-    compared = found.compared(student, corpus, folder, "test", scores)["distillation"]
-    assert list(compared) == ["student", "teacher", "without_teacher"]
-    assert compared["teacher"]["accuracy"] == compared["student"]["accuracy"] == scores.figures["accuracy"], (
-        "they are the same model"
-    )
-    assert compared["teacher"]["student_leads_by"] == 0.0
-    assert compared["without_teacher"]["accuracy"] == 0.0 and compared["without_teacher"]["parameters"] == 5
-    assert compared["without_teacher"]["student_leads_by"] == pytest.approx(scores.figures["accuracy"])
-
-
 def test_tables_of_other_tokens_are_not_copied(distillation, monkeypatch, tmp_path):
     class Encoder:
         tokenizer = SymbolsConfig(symbols="xyz").build(list, None)
 
     monkeypatch.setattr(task_distillation, "load_pretrained", lambda *named: Encoder())
-    found, _ = distillation(init_from=None, start=StudentStart.embeddings)
+    found = distillation(init_from=None, start=StudentStart.embeddings)
     with pytest.raises(
         SettingError, match="start=embeddings needs the teacher's tokenizer, but the student has another"
     ):

@@ -86,12 +86,12 @@ def test_a_skipped_step_is_reported_and_its_line_is_still_json(tmp_path, capsys)
     )
 
 
-def test_a_loss_that_never_falls_is_warned_about_once(tmp_path, capsys):
+def test_a_loss_that_rises_above_its_start_is_warned_about_once(tmp_path, capsys):
     with Journal(tmp_path / "metrics.jsonl", 1, 10, Progress()) as journal:
         for number in range(1, 31):
-            journal.step(replace(step(number, loss=0.7), of=30))
-    assert capsys.readouterr().err.count("The loss is flat: 0.7 over the logged steps up to 15, 0.7 at the first.") == 1
-    assert len(journal.progress.watch.notes) == 1
+            journal.step(replace(step(number, loss=0.7 + 0.1 * number), of=30))
+    assert capsys.readouterr().err.count("The loss rises") == 1
+    assert journal.progress.diverged_at == 10
 
 
 def test_lines_are_on_disk_before_the_run_ends(tmp_path):

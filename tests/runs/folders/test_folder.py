@@ -52,16 +52,6 @@ def test_a_folder_that_cannot_be_created_is_refused_in_one_line(tmp_path):
         made(str(tmp_path / "file" / "run"), "train", "sst2")
 
 
-def test_a_run_inside_another_does_not_say_how_to_resume_it(tmp_path, capsys):
-    with pytest.raises(KeyboardInterrupt), RunFolder.new(str(tmp_path / "run"), "finetune", "sst2") as outer:
-        outer.config.write_text("")
-        with RunFolder.new(str(outer.adapted), "pretrain", "sst2") as inner:
-            (inner.checkpoints / "step-3").mkdir(parents=True)
-            raise KeyboardInterrupt
-    errors = capsys.readouterr().err
-    assert errors.count("resume=") == 1 and f"encoderlab finetune resume={outer.root}\n" in errors
-
-
 @pytest.mark.parametrize(("steps", "kept"), [((), False), ((0,), False), ((0, 3), True)])
 def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, capsys, steps, kept):
     root = tmp_path / "run"

@@ -77,11 +77,10 @@ def _time(facts: Mapping[str, Any]) -> str:
     time, steps = facts["time"], facts["steps"]
     warm = f", after {time['warm_up_steps']} to warm up" if time["warm_up_steps"] else ""
     measured = f"{time['measured_steps']} step{'s' * (time['measured_steps'] != 1)}{warm}, and some batches of each scored split"
-    whole = f"about {_seconds(time['total'])} ({_seconds(time['low'])} to {_seconds(time['high'])})"
-    before = "".join(f"{name} {_seconds(seconds)}, " for name, seconds in time.get("before", {}).items())
+    whole = f"about {_seconds(time['total'])}"
     parts = f"training {_seconds(time['training'])} at {_seconds(time['step'])} a step, evaluation {_seconds(time['evaluation'])}"
     speed = f"{steps['tokens'] / time['training']:,.0f} tokens/s"
-    return f"{whole}: {before}{parts}, {speed}; from {measured}, on this machine at its present load"
+    return f"{whole}: {parts}, {speed}; from {measured}, on this machine at its present load"
 
 
 def _report(facts: Mapping[str, Any], baselines: Mapping[str, str], files: Sequence[str]) -> list[str]:

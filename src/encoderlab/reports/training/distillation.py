@@ -1,4 +1,4 @@
-"""The table of teacher, student, and the student without its teacher, for screen, page and model card."""
+"""The table of teacher and student, for screen, page and model card."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from encoderlab.reports.parts.console import figure, lead, number, words_of
 
-NAMES = {"student": "student (this model)", "teacher": "teacher", "without_teacher": "student without its teacher"}
+NAMES = {"student": "student (this model)", "teacher": "teacher"}
 
 
 def distillation_table(report: Mapping[str, Any]) -> list[list[str]]:

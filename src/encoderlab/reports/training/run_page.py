@@ -29,7 +29,6 @@ from encoderlab.reports.training.mistakes import (
     mistaken_texts,
 )
 from encoderlab.reports.training.report import BASELINE_NAMES
-from encoderlab.reports.training.windows import windows_table
 from encoderlab.runs.folders.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -87,7 +86,6 @@ def write_run_page(
         figures=_figures(report),
         comparison=_comparison(report, scored),
         distillation=distillation_table(report),
-        windows=windows_table(report),
         **answered,
         by_length=by_length,
         n_scored=len(chosen_examples),
@@ -176,7 +174,6 @@ def _headline(report: Mapping[str, Any]) -> dict[str, Any]:
         **headline(report, report["main_figure"]),
         "command": report["command"],
         "main": named_figure(report["main_figure"], report["splits"][report["scored_split"]]),
-        "stronger": report.get("stronger_command"),
         "tone": {"above": "good", "below": "bad"}.get(str(outcome), ""),
     }
 

@@ -25,7 +25,6 @@ from encoderlab.reports.parts.console import (
 from encoderlab.reports.parts.run_report import show_model, show_rest
 from encoderlab.reports.training.distillation import distillation_table
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND, labels_alike, scarce_classes, shared_rows
-from encoderlab.reports.training.windows import windows_table
 
 MOST_NAMED = 5  # labels with a single training row
 MOST_LONE = 50  # labels with a single training row: if more, and most labels, these are probably not labels
@@ -53,7 +52,7 @@ def show_report(
         console.print("", _comparison(report, scores), sep="\n")
     if report["verdict"]:
         console.print(Text(report["verdict"]["sentence"], style="bold"), soft_wrap=True)
-    for rows in filter(None, (windows_table(report), distillation_table(report))):
+    if rows := distillation_table(report):
         console.print("", table_of_rows(rows), sep="\n")
     _classes(console, scores)
     console.print()

@@ -4,13 +4,11 @@ afterwards.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from encoderlab.config.commands import DistillConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
@@ -23,8 +21,6 @@ from encoderlab.runs.distillation.student import check_start, start_student
 from encoderlab.runs.distillation.task_teacher import TaskTeacher, TeacherLogits
 from encoderlab.runs.distillation.teacher_files import teacher_fingerprints, unlabelled_file
 from encoderlab.runs.fitting.teaching import Teaching
-from encoderlab.runs.folders.finished import FinishedRun, read_answers, read_run
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, check_paired, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained, vocabulary_difference
@@ -36,11 +32,9 @@ from encoderlab.training.batches import Rows
 class TaskDistillation(Teaching):
     """A teacher, and what its student learns from it."""
 
-    def __init__(
-        self, config: DistillConfig, corpus: Corpus, words: bool, train: Callable[[DistillConfig], object]
-    ) -> None:
+    def __init__(self, config: DistillConfig, corpus: Corpus, words: bool) -> None:
         assert config.teacher is not None
-        self.config, self.train = config, train
+        self.config = config
         self.encoder = load_pretrained(config.teacher, "teacher") if config.init_from is None else None
         self.teacher = TaskTeacher.open(config, corpus.labels, words)
         check_paired(self.teacher.assembly, corpus.paired)
@@ -51,7 +45,6 @@ class TaskDistillation(Teaching):
         if self.encoder is not None:
             self._check_tokenizer(assembly)
             check_start(assembly.config.model, self.encoder.config, self.config.start)
-            self.texts = rows.first_windows() if assembly.task.windows and isinstance(rows, ExampleRows) else rows
         if not self.config.teacher_weight:
             return rows
         assert isinstance(rows, ExampleRows)
@@ -75,33 +68,11 @@ class TaskDistillation(Teaching):
     def begin(self, assembly: Assembly) -> None:
         """See `Teaching.begin`: without a pretrained encoder of its own, the student gets parts of its teacher."""
         if self.encoder is not None:
-            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start, self.texts)
+            start_student(assembly.model, assembly.config.model, self.encoder, self.config.start)
 
     def fingerprints(self) -> dict[str, str]:
         """See `Teaching.fingerprints`."""
         return teacher_fingerprints(self.config)
-
-    def train_before(self, folder: RunFolder) -> None:
-        """See `Teaching.train_before`: trains the same student without its teacher, for comparison; it is resumed with
-        this run.
-        """
-        control = RunFolder(folder.without_teacher)
-        if self._controlled and not control.finished:
-            self._train_control(control)
-        torch.manual_seed(self.config.seed)  # the student's dropout does not depend on whether the control came first
-
-    def _train_control(self, control: RunFolder) -> None:
-        is_started = control.config.is_file()
-        place = (
-            {"run_dir": None, "resume": str(control.root)}
-            if is_started
-            else {"run_dir": str(control.root), "resume": None}
-        )
-        print(
-            "First training the same student without its teacher, for comparison (compare=false skips this)",
-            file=sys.stderr,
-        )
-        self.train(replace(self.config, teacher_weight=0.0, unlabelled=None, compare=False, trackers=[], **place))
 
     def _check_tokenizer(self, assembly: Assembly) -> None:
         """Raise SettingError if tables would be copied whose rows mean other tokens."""
@@ -113,22 +84,11 @@ class TaskDistillation(Teaching):
                 remedy="Use tokenizer=as_pretrained, or start=fresh",
             )
 
-    @property
-    def _controlled(self) -> bool:
-        return self.config.compare and self.config.teacher_weight > 0
+    def compared(self, assembly: Assembly, corpus: Corpus, split: str, scores: AnswerScores) -> dict[str, Any]:
+        """Compare teacher and student on the rows of `split`.
 
-    def seconds_before(self, own: float) -> dict[str, float]:
-        """See `Teaching.seconds_before`. If `unlabelled` texts are added, the control takes less."""
-        return {"the student without its teacher": own} if self._controlled else {}
-
-    def compared(
-        self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores
-    ) -> dict[str, Any]:
-        """See `Teaching.compared`: compares teacher, student, and the student without its teacher, on the rows of
-        `split`.
-
-        Each has its main figure, `parameters`, `megabytes` of weights in fp32 and, if it was timed, `texts_per_second`.
-        For teacher and control, `student_leads_by` is the paired difference, with its 95% interval.
+        Each has its main score, `parameters`, `megabytes` of weights in fp32 and `texts_per_second`. The teacher has
+        `student_leads_by`, the paired difference, with its 95% interval.
         """
         if not self.config.teacher_weight:
             return {}
@@ -144,10 +104,6 @@ class TaskDistillation(Teaching):
                 **size_and_speed(self.teacher.assembly.model.n_parameters, teacher_speed),
             },
         }
-        if self._controlled:
-            control = read_run(RunFolder(folder.without_teacher))
-            beside = _beside(scores, _answers_of(control, scores), self.config.seed)
-            found["without_teacher"] = beside | size_and_speed(control.report["model"]["parameters"], None)
         return {"distillation": found}
 
     def _unlabelled(self, assembly: Assembly, corpus: Corpus) -> list[Example]:
@@ -179,10 +135,3 @@ def _beside(scores: Scores | TaggingScores, other: Any, seed: int) -> dict[str, 
     """Return the main figure of other predictions for the same rows, and how far the student leads."""
     lead, bounds = scores.lead_on_rows(other, seed)
     return {scores.main: scores.figures[scores.main] - lead, "student_leads_by": lead, "student_leads_by_ci95": bounds}
-
-
-def _answers_of(control: FinishedRun, scores: Scores | TaggingScores) -> Any:
-    answers = read_answers([control])[0].predicted
-    if isinstance(scores, Scores):
-        return answers
-    return np.split(answers, np.cumsum([len(labels) for labels in scores.labels])[:-1])

@@ -15,7 +15,6 @@ from typing import Any
 from torch import nn
 
 from encoderlab.metrics import SplitScores
-from encoderlab.runs.dry_run.time_estimate import run_time
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.system.device import peak_memory, reset_peak_memory
 from encoderlab.training.batches import (
@@ -156,7 +155,19 @@ def _time(assembly: Assembly, train: Rows, step: float, evaluations: Mapping[str
     budget = None if training.budget is None else seconds_of(training.budget)
     steps = None if budget else total_steps(training, len(train))
     per_evaluation = training.evaluate_every or steps_per_epoch(training, len(train))
-    return run_time(step, evaluations, steps=steps, budget=budget, per_evaluation=per_evaluation)
+    validation, final = evaluations.get("validation", 0.0), sum(evaluations.values())
+    if steps is None:
+        assert budget is not None, "a run ends after some steps or some time"
+        steps = max(int(budget / (step + validation / per_evaluation)), 1)
+    n_evaluations = -(-steps // per_evaluation)
+    evaluation = n_evaluations * validation + final
+    return {
+        "steps": steps,
+        "evaluations": n_evaluations,
+        "training": steps * step,
+        "evaluation": evaluation,
+        "total": steps * step + evaluation if budget is None else budget + final,
+    }
 
 
 def _counts(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from encoderlab.errors import DataError
 from encoderlab.metrics.scores import is_lower_better
-from encoderlab.runs.fitting.journal import Journal
+from encoderlab.runs.fitting.journal import DIVERGED, Journal
 from encoderlab.runs.fitting.train_state import TrainState
 from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
@@ -176,7 +176,9 @@ class _Fitting:
             else:
                 chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
         self.state.distributed.finish()
-        notes += [*self.state.notes(), *self.progress.watch.notes]
+        notes += self.state.notes()
+        if self.progress.diverged_at is not None:
+            notes.append(DIVERGED.format(self.progress.diverged_at))
         return Fitted(chosen, self.journal.throughput(), notes)
 
     def _take(self, step: int) -> bool:

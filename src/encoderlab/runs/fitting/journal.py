@@ -18,6 +18,8 @@ from encoderlab.runs.records.trackers import NO_TRACKERS, Trackers
 from encoderlab.system.files import atomic_write
 from encoderlab.training.loop import Step
 
+DIVERGED = "The loss rises above its first value at step {:,}: try a smaller training.learning_rate or a longer training.warmup"
+
 
 class Journal:
     """Writes a line per logged step and per evaluation, shows the progress, and counts it in `progress`.
@@ -68,7 +70,8 @@ class Journal:
         self._tick()
         self._write({"kind": "step", **self._place(), **figures, **self._speed(), **self._counted()})
         loss = figures["loss"]
-        self._warn(self.progress.watch.see(step.number, step.of, loss))
+        if loss is not None and self.progress.see_loss(loss):
+            self._warn(DIVERGED.format(step.number))
         self._show(
             loss="-" if loss is None else f"{loss:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}"
         )

@@ -6,8 +6,6 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from encoderlab.runs.fitting.loss_watch import LossWatch
-
 
 @dataclass(slots=True)
 class Best:
@@ -40,8 +38,8 @@ class Counted:
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of a run: the last `step` taken, `of` how many, the step `judged` last, the best one, totals and
-    loss watch.
+    """The progress of a run: the last `step` taken, `of` how many, the step `judged` last, the best one, and
+    totals; the logged losses by which `see_loss` tells that the run diverges.
     """
 
     step: int = 0
@@ -49,7 +47,23 @@ class Progress:
     judged: int = 0
     best: Best = field(default_factory=Best)
     counted: Counted = field(default_factory=Counted)
-    watch: LossWatch = field(default_factory=LossWatch)
+    recent_losses: list[float] = field(default_factory=list)
+    first_loss: float | None = None
+    diverged_at: int | None = None
+
+    def see_loss(self, loss: float) -> bool:
+        """Record a logged loss; return whether the run diverges from here on, which is reported once.
+
+        It does if the mean of the last ten lies a quarter above the loss before anything was learned.
+        """
+        self.first_loss = loss if self.first_loss is None else self.first_loss
+        self.recent_losses = [*self.recent_losses[-9:], loss]
+        if self.diverged_at is not None or len(self.recent_losses) < 10:
+            return False
+        if sum(self.recent_losses) / 10 <= 1.25 * self.first_loss:
+            return False
+        self.diverged_at = self.step
+        return True
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as a checkpoint holds them."""
@@ -58,5 +72,5 @@ class Progress:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Progress:
         """Return the progress that `as_dict` wrote."""
-        nested = {"best": Best, "counted": Counted, "watch": LossWatch}
+        nested = {"best": Best, "counted": Counted}
         return cls(**plain | {name: schema(**plain[name]) for name, schema in nested.items()})

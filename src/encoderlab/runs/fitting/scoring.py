@@ -11,7 +11,6 @@ from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.task import build_task, with_thresholds
 from encoderlab.tasks.classification import threshold_rule
 from encoderlab.tasks.config import ClassificationConfig, TaskConfig
-from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.batches import Rows
 
 
@@ -20,11 +19,6 @@ def scores_of(assembly: Assembly, rows: Rows) -> AnswerScores:
     scores = assembly.evaluate(rows)
     assert isinstance(scores, AnswerScores)
     return scores
-
-
-def truncated_scores(assembly: Assembly, rows: ExampleRows) -> AnswerScores | None:
-    """Return the scores of the same model reading only the first window of each row; None if no row has several."""
-    return scores_of(assembly, rows.first_windows()) if (rows.windows() > 1).any() else None
 
 
 def threshold_notes(task: TaskConfig, scores: Mapping[str, AnswerScores]) -> list[str]:

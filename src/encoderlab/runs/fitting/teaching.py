@@ -1,4 +1,4 @@
-"""What a teacher, or adaptation to the task's texts, adds to a training run; the base class adds nothing."""
+"""What a teacher adds to a training run; the base class adds nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from encoderlab.metrics import AnswerScores
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.training.batches import Rows
@@ -33,16 +32,7 @@ class Teaching:
         """
         return {}
 
-    def train_before(self, folder: RunFolder) -> None:
-        """Train whatever has to be trained before this run, inside its `folder`."""
-
-    def seconds_before(self, own: float) -> dict[str, float]:
-        """Return how long `train_before` takes, by name, if the run itself takes `own` seconds."""
-        return {}
-
-    def compared(
-        self, assembly: Assembly, corpus: Corpus, folder: RunFolder, split: str, scores: AnswerScores
-    ) -> dict[str, Any]:
+    def compared(self, assembly: Assembly, corpus: Corpus, split: str, scores: AnswerScores) -> dict[str, Any]:
         """Return what report.json holds besides the student's `scores` of `split`."""
         return {}
 

@@ -16,7 +16,6 @@ from encoderlab.runs.folders.folder import RunFolder, check_free
 from encoderlab.runs.folders.resume import Config, continued_run, run_folder
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import Pretrained, load_pretrained
-from encoderlab.runs.models.same_parts import check_same_parts
 from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
@@ -66,9 +65,6 @@ class Training(ABC, Generic[Config]):
         Only the main process calls it. The others receive its weights when the model is distributed.
         """
 
-    def train_before(self, folder: RunFolder) -> None:  # noqa: B027  most runs need nothing before
-        """Train whatever has to be trained before this run, inside its `folder`."""
-
     @abstractmethod
     def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
         """Score the fitted model, save it, and write and show the report. All processes call it; the main one writes."""
@@ -92,7 +88,6 @@ def run_training(training: Training[Config], config: Config, processes: Processe
     )
     with processes.main_process_first():
         prepared = training.prepare(config, pretrained, processes)
-    check_same_parts(prepared.assembly, prepared.corpus.fingerprints())
     del pretrained  # its weights are as large as the model's, and no longer needed
     prepared = _settled(prepared)
     assembly, corpus, rows = prepared.assembly, prepared.corpus, prepared.rows
@@ -108,7 +103,6 @@ def run_training(training: Training[Config], config: Config, processes: Processe
             record_start(folder, command, config, assembly.compute, corpus, beside)
         _announce(prepared, folder)
         _begin(training, prepared, folder)
-        training.train_before(folder)
         with tracked(config, command, folder, processes) as trackers:
             fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
             training.report(prepared, fitted, folder, trackers)

@@ -58,8 +58,6 @@ class RunFolder:
     explanation_figures = _Within("explain.json")
     trackers = _Within("trackers.json")
     lock = _Within(".lock")
-    adapted = _Within("adapted")  # the run that first adapts this run's encoder to its texts
-    without_teacher = _Within("without_teacher")  # the run that first trains this run's student without its teacher
     label_errors = _Within("label_errors.csv")  # a cross-validation's rows with probably wrong labels
 
     def fold(self, number: int) -> Path:
@@ -68,10 +66,8 @@ class RunFolder:
 
     @property
     def is_nested(self) -> bool:
-        """Return whether this is part of another run, in whose folder it is: it is never resumed or used on its own."""
-        outer = RunFolder(self.root.parent)
-        parts = (outer.adapted, outer.without_teacher)
-        return (self.root in parts or self.root.name.startswith("fold-")) and outer.config.is_file()
+        """Return whether this is a fold of a cross-validation, in whose folder it is: it is never resumed on its own."""
+        return self.root.name.startswith("fold-") and RunFolder(self.root.parent).config.is_file()
 
     @property
     def finished(self) -> bool:
@@ -145,10 +141,8 @@ class RunFolder:
     @property
     def worth_continuing(self) -> bool:
         """Return whether a step has been taken that a resumed run need not take again."""
-        # Also by a run inside this folder, such as a fold, and by one inside that, such as the adaptation of a fold's
-        # encoder.
-        inside = (path for depth in ("*", "*/*") for path in self.root.glob(f"{depth}/{self.checkpoints.name}/step-*"))
-        return any(path.name != "step-0" for path in (*self.checkpoints.glob("step-*"), *inside))
+        steps = (*self.checkpoints.glob("step-*"), *self.root.glob(f"fold-*/{self.checkpoints.name}/step-*"))
+        return any(path.name != "step-0" for path in steps)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
