@@ -19,7 +19,7 @@ from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import peak_memory
 from encoderlab.system.processes import join, placed
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining.stream import StreamedRows
+from encoderlab.tasks.stream import StreamedRows
 
 LENGTH, BATCH, SEED = 128, 64, 0
 VOCABULARY_TEXTS = 1000  # paragraphs to train the tokenizer on, which is not measured

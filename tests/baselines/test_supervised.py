@@ -7,20 +7,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from encoderlab.baselines import linear as module
 from encoderlab.baselines import supervised
 from encoderlab.data.examples import Split, Splits
 from encoderlab.metrics.thresholds import ThresholdRule
 
 SST2 = Path(__file__).parents[3] / "shared" / "hub" / "datasets" / "nyu-mll" / "glue" / "sst2"
+WORDS = ("rain", "goal", "vote")
 
 
-def baselines(train, scored, labels=("a", "b")):
-    return supervised.baselines(Splits({"train": train, "test": scored}, list(labels)), "test")
+def baselines(train, scored, labels=("a", "b"), threshold=None, **further):
+    splits = Splits({"train": train, **further, "test": scored}, list(labels))
+    found = supervised.baselines(splits, "test", threshold)
+    assert supervised.planned(splits) == {name: baseline.skipped for name, baseline in found.items()}
+    return found
 
 
-def texts(rows, pairs=None):
-    columns = {"text": [text for text, _ in rows], "label": [label for _, label in rows]}
+def texts(rows, pairs=None, kind=None):
+    columns = {"text": [text for text, _ in rows], "label": pa.array([label for _, label in rows], kind)}
     return Split(pa.table(columns | ({"text_pair": pairs} if pairs else {})))
 
 
@@ -28,118 +31,124 @@ def words(rows):
     return Split(pa.table({"words": [list(w) for w, _ in rows], "labels": [labels for _, labels in rows]}))
 
 
+def numbers(rows):
+    return texts(rows, kind=pa.float64())
+
+
+def sets(rows):
+    named = [(" ".join(["the", *(WORDS[label] for label in labels or ())]), labels) for labels in rows]
+    return texts(named, kind=pa.list_(pa.int64()))
+
+
 def test_the_majority_is_taken_from_training_and_not_from_the_scored_rows():
     train = texts([("good", 1), ("fine", 1), ("bad", 0)])
     found = baselines(train, texts([("bad", 0), ("poor", 0), ("good", 1)]))["majority"]
     assert found.predicted.tolist() == [1, 1, 1]
-    assert found.figures["accuracy"] == pytest.approx(1 / 3)
-    assert found.figures["f1_macro"] == pytest.approx(1 / 4)
-    assert found.figures["seconds"] >= 0
+    assert found.figures.pop("seconds") >= 0
+    assert found.figures == pytest.approx({"accuracy": 1 / 3, "f1_macro": 1 / 4, "matthews": 0})
 
 
-def test_the_linear_model_learns_from_words():
-    train = texts([("a good film", 1), ("a bad film", 0)] * 10)
-    found = baselines(train, texts([("such a bad day", 0), ("good grief", 1)]))["tfidf_logreg"]
-    assert found.figures["accuracy"] == 1.0
-    assert set(found.figures) == {"accuracy", "f1_macro", "matthews", "seconds"}
+GOOD_AND_BAD = texts([("a good film", 1), ("a bad film", 0)] * 10)
+SYMBOLS = texts([("( ) ( )", 1), (") ) ( (", 0), ("[]", 1), ("][", 0)] * 5)
+PAIRS = texts([("same", 1), ("same", 0)] * 10, pairs=["good", "bad"] * 10)
 
 
-def test_the_linear_model_treats_single_symbols_as_words():
-    train = texts([("( ) ( )", 1), (") ) ( (", 0), ("[]", 1), ("][", 0)] * 5)
-    assert baselines(train, texts([("[][]", 1), (")) ((", 0)]))["tfidf_logreg"].figures["accuracy"] == 1.0
-
-
-def test_both_texts_of_a_pair_are_read():
-    train = texts([("same", 1), ("same", 0)] * 10, pairs=["good", "bad"] * 10)
-    scored = texts([("same", 0), ("same", 1)], pairs=["bad", "good"])
+@pytest.mark.parametrize(
+    ("train", "scored"),
+    [
+        (GOOD_AND_BAD, texts([("such a bad day", 0), ("good grief", 1)])),
+        (SYMBOLS, texts([("[][]", 1), (")) ((", 0)])),
+        (PAIRS, texts([("same", 0), ("same", 1)], pairs=["bad", "good"])),
+    ],
+    ids=["words", "symbols", "pairs"],
+)
+def test_the_linear_model_learns_from_words_symbols_and_both_texts_of_a_pair(train, scored):
     assert baselines(train, scored)["tfidf_logreg"].figures["accuracy"] == 1.0
 
 
 def test_unlabelled_rows_are_predicted_but_neither_trained_on_nor_scored():
     train = texts([("good", 1), ("bad", 0), ("good", None)] * 5)
     found = baselines(train, texts([("good", None), ("good", 1), ("bad", 0)]))["tfidf_logreg"]
-    assert found.predicted.tolist() == [1, 1, 0]
-    assert found.figures["accuracy"] == 1.0
-
-
-def test_the_linear_model_is_skipped_with_a_reason_above_its_row_limit(monkeypatch):
-    monkeypatch.setattr(module, "MOST_ROWS", 3)
-    split = texts([("good", 1), ("bad", 0)] * 2)
-    found = baselines(split, split)
-    assert found["tfidf_logreg"].skipped == "the linear baseline is fitted on at most 3 rows, but training has 4"
-    assert found["tfidf_logreg"].figures == {}
-    assert found["majority"].figures["accuracy"] == 0.5
-
-
-def test_the_linear_model_is_skipped_with_a_reason_if_rows_times_labels_are_too_many():
-    train = texts([(f"text {n}", n // 2) for n in range(4_000)])
-    found = baselines(train, train, labels=[str(n) for n in range(2_000)])["tfidf_logreg"]
-    assert found.skipped.endswith("at most 5,000,000 rows times labels, but training has 8,000,000")
+    assert found.predicted.tolist() == [1, 1, 0] and found.figures["accuracy"] == 1.0
+    found = baselines(words([(["a", "b"], [0, 1]), (["a"], None)]), words([(["a", "b"], None), (["b"], [1])]))
+    assert [one.tolist() for one in found["word_majority"].predicted] == [[0, 1], [1]]
+    assert found["word_majority"].figures["token_accuracy"] == 1.0
+    found = baselines(numbers([("a", 1.0), ("b", None), ("c", 3.0)]), numbers([("a", None), ("b", 2.0)]))["mean"]
+    assert found.predicted.tolist() == [2.0, 2.0] and found.figures["mae"] == 0.0
 
 
 @pytest.mark.parametrize(
-    ("rows", "reason"),
-    [([("good", 1), ("fine", 1)], "needs two labels"), ([(" ", 1), ("", 0)], "every training text is empty")],
+    ("train", "method", "reason"),
+    [
+        (texts([("good", 1), ("bad", 0)] * 2), "tfidf_logreg", "at most 3 rows, but training has 4"),
+        (texts([("a", 0), ("b", 1), ("c", 2)]), "tfidf_logreg", "at most 8 rows times labels, but training has 9"),
+        (sets([[0], [1], [2]]), "tfidf_logreg", "at most 8 rows times labels, but training has 9"),
+        (texts([("good", 1), ("fine", 1)]), "tfidf_logreg", "needs two labels"),
+        (texts([(" ", 1), ("", 0)]), "tfidf_logreg", "every training text is empty"),
+        (numbers([(" ", 1.0), ("", 2.0)]), "tfidf_ridge", "every training text is empty"),
+    ],
 )
-def test_the_linear_model_is_skipped_if_there_is_nothing_to_fit(rows, reason):
-    found = baselines(texts(rows), texts([("good", 1), ("bad", 0)]))
-    assert reason in found["tfidf_logreg"].skipped
+def test_a_linear_model_that_cannot_be_fitted_is_skipped_with_a_reason(monkeypatch, train, method, reason):
+    for name, most in (("MOST_ROWS", 3), ("MOST_CELLS", 8), ("MOST_CELLS_OF_SETS", 8)):
+        monkeypatch.setattr(supervised, name, most)
+    found = baselines(train, train, "abc")
+    assert reason in found[method].skipped and found[method].figures == {}
+    assert all(one.figures for name, one in found.items() if name != method)
 
 
 def test_a_word_gets_its_most_frequent_label_and_a_new_word_the_overall_one():
     train = words([(["a", "b"], [0, 1]), (["a", "b", "c"], [0, 1, 1]), (["b"], [0])])
-    scored = words([(["a", "b", "new"], [0, 1, 1]), (["c"], [1])])
-    found = baselines(train, scored)
-    assert [answers.tolist() for answers in found["majority"].predicted] == [[0, 0, 0], [0]]
-    assert [answers.tolist() for answers in found["word_majority"].predicted] == [[0, 1, 0], [1]]
+    found = baselines(train, words([(["a", "b", "new"], [0, 1, 1]), (["c"], [1])]))
+    assert [one.tolist() for one in found["majority"].predicted] == [[0, 0, 0], [0]]
+    assert [one.tolist() for one in found["word_majority"].predicted] == [[0, 1, 0], [1]]
     assert found["word_majority"].figures["token_accuracy"] == pytest.approx(3 / 4)
-    assert found["word_majority"].figures["accuracy"] == pytest.approx(1 / 2)
-    assert found["majority"].figures["f1_macro"] == pytest.approx(0.2)
-
-
-def test_sequences_without_labels_are_predicted_and_not_scored():
-    train = words([(["a", "b"], [0, 1]), (["a"], None)])
-    found = baselines(train, words([(["a", "b"], None), (["b"], [1])]))["word_majority"]
-    assert [answers.tolist() for answers in found.predicted] == [[0, 1], [1]]
-    assert found.figures["token_accuracy"] == 1.0
-
-
-@pytest.mark.parametrize(("least", "predicted"), [(0.01, [1, 1]), (0.99, [0, 0])])
-def test_a_known_threshold_decides_between_two_classes(least, predicted):
-    rows = texts([("good film", 1), ("bad film", 0)] * 10)
-    splits = Splits({"train": rows, "test": texts([("good", 1), ("bad", 0)])}, ["a", "b"])
-    found = supervised.baselines(splits, "test", ThresholdRule(known=least))["tfidf_logreg"]
-    assert found.predicted.tolist() == predicted
-
-
-def test_a_threshold_is_found_on_validation():
-    rows = texts([("good film", 1)] * 2 + [("bad film", 0)] * 18)
-    held_out = texts([("good", 1), ("bad", 0), ("bad", None)] * 5)
-    splits = Splits({"train": rows, "validation": held_out, "test": texts([("good", 1), ("bad", 0)])}, ["a", "b"])
-    found = supervised.baselines(splits, "test", ThresholdRule())["tfidf_logreg"]
-    assert found.predicted.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
-    "train",
-    [
-        texts([("good", 1), ("bad", 0)]),
-        texts([("good", 1), ("fine", 1)]),
-        texts([("good", 1.5), ("bad", 0.5)]),
-        texts([(" ", [0]), ("", [1])]),
-        words([(["a", "b"], [0, 1])]),
-    ],
+    ("rule", "predicted"),
+    [(ThresholdRule(known=0.01), [1, 1]), (ThresholdRule(known=0.99), [0, 0]), (ThresholdRule(), [1, 0])],
+    ids=["low", "high", "fitted on validation"],
 )
-def test_the_planned_baselines_are_those_that_are_fitted(train):
-    splits = Splits({"train": train, "test": train}, [] if train.target == "number" else ["a", "b"])
-    found = supervised.baselines(splits, "test")
-    assert supervised.planned(splits) == {name: baseline.skipped for name, baseline in found.items()}
+def test_a_threshold_decides_between_two_classes(rule, predicted):
+    train = texts([("good film", 1)] * 2 + [("bad film", 0)] * 18)
+    held_out = texts([("good", 1), ("bad", 0), ("bad", None)] * 5)
+    found = baselines(train, texts([("good", 1), ("bad", 0)]), threshold=rule, validation=held_out)
+    assert found["tfidf_logreg"].predicted.tolist() == predicted
 
 
-def test_fitting_twice_gives_the_same_answers():
-    random = np.random.default_rng(0)
-    rows = [(" ".join(random.choice(list("abcdefgh"), 6)), int(random.integers(2))) for _ in range(200)]
-    first, second = (baselines(texts(rows), texts(rows))["tfidf_logreg"].predicted for _ in range(2))
+def test_numbers_are_predicted_from_words_and_the_mean_is_that_of_training():
+    train = numbers([("a cheap and small room", 10.0), ("a large room with a view", 30.0)] * 15)
+    found = baselines(train, numbers([("a cheap bed", 10.0), ("the view", 30.0), ("cheap, small", 9.0)]), ())
+    cheap, view, small = found["tfidf_ridge"].predicted
+    assert small < view > cheap and found["mean"].predicted.tolist() == [20.0] * 3
+    assert found["tfidf_ridge"].figures["mae"] < found["mean"].figures["mae"]
+
+
+SETS = [[0], [1], [0, 1], [], [2], [1, 2]] * 6
+
+
+def test_each_label_of_a_set_is_learned_from_its_words():
+    found = baselines(sets(SETS), sets(SETS[:6]), "abc")
+    assert found["tfidf_logreg"].figures["subset_accuracy"] == 1.0
+    assert {label: names[0] for label, names in found["tfidf_logreg"].top_features.items()} == dict(enumerate(WORDS))
+    assert found["majority"].predicted.tolist() == [[False, True, False]] * 6
+
+
+def test_labels_of_all_or_no_rows_are_predicted_as_such():
+    found = baselines(sets([[0], [0, 1]] * 5), sets([[0], [0, 1]]), "abc")["tfidf_logreg"]
+    assert found.predicted[:, 0].all() and not found.predicted[:, 2].any()
+
+
+def test_thresholds_of_sets_come_from_validation():
+    rare = sets([[0] if row % 8 == 0 else [] for row in range(64)])
+    without, with_validation = baselines(rare, rare, "a"), baselines(rare, rare, "a", validation=rare)
+    assert with_validation["tfidf_logreg"].figures["f1_micro"] >= without["tfidf_logreg"].figures["f1_micro"]
+
+
+def test_fitting_twice_gives_the_same_predictions():
+    draw = np.random.default_rng(0)
+    rows = texts([(" ".join(draw.choice(list("abcdefgh"), 6)), int(draw.integers(2))) for _ in range(200)])
+    first, second = (baselines(rows, rows)["tfidf_logreg"].predicted for _ in range(2))
     assert first.tolist() == second.tolist()
 
 

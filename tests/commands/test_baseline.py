@@ -89,7 +89,7 @@ def test_the_same_figures_are_printed_and_written_to_a_file(command, reviews, tm
 
 
 def test_a_method_that_cannot_be_fitted_is_reported_as_skipped(command, reviews, capsys, monkeypatch):
-    monkeypatch.setattr("encoderlab.baselines.linear.MOST_ROWS", 10)
+    monkeypatch.setattr("encoderlab.baselines.supervised.MOST_ROWS", 10)
     command("baseline", *reviews)
     assert (
         "TF-IDF + logistic regression was skipped: the linear baseline is fitted on at most 10 rows"

@@ -122,7 +122,7 @@ def test_each_job_of_a_sweep_gets_a_dry_run(printed, reviews, tmp_path):
 
 
 def test_a_baseline_that_will_be_skipped_is_reported(printed, reviews, monkeypatch):
-    monkeypatch.setattr("encoderlab.baselines.linear.MOST_ROWS", 10)
+    monkeypatch.setattr("encoderlab.baselines.supervised.MOST_ROWS", 10)
     screen = printed("train", *reviews, "training.steps=1", "dry_run=true")
     assert "TF-IDF + logistic regression (skipped: the linear baseline is fitted on at most 10 rows" in screen
     assert "from 1 step," in screen

@@ -5,23 +5,21 @@ import pytest
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import memory_store
-from encoderlab.tasks.choices import (
+from encoderlab.tasks.config import (
+    ClassificationConfig,
     ClassificationScore,
+    MultilabelConfig,
     MultilabelScore,
+    PretrainingConfig,
     PretrainingScore,
+    RegressionConfig,
     RegressionScore,
+    TaggingConfig,
     TaggingScore,
     TeacherScore,
 )
-from encoderlab.tasks.config import (
-    ClassificationConfig,
-    MultilabelConfig,
-    PretrainingConfig,
-    RegressionConfig,
-    TaggingConfig,
-)
-from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
 from encoderlab.tasks.rows import hold_encoded
+from encoderlab.tasks.sentence_rows import SentenceRows
 from tests.metrics.test_teacher_vectors import added
 from tests.runs.small_assembly import assembly_of
 

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, HeadSizes, Prediction
-from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
-from encoderlab.errors import DataError, SettingError
-from encoderlab.tasks.choices import ClassificationScore
-from encoderlab.tasks.classification import Classification
-from encoderlab.tasks.config import ClassificationConfig
+from encoderlab.errors import SettingError
+from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
+from encoderlab.tasks.texts import Classification
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
 LABELS = ["bad", "middling", "good"]
@@ -54,16 +53,6 @@ def test_special_tokens_in_a_users_text_have_no_effect(tmp_path):
     tokenizer = WordPieceConfig(vocabulary_size=100).build(lambda: ["a sep film", "a cls film", "[ ]"] * 3, tmp_path)
     ids = task_of(tokenizer, 40).encode([TextExample("a [SEP] film [CLS] [PAD]")])[0].input_ids
     assert (ids.count(tokenizer.cls_id), ids.count(tokenizer.sep_id), ids.count(tokenizer.pad_id)) == (1, 1, 0)
-
-
-def test_words_are_refused_with_a_task_that_reads_them():
-    message = (
-        "This dataset holds sequences of labelled words, but a classification task needs labelled texts. "
-        "Set task=tagging, or choose a dataset of texts."
-    )
-    with pytest.raises(DataError) as refused:
-        task_of().encode([TextExample("1", label=0), WordsExample(("1", "2"), (0, 1))])
-    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -3,8 +3,13 @@
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.tasks.choices import PretrainingScore
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TeacherVectorsConfig
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    PretrainingConfig,
+    PretrainingScore,
+    SecondSentence,
+    TeacherVectorsConfig,
+)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b"])

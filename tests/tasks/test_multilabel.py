@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from encoderlab.batch import Prediction
-from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers.config import SymbolsConfig
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 from encoderlab.tasks.config import FittedThresholds, MultilabelConfig
-from encoderlab.tasks.multilabel import Multilabel
 from encoderlab.tasks.rows import hold_encoded
+from encoderlab.tasks.texts import Multilabel
 from encoderlab.training.loss import losses
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
@@ -88,8 +88,3 @@ def test_a_threshold_of_an_unknown_label_or_out_of_range_is_refused():
         task_of(thresholds={"joi": 0.5})
     with pytest.raises(SettingError, match="gives joy 1.5.*Allowed: a probability"):
         task_of(thresholds={"joy": 1.5})
-
-
-def test_words_with_labels_are_refused():
-    with pytest.raises(DataError, match="a multilabel task needs labelled texts"):
-        task_of().encode([WordsExample(("1",), (0,))])

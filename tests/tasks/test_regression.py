@@ -7,13 +7,11 @@ import pytest
 import torch
 
 from encoderlab.batch import Prediction
-from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers.config import SymbolsConfig
-from encoderlab.errors import DataError
-from encoderlab.tasks.choices import RegressionScore
-from encoderlab.tasks.config import RegressionConfig
-from encoderlab.tasks.regression import Regression
+from encoderlab.tasks.config import RegressionConfig, RegressionScore
 from encoderlab.tasks.rows import hold_encoded
+from encoderlab.tasks.texts import Regression
 from encoderlab.training.loss import losses
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
@@ -54,8 +52,3 @@ def test_the_store_depends_on_the_scale_and_the_score_is_the_main_figure():
     assert task_of().key != task_of(mean=99.0).key != task_of(mean=99.0, deviation=21.0).key
     task = task_of(score=RegressionScore.mae)
     assert task.score == "mae" and task.metrics().main == "mae"
-
-
-def test_words_with_labels_are_refused():
-    with pytest.raises(DataError, match="a regression task needs texts with a number"):
-        task_of().encode([WordsExample(("1",), (0,))])

@@ -11,8 +11,7 @@ from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.tasks.choices import Decoding, TaggingScore
-from encoderlab.tasks.config import TaggingConfig
+from encoderlab.tasks.config import Decoding, TaggingConfig, TaggingScore
 from encoderlab.tasks.tagging import Tagging
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())  # every character of a word is a piece

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.tasks.task import Answer, Windowing, likeliest
+from encoderlab.tasks.sequences import Windowing
+from encoderlab.tasks.task import Answer, likeliest
 
 
 @given(room=st.integers(1, 60), beyond=st.integers(1, 500), overlap=st.floats(0, 0.9), most=st.integers(2, 9))

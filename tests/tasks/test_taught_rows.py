@@ -6,8 +6,7 @@ import torch
 
 from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.runs.distillation.task_teacher import TeacherLogits
-from encoderlab.tasks.rows import hold_encoded, joined
-from encoderlab.tasks.taught_rows import TaughtRows
+from encoderlab.tasks.rows import TaughtRows, hold_encoded, joined
 
 
 def texts(n, first=0):

@@ -18,8 +18,7 @@ from encoderlab.errors import DataError
 from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, Windows
 from encoderlab.tasks.rows import hold_encoded, joined
-from encoderlab.tasks.sequences import in_windows, join
-from encoderlab.tasks.task import Windowing
+from encoderlab.tasks.sequences import Windowing, in_windows, join
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
 CLS, SEP, PAD = TOKENIZER.cls_id, TOKENIZER.sep_id, TOKENIZER.pad_id

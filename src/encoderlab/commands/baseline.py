@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.baselines.label_sets import marks_of
-from encoderlab.baselines.linear import Answers, Baseline
-from encoderlab.baselines.supervised import baselines
+from encoderlab.baselines.supervised import Answers, Baseline, baselines, marks_of
 from encoderlab.config.commands import BaselineConfig, TableFormat
 from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import DataError, SettingError
@@ -23,7 +21,6 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.models.assembly import cache_folder
 from encoderlab.runs.models.task import settled_task
 from encoderlab.system.files import atomic_write_text
-from encoderlab.tasks.classification import positive_class, threshold_rule
 from encoderlab.tasks.config import (
     ClassificationConfig,
     DocumentTaskConfig,
@@ -32,6 +29,7 @@ from encoderlab.tasks.config import (
     TaggingConfig,
     TaskConfig,
 )
+from encoderlab.tasks.texts import positive_class, threshold_rule
 
 
 @dataclass(frozen=True, slots=True)

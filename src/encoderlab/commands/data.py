@@ -17,7 +17,7 @@ from encoderlab.runs.models.assembly import cache_folder
 from encoderlab.runs.models.row_settings import with_length
 from encoderlab.runs.models.task import build_task, settled_task
 from encoderlab.tasks.config import DocumentTaskConfig
-from encoderlab.tasks.pretraining.pretraining import Pretraining
+from encoderlab.tasks.pretraining import Pretraining
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 

@@ -38,7 +38,7 @@ from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
-from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 

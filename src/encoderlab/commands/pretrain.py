@@ -40,9 +40,9 @@ from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining.pretraining import Pretraining
-from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
-from encoderlab.tasks.pretraining.stream import sample_of
+from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.tasks.stream import sample_of
 from encoderlab.training.batches import EVALUATION_SEED
 
 

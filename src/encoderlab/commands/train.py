@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from encoderlab.baselines.linear import Baseline
-from encoderlab.baselines.supervised import baselines, planned
+from encoderlab.baselines.supervised import Baseline, baselines, planned
 from encoderlab.config.commands import RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.reports.folds.written import report_folds
@@ -36,9 +35,9 @@ from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.task import Task
+from encoderlab.tasks.texts import Classification
 from encoderlab.training.batches import Rows
 
 

@@ -4,19 +4,23 @@ reads.
 The rows of a split belong to an epoch: `rows.epoch(seed, epoch)` returns their lengths, gathers some into a batch and
 prepares it on its device. The rows of examples are the same every epoch; those of documents are drawn
 (`pretraining.sentence_rows`).
+
+Rows with a teacher's logits in addition to their labels: what a student of a task learns from.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from encoderlab.batch import Batch, Encoded, HeadSizes
+from encoderlab.batch import Batch, Encoded, HeadSizes, Targets
 from encoderlab.data.token_store import Column, TokenStore, memory_store, write_store
 
 UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
@@ -98,11 +102,9 @@ class ExampleRows:
         return len(self.store)
 
     def epoch(self, seed: int, epoch: int) -> ExampleRows:
-        """See `Rows.epoch`: nothing is drawn."""
         return self
 
     def truncated_share(self) -> float:
-        """See `Rows.truncated_share`."""
         return float(self.truncated().mean()) if len(self) else 0.0
 
     def truncated(self) -> np.ndarray:
@@ -131,7 +133,6 @@ class ExampleRows:
         return self.store["windows"].gather(rows)[0] if "windows" in self.store else np.ones(len(rows), np.int64)
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        """See `Epoch.gather`."""
         flat, lengths = self.store["input_ids"].gather(rows)
         first_lengths, _ = self.store["first_length"].gather(rows)
         windows, row_of_sequence = self._windows(rows), None
@@ -155,7 +156,6 @@ class ExampleRows:
         )
 
     def prepare(self, batch: Batch) -> Batch:
-        """See `Epoch.prepare`: nothing is drawn."""
         return batch
 
     def _target_positions(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -191,3 +191,54 @@ def _known(answers: np.ndarray | None, sets: int | None = None) -> torch.Tensor 
     if answers is None or (np.isnan(answers) if answers.dtype.kind == "f" else answers == UNKNOWN).any():
         return None
     return torch.from_numpy(answers if sets is None else answers.reshape(sets, -1).astype(np.float32))
+
+
+class RowLogits(Protocol):
+    """A teacher's logits for the rows of a split."""
+
+    def of(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return the first `counts` outputs of each of `rows`, one row after another: [outputs, classes]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaughtRows:
+    """`rows`, the same in every epoch, each batch with its teacher's logits as targets.
+
+    `temperature` softens both distributions; the teacher has the `weight` in the loss, and the labels have the rest.
+    """
+
+    rows: ExampleRows
+    logits: RowLogits
+    temperature: float
+    weight: float
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return self.rows.lengths
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def epoch(self, seed: int, epoch: int) -> TaughtRows:
+        return self
+
+    def truncated_share(self) -> float:
+        return self.rows.truncated_share()
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        return self.rows.gather(rows, pad_id)
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Add the teacher's logits to the batch."""
+        rows = batch.rows.cpu().numpy()
+        tagging = batch.labels is None and batch.token_labels is not None
+        counts = np.ones(len(rows), dtype=np.int64)
+        if tagging:
+            counts = np.bincount(
+                (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy(), minlength=len(rows)
+            )
+        logits = torch.from_numpy(self.logits.of(rows, counts)).to(batch.input_ids.device)
+        shared = Targets(temperature=self.temperature, sequence_weight=self.weight, token_weight=self.weight)
+        targets = replace(shared, token_logits=logits) if tagging else replace(shared, sequence_logits=logits)
+        return replace(batch, targets=targets)

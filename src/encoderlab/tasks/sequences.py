@@ -1,19 +1,53 @@
-"""How token ids become the sequence a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al.
-2019, 3).
+"""Token ids as the sequences that a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
+
+Source: Devlin et al. 2019, section 3.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from encoderlab.batch import Encoded
+from encoderlab.batch import Encoded, WindowPooling
 from encoderlab.data.examples import Example, TextExample, are_texts
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
-from encoderlab.tasks.task import Windowing
+from encoderlab.tasks.config import TextTaskConfig, Windows
 
 Target = int | float | tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Windowing:
+    """How long texts are read: in at most `most` windows, each sharing at least `overlap` of its tokens with the next.
+
+    `pooling` tells how the windows' logits are combined.
+    """
+
+    pooling: WindowPooling
+    overlap: float
+    most: int
+
+    @classmethod
+    def of(cls, config: TextTaskConfig) -> Windowing | None:
+        """Return the windowing in a task's settings; None if long texts are truncated."""
+        if config.windows is Windows.none:
+            return None
+        pooled: WindowPooling = "max" if config.windows is Windows.max else "mean"
+        return cls(pooled, config.window_overlap, config.max_windows)
+
+    def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
+        """Return where windows of `room` tokens begin in a longer text of `n_tokens`, evenly spaced from end to end.
+
+        >>> Windowing("mean", 0.25, 8).starts(100, 40)
+        (0, 30, 60)
+        """
+        last, step = n_tokens - room, max(int(room * (1 - self.overlap)), 1)
+        gaps = min(-(-last // step), self.most - 1)
+        return tuple(round(place * last / gaps) for place in range(gaps + 1))
 
 
 def join(
@@ -73,11 +107,11 @@ def _refuse_pairs(examples: Sequence[TextExample], windows: Windowing) -> None:
         )
 
 
-def texts_among(examples: Sequence[Example], task: str) -> Sequence[TextExample]:
-    """Return the examples, which are texts. Raises DataError, with what `task` needs, if they are sequences of words."""
+def texts_among(examples: Sequence[Example]) -> Sequence[TextExample]:
+    """Return the examples, which are texts. Raises DataError if they are sequences of words."""
     if not are_texts(examples):
         raise DataError(
-            f"This dataset holds sequences of labelled words, but {task}",
+            "This dataset holds sequences of labelled words, but the task needs texts",
             remedy="Set task=tagging, or choose a dataset of texts",
         )
     return examples
@@ -85,12 +119,8 @@ def texts_among(examples: Sequence[Example], task: str) -> Sequence[TextExample]
 
 def longest_first_of_many(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
     """Return `longest_first` of many pairs at once: [pairs] each."""
-    half = room // 2
-    conditions = [first + second <= room, second <= half, first <= room - half]
-    return (
-        np.select(conditions, [first, room - second, first], room - half),
-        np.select(conditions, [second, second, room - first], half),
-    )
+    kept_second = np.minimum(second, np.maximum(room // 2, room - first))
+    return np.minimum(first, room - kept_second), kept_second
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
@@ -102,11 +132,5 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     (4, 4)
     """
     room = max(room, 0)
-    if first + second <= room:
-        return first, second
-    half = room // 2
-    if second <= half:
-        return room - second, second
-    if first <= room - half:
-        return first, room - first
-    return room - half, half
+    kept_second = min(second, max(room // 2, room - first))
+    return min(first, room - kept_second), kept_second

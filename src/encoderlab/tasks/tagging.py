@@ -13,8 +13,7 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import TaggingMetrics
 from encoderlab.metrics.entities import ValidDecoder, entity_labels
-from encoderlab.tasks.choices import Decoding
-from encoderlab.tasks.config import TaggingConfig
+from encoderlab.tasks.config import Decoding, TaggingConfig
 from encoderlab.tasks.task import Answer, Task
 
 
@@ -33,11 +32,9 @@ class Tagging(Task):
 
     @property
     def key(self) -> str:
-        """See `Task.key`."""
         return f"{super().key} {self.special_tokens}"
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """See `Task.encode`."""
         if not are_words(examples):
             raise DataError(
                 "This dataset holds labelled texts, but a tagging task needs sequences of labelled words",
@@ -57,7 +54,6 @@ class Tagging(Task):
         return Encoded(sequence, [0] * len(sequence), token_labels=token_labels, truncated=len(ids) > kept)
 
     def metrics(self) -> TaggingMetrics:
-        """See `Task.metrics`."""
         return TaggingMetrics(self.labels, self.score, self._decoded)
 
     def _decoded(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -68,7 +64,7 @@ class Tagging(Task):
         return self.decoder.decode(logits, batch.target_positions // longest, n_rows, longest)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """See `Task.answers`. Truncated words have no prediction; a caller that knows the words fills them in."""
+        """Return the labels of the words of each row. Truncated words have none; a caller that knows them fills them in."""
         assert prediction.token_logits is not None
         logits = prediction.token_logits.float()
         ids = self._decoded(logits, batch).cpu().numpy()

@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind, WindowPooling
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import SettingError, closest
-from encoderlab.tasks.config import TextTaskConfig, Windows
+from encoderlab.tasks.sequences import Windowing
 
 if TYPE_CHECKING:
     from encoderlab.metrics import Metrics
@@ -58,36 +58,6 @@ class Answer:
         """Return the probability of each class; `names` are the classes in the order of their ids."""
         assert self.probabilities is not None, "only a prediction for a whole text has them"
         return dict(zip(names, self.probabilities, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Windowing:
-    """How long texts are read: in at most `most` windows, each sharing at least `overlap` of its tokens with the next.
-
-    `pooling` tells how the windows' logits are combined.
-    """
-
-    pooling: WindowPooling
-    overlap: float
-    most: int
-
-    @classmethod
-    def of(cls, config: TextTaskConfig) -> Windowing | None:
-        """Return the windowing in a task's settings; None if long texts are truncated."""
-        if config.windows is Windows.none:
-            return None
-        pooled: WindowPooling = "max" if config.windows is Windows.max else "mean"
-        return cls(pooled, config.window_overlap, config.max_windows)
-
-    def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
-        """Return where windows of `room` tokens begin in a longer text of `n_tokens`, evenly spaced from end to end.
-
-        >>> Windowing("mean", 0.25, 8).starts(100, 40)
-        (0, 30, 60)
-        """
-        last, step = n_tokens - room, max(int(room * (1 - self.overlap)), 1)
-        gaps = min(-(-last // step), self.most - 1)
-        return tuple(round(place * last / gaps) for place in range(gaps + 1))
 
 
 def likeliest(

@@ -13,7 +13,7 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.teacher_vectors import TeacherVectorsMetrics
 from encoderlab.tasks.config import TeacherVectorsConfig
-from encoderlab.tasks.encoding import Encoding
+from encoderlab.tasks.texts import Encoding
 
 
 class TeacherVectors(Encoding):
@@ -54,5 +54,4 @@ class TeacherVectors(Encoding):
         return replace(batch, targets=replace(self.teacher(batch), **weights))
 
     def metrics(self) -> TeacherVectorsMetrics:
-        """See `Task.metrics`."""
         return TeacherVectorsMetrics()

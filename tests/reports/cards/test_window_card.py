@@ -3,7 +3,7 @@
 import pytest
 
 from encoderlab.reports.cards.window_card import window_card
-from encoderlab.tasks.task import Windowing
+from encoderlab.tasks.sequences import Windowing
 
 
 def test_the_card_of_a_model_without_windows_says_nothing():

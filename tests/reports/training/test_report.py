@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from encoderlab.baselines.linear import Baseline
+from encoderlab.baselines.supervised import Baseline
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics import ClassificationMetrics, TaggingMetrics
 from encoderlab.reports.parts.run_report import RunSummary

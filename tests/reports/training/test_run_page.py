@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from encoderlab.baselines.linear import Baseline
+from encoderlab.baselines.supervised import Baseline
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.metrics.tagging import answered_words
 from encoderlab.reports.parts.run_report import RunSummary

@@ -11,9 +11,9 @@ from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.corpora import corpus as module
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.tasks.tagging import Tagging
+from encoderlab.tasks.texts import Classification
 
 
 def texts(*labels, pairs=False):

@@ -7,7 +7,7 @@ import pytest
 
 from encoderlab.runs.corpora.reading import reading_note, reading_notes
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.tasks.task import Windowing
+from encoderlab.tasks.sequences import Windowing
 
 TRUNCATING = SimpleNamespace(windows=None, max_length=8, limit="model.max_length=8 tokens")
 WINDOWED = SimpleNamespace(windows=Windowing("mean", 0.25, 3), max_length=8, limit="")

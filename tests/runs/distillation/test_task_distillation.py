@@ -19,7 +19,7 @@ from encoderlab.runs.distillation.task_teacher import TaskTeacher, TeacherLogits
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
-from encoderlab.tasks.taught_rows import TaughtRows
+from encoderlab.tasks.rows import TaughtRows
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import LABELS, assembly_of
 

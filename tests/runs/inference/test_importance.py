@@ -16,8 +16,8 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
 from encoderlab.runs.inference.importance import log_odds, occluded, token_importance
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, Windows
-from encoderlab.tasks.encoding import EncodingConfig
 from encoderlab.tasks.rows import hold_encoded
+from encoderlab.tasks.texts import EncodingConfig
 from encoderlab.training import batches
 from tests.runs.small_assembly import LABELS, TOKENIZER, assembly_of
 

@@ -14,8 +14,8 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.inference import inputs
-from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig
+from encoderlab.tasks.texts import Classification
 
 
 class Articles:

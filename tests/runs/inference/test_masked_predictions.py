@@ -7,7 +7,7 @@ from encoderlab.data.token_store import memory_store
 from encoderlab.runs.inference import masked_predictions
 from encoderlab.runs.inference.masked_predictions import GUESSES, SHOWN, fill_masks
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.sentence_rows import SentenceRows
 from tests.runs.small_assembly import TOKENIZER, assembly_of
 
 COLUMNS = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}

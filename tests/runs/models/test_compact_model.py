@@ -9,7 +9,7 @@ from encoderlab.exchange.compact_weights import TABLE, expanded
 from encoderlab.runs.models.compact_model import _largest, in_compact_storage
 from encoderlab.runs.models.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig
-from encoderlab.tasks.encoding import EncodingConfig
+from encoderlab.tasks.texts import EncodingConfig
 from tests.runs.small_assembly import LABELS, assembly_of
 
 TASKS = {

@@ -22,7 +22,7 @@ from encoderlab.tasks.config import (
     RegressionConfig,
     TaggingConfig,
 )
-from encoderlab.tasks.encoding import EncodingConfig
+from encoderlab.tasks.texts import EncodingConfig
 from tests.runs.small_assembly import LABELS, assembly_of
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")

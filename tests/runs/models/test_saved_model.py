@@ -16,8 +16,7 @@ from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.runs.models.saved_model import Origin, read_model, save_model
 from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import Compute
-from encoderlab.tasks.choices import TaggingScore
-from encoderlab.tasks.config import TaggingConfig
+from encoderlab.tasks.config import TaggingConfig, TaggingScore
 from encoderlab.training.config import Precision, TrainingConfig
 
 pytestmark = pytest.mark.usefixtures("same_threads")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from encoderlab.tasks.task import Windowing
+from encoderlab.tasks.sequences import Windowing
 
 
 def window_card(windows: Windowing | None, max_length: int, *, reader: str = "This folder") -> str:

@@ -28,7 +28,7 @@ from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.training.report import BASELINE_NAMES, SECOND
 
 if TYPE_CHECKING:
-    from encoderlab.baselines.linear import Answers, Baseline
+    from encoderlab.baselines.supervised import Answers, Baseline
 
 MOST_CLASSES = 12  # more would push the table off the screen
 REFERENCES = ("majority", "mean")  # what the others are compared with

@@ -16,7 +16,7 @@ from encoderlab.reports.parts.console import named_figure
 from encoderlab.reports.parts.run_report import RunSummary, run_report, scored_split
 
 if TYPE_CHECKING:
-    from encoderlab.baselines.linear import Baseline
+    from encoderlab.baselines.supervised import Baseline
 
 BASELINE_NAMES = {
     "majority": "always the most frequent label",

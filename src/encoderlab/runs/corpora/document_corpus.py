@@ -23,9 +23,9 @@ from encoderlab.data.sources.dataset import DatasetConfig, Pack
 from encoderlab.data.token_store import Block, TokenStore, kept_store, write_blocks
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
-from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceRows
-from encoderlab.tasks.pretraining.stream import StreamedRows, sample_of
 from encoderlab.tasks.rows import id_type
+from encoderlab.tasks.sentence_rows import DocumentTask, SentenceRows
+from encoderlab.tasks.stream import StreamedRows, sample_of
 
 STORE_VERSION = 1  # increase it when the columns of the store or their meaning change
 _FEW_RUNS = 5  # blocks of documents: one process finishes them before others could start

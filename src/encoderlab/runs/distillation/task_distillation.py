@@ -24,8 +24,7 @@ from encoderlab.runs.fitting.teaching import Teaching
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, check_paired, compute_for
 from encoderlab.runs.models.pretrained import load_pretrained, vocabulary_difference
-from encoderlab.tasks.rows import ExampleRows, joined
-from encoderlab.tasks.taught_rows import TaughtRows
+from encoderlab.tasks.rows import ExampleRows, TaughtRows, joined
 from encoderlab.training.batches import Rows
 
 

@@ -9,8 +9,8 @@ from encoderlab.metrics import AnswerScores, Scores
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.task import build_task, with_thresholds
-from encoderlab.tasks.classification import threshold_rule
 from encoderlab.tasks.config import ClassificationConfig, TaskConfig
+from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training.batches import Rows
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from encoderlab.runs.fitting.progress import Progress
 from encoderlab.runs.models.assembly import Assembly
-from encoderlab.tasks.pretraining.stream import StreamedRows
+from encoderlab.tasks.stream import StreamedRows
 from encoderlab.training.batches import Rows
 from encoderlab.training.compilation import is_compiled
 from encoderlab.training.distribution import begin_dropout, random_states, set_random_states

@@ -20,7 +20,7 @@ from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
 from encoderlab.system.processes import Processes
-from encoderlab.tasks.pretraining.stream import StreamedRows
+from encoderlab.tasks.stream import StreamedRows
 from encoderlab.training.checkpoint import checkpoints
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.distribution import is_sharded

@@ -9,7 +9,7 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.runs.models.assembly import Assembly
-from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.training.batches import EVALUATION_SEED
 
 SHOWN, GUESSES = 6, 5

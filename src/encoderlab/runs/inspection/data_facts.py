@@ -19,7 +19,7 @@ from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.inspection.pair_facts import pair_facts, training_facts
 from encoderlab.runs.models.task import build_task
 from encoderlab.tasks.config import TaskConfig
-from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
+from encoderlab.tasks.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 from encoderlab.tasks.task import Task
 from encoderlab.training.batches import EVALUATION_SEED
 

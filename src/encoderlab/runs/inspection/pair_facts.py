@@ -8,8 +8,8 @@ import numpy as np
 
 from encoderlab.baselines.pretraining import PairFeatures, pair_baselines, pair_features, token_baselines
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
-from encoderlab.tasks.pretraining.stream import StreamedRows, sample_of
+from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.tasks.stream import StreamedRows, sample_of
 from encoderlab.training.batches import EVALUATION_SEED
 
 SAMPLE = 20_000  # most pairs to fit and to score the baselines on

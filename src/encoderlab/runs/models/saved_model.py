@@ -32,9 +32,9 @@ from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.files import atomic_write, write_manifest
-from encoderlab.tasks.choices import Decoding
 from encoderlab.tasks.config import (
     ClassificationConfig,
+    Decoding,
     MultilabelConfig,
     PretrainingConfig,
     RegressionConfig,
@@ -43,8 +43,8 @@ from encoderlab.tasks.config import (
     TaskConfig,
     TeacherVectorsConfig,
 )
-from encoderlab.tasks.encoding import EncodingConfig
 from encoderlab.tasks.task import Task
+from encoderlab.tasks.texts import EncodingConfig
 from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.config import (
     ClassificationConfig,
     LabelledTaskConfig,
@@ -25,13 +24,11 @@ from encoderlab.tasks.config import (
     TaskConfig,
     TeacherVectorsConfig,
 )
-from encoderlab.tasks.encoding import Encoding, EncodingConfig
-from encoderlab.tasks.multilabel import Multilabel
-from encoderlab.tasks.pretraining.pretraining import Pretraining
-from encoderlab.tasks.regression import Regression
+from encoderlab.tasks.pretraining import Pretraining
 from encoderlab.tasks.tagging import Tagging
 from encoderlab.tasks.task import Task, refuse_unknown_label
 from encoderlab.tasks.teacher_vectors import TeacherVectors
+from encoderlab.tasks.texts import Classification, Encoding, EncodingConfig, Multilabel, Regression
 from encoderlab.training.loss import PLAIN, LabelLoss
 
 TASKS: dict[type[TaskConfig], Callable[..., Task]] = {

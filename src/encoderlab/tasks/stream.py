@@ -2,8 +2,7 @@
 
 A window holds the next documents of several shards and plays the part of an epoch: its pairs, their order and their
 masks are drawn from the seed and the number of the window. Its documents depend only on the shards, the seed and the
-settings, not on the number of processes that share the reading.
-"""
+settings, not on the number of processes that share the reading."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ from encoderlab.data.token_store import Column, TokenStore
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import SecondSentence
-from encoderlab.tasks.pretraining.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 from encoderlab.tasks.rows import id_type
+from encoderlab.tasks.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 
 MARKS_KEPT = 16  # of the latest windows: batches are prepared ahead of their steps, but never by this many windows
 PASSES = 2  # over all shards without a single row, before giving up
@@ -82,7 +81,7 @@ class StreamedRows:
         return self.first.epoch(seed, epoch)
 
     def truncated_share(self) -> float:
-        """See `Rows.truncated_share`; for the first window."""
+        """Return the share of the first window's rows that were longer than the model reads."""
         return self.first.truncated_share()
 
     def share_with(self, processes: Processes) -> None:

@@ -1,8 +1,7 @@
 """The rows of a pretraining run: pairs of sentences assembled from the store of sentences, and masked.
 
 Rows are drawn every epoch: a window of neighbouring sentences is cut in two, and half of the pairs get a second text
-that starts where the second text of another document does.
-"""
+that starts where the second text of another document does."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import TokenStore
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
-from encoderlab.tasks.pretraining.pairs import Pairs, Sentences, draw_pairs, windows
+from encoderlab.tasks.pairs import Pairs, Sentences, draw_pairs, windows
 from encoderlab.tasks.rows import side_by_side
 from encoderlab.tasks.sequences import longest_first_of_many
 
@@ -67,13 +66,12 @@ class SentenceRows:
         return len(self.windows.start)
 
     def epoch(self, seed: int, epoch: int) -> SentenceEpoch:
-        """See `Rows.epoch`."""
         pairs = draw_pairs(self.windows, self.sentences, self.second, self.pack, self.room, [seed, epoch])
         key = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
         return SentenceEpoch(self, pairs, key)
 
     def truncated_share(self) -> float:
-        """See `Rows.truncated_share`; it refers to the rows of one epoch."""
+        """Return the share of one epoch's rows that were longer than the model reads."""
         first, second = self.epoch(0, 0).tokens(slice(None))
         return float((first + second > self.room).mean()) if len(self) else 0.0
 
@@ -93,7 +91,6 @@ class SentenceEpoch:
 
     @property
     def lengths(self) -> np.ndarray:
-        """See `Epoch.lengths`."""
         return self._lengths
 
     @cached_property
@@ -102,7 +99,7 @@ class SentenceEpoch:
         return (np.minimum(first + second, self.rows.room) + (3 if self.paired else 2)).astype(np.int32)
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        """See `Epoch.gather`: [CLS] a [SEP] b [SEP], truncating the longer text first, or [CLS] a [SEP]."""
+        """Return rows as [CLS] a [SEP] b [SEP], truncating the longer text first, or as [CLS] a [SEP]."""
         flat, lengths, first_lengths = self._sequences(rows)
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
         return Batch(
@@ -118,7 +115,7 @@ class SentenceEpoch:
         )
 
     def prepare(self, batch: Batch) -> Batch:
-        """See `Epoch.prepare`: masks the batch, or asks the teacher."""
+        """Mask the batch, or let the teacher compute its targets."""
         return self.rows.task.ask(batch, self.key)
 
     def texts(self, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -13,7 +13,7 @@ from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
-from encoderlab.tasks.pretraining.masking import Masking
+from encoderlab.tasks.masking import Masking
 from encoderlab.tasks.sequences import sequences_of
 from encoderlab.tasks.task import Answer, Task
 
@@ -40,7 +40,7 @@ class Pretraining(Task):
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Return new texts or pairs as sequences without masks or targets; see `Task.encode`.
 
-        The rows of the run itself are not examples; see `tasks.pretraining.sentence_rows`.
+        The rows of the run itself are not examples; see `tasks.sentence_rows`.
         """
         if not are_texts(examples):
             raise DataError("A pretrained encoder reads texts, but these are sequences of words")
@@ -54,19 +54,16 @@ class Pretraining(Task):
         return self.masking.is_ordinary.numpy()
 
     def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
-        """See `Masking.count`."""
         return self.masking.count(flat, lengths)
 
     def ask(self, batch: Batch, key: int) -> Batch:
-        """See `Masking`."""
         return self.masking(batch, key)
 
     def metrics(self) -> PretrainingMetrics:
-        """See `Task.metrics`."""
         return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """See `Task.answers`: predicts the relation of the second text to the first.
+        """Return the relation of the second text to the first, for each row.
 
         Raises DataError if the run was not trained on pairs.
         """

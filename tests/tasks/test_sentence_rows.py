@@ -9,8 +9,8 @@ from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import memory_store
 from encoderlab.data.tokenizers.config import WordPieceConfig
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
-from encoderlab.tasks.pretraining.pretraining import Pretraining
-from encoderlab.tasks.pretraining.sentence_rows import SentenceRows
+from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.sentence_rows import SentenceRows
 
 COLUMNS = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}
 WORDS = ["under overtaken windows and understated overlays we wander"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import memory_store
 from encoderlab.tasks.config import SecondSentence
-from encoderlab.tasks.pretraining.pairs import Sentences, draw_pairs, windows
+from encoderlab.tasks.pairs import Sentences, draw_pairs, windows
 from encoderlab.tasks.sequences import longest_first, longest_first_of_many
 
 COLUMNS = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}

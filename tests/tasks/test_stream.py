@@ -13,10 +13,10 @@ from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.system.processes import Processes
+from encoderlab.tasks import stream
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining import stream
-from encoderlab.tasks.pretraining.pretraining import Pretraining
-from encoderlab.tasks.pretraining.stream import StreamedRows
+from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.stream import StreamedRows
 
 BATCH = 4
 

@@ -9,7 +9,7 @@ from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
-from encoderlab.tasks.pretraining.pretraining import PAIR_LABELS, Pretraining
+from encoderlab.tasks.pretraining import PAIR_LABELS, Pretraining
 
 TOKENIZER = SymbolsConfig(symbols="0123").build(list, None)
 IDS = torch.zeros(2, 3, dtype=torch.long)

@@ -1,8 +1,7 @@
 """Sentence pairs: windows of neighbouring sentences, cut in two at random each epoch; half of the pairs are made
 negative.
 
-All of it is arithmetic on indices into the token store: no sentence is copied before a batch needs it.
-"""
+All of it is arithmetic on indices into the token store: no sentence is copied before a batch needs it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 
 A mask is a hash of seed, epoch, row and position, not a generator's next number: the same row is masked alike in any
 batch, in any number of micro-batches, on any device. Evaluations use one fixed seed. Only whole-word masking waits for
-the device, in the thread that prepares batches.
-"""
+the device, in the thread that prepares batches."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from encoderlab.data.tokenizers.config import SymbolsConfig, _wordpiece
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining.masking import Masking, uniform
+from encoderlab.tasks.masking import Masking, uniform
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{n}" for n in range(30)] + [f"##p{n}" for n in range(20)]
@@ -231,9 +231,7 @@ def test_the_number_of_targets_of_whole_words_is_unknown_before_they_are_drawn()
 def test_the_tables_are_moved_to_a_device_once(monkeypatch):
     moves = []
     masks, batch = masking(), batch_of(random_rows(2, 10))
-    monkeypatch.setattr(
-        "encoderlab.tasks.pretraining.masking.Pieces.to", lambda pieces, device: moves.append(device) or pieces
-    )
+    monkeypatch.setattr("encoderlab.tasks.masking.Pieces.to", lambda pieces, device: moves.append(device) or pieces)
     for _ in range(3):
         masks._pieces_on(torch.device("meta"))
         masks(batch, 1)

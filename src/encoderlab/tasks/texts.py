@@ -1,0 +1,224 @@
+"""Tasks on whole texts or pairs of texts: one label, a set of labels, a number, or nothing but vectors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind
+from encoderlab.data.examples import Example
+from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.errors import DataError, SettingError
+from encoderlab.metrics import ClassificationMetrics, LabelSetMetrics, Metrics, RegressionMetrics
+from encoderlab.metrics.classification import given_from
+from encoderlab.metrics.regression import rounded
+from encoderlab.metrics.thresholds import DEFAULT, ThresholdRule
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    ClassificationScore,
+    FittedThresholds,
+    MultilabelConfig,
+    RegressionConfig,
+    TaskConfig,
+    requested_precision,
+)
+from encoderlab.tasks.sequences import Target, Windowing, sequences_of, texts_among
+from encoderlab.tasks.task import Answer, Task, refuse_unknown_label
+
+SHORTEST = 5  # [CLS] a [SEP] b [SEP]
+
+
+class TextTask(Task):
+    """Predicts something about a whole text; a subclass says how a label becomes a target, and what logits mean."""
+
+    kind: TargetKind = "label"
+
+    def __init__(
+        self,
+        config: ClassificationConfig | MultilabelConfig | RegressionConfig,
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        max_length: int,
+    ) -> None:
+        super().__init__(tokenizer, labels, max_length, config.score.value, shortest=SHORTEST)
+        self.windows = Windowing.of(config)
+        self.heads = HeadSizes(
+            sequence_classes=len(self.labels) or 1,
+            sequence_target=self.kind,
+            window_pooling=self.windows and self.windows.pooling,
+        )
+
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """Return the texts or pairs as ids with their targets. Raises DataError for sequences of words."""
+        encoded = sequences_of(self.tokenizer, texts_among(examples), self.max_length, self.windows)
+        return [one if one.label is None else replace(one, label=self.target_of(one.label)) for one in encoded]
+
+    @abstractmethod
+    def target_of(self, label: Target) -> Target:
+        """Return the target for the known label of an example."""
+
+
+class Classification(TextTask):
+    """Predicts one label for the whole sequence.
+
+    With two labels, the scores of two classes refer to the one with the id `positive`: `positive_label` of the
+    settings, or the last label if they name none. `threshold` is the probability from which it is predicted (None: if
+    it is the more probable one). A threshold that is still to be fitted is fitted in scoring; until then predictions
+    take the more probable label.
+    """
+
+    def __init__(
+        self, config: ClassificationConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int
+    ) -> None:
+        super().__init__(config, tokenizer, labels, max_length)
+        self.positive = positive_class(config, self.labels)
+        self.threshold = threshold_rule(config)
+
+    def target_of(self, label: Target) -> Target:
+        return label
+
+    def metrics(self) -> ClassificationMetrics:
+        return ClassificationMetrics(self.labels, self.score, self.positive, self.threshold)
+
+    def answers_of(self, logits: Float[Tensor, "rows classes"]) -> list[Answer]:
+        """Return the most probable label of each row; the positive label is predicted from its threshold."""
+        answers = super().answers_of(logits)
+        if self.threshold is None or self.threshold.known is None:
+            return answers
+        probabilities = logits.double().softmax(-1)[:, self.positive].cpu().numpy()
+        ids = given_from(probabilities, self.threshold.known, self.positive)
+        return [replace(answer, labels=(self.labels[id_],)) for answer, id_ in zip(answers, ids.tolist(), strict=True)]
+
+
+class Multilabel(TextTask):
+    """Predicts for each label whether a sequence has it: yes from the label's threshold.
+
+    `thresholds` are the known ones by label; scoring fits the others, and predictions use 0.5 for them.
+    """
+
+    kind = "label_set"
+
+    def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+        super().__init__(config, tokenizer, labels, max_length)
+        self.thresholds = config.known_thresholds
+        self.precisions = config.requested_precisions
+        for label in (*self.thresholds, *self.precisions):
+            refuse_unknown_label("task.thresholds", label, self.labels)
+        self.shared = config.fit_thresholds is FittedThresholds.shared
+
+    @property
+    def key(self) -> str:
+        return f"{super().key} {len(self.labels)}"
+
+    def target_of(self, label: Target) -> Target:
+        """Return a 0 or 1 for each label instead of the ids."""
+        assert isinstance(label, tuple), "the dataset was read for another task"
+        return tuple(int(id_ in label) for id_ in range(len(self.labels)))
+
+    def metrics(self) -> LabelSetMetrics:
+        return LabelSetMetrics(self.labels, self.thresholds, self.score, shared=self.shared, precisions=self.precisions)
+
+    def answers_of(self, logits: Float[Tensor, "rows labels"]) -> list[Answer]:
+        """Return the labels of each row whose probability reaches their threshold."""
+        least = [self.thresholds.get(label, DEFAULT) for label in self.labels]
+        return [
+            Answer(tuple(label for label, p, bound in zip(self.labels, row, least, strict=True) if p >= bound), (*row,))
+            for row in logits.double().sigmoid().tolist()
+        ]
+
+
+class Regression(TextTask):
+    """Predicts one number. The model learns it minus the `mean` and in units of the `deviation`; callers never see this."""
+
+    kind = "number"
+
+    def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+        super().__init__(config, tokenizer, [], max_length)
+        assert config.mean is not None and config.deviation is not None, "see `runs.models.task.settled_task`"
+        self.mean, self.deviation = config.mean, config.deviation
+        self.unit = config.deviation
+
+    @property
+    def key(self) -> str:
+        return f"{super().key} {self.mean!r} {self.deviation!r}"
+
+    def target_of(self, label: Target) -> Target:
+        assert isinstance(label, float), "the dataset was read for another task"
+        return (label - self.mean) / self.deviation
+
+    def metrics(self) -> RegressionMetrics:
+        return RegressionMetrics(self.mean, self.deviation, self.score)
+
+    def answers_of(self, logits: Float[Tensor, "rows one"]) -> list[Answer]:
+        """Return the number of each row in the user's units."""
+        numbers = logits[:, 0].double().cpu().numpy() * self.deviation + self.mean
+        return [Answer((), number=number) for number in rounded(numbers, self.deviation).tolist()]
+
+
+@dataclass
+class EncodingConfig(TaskConfig):
+    """Texts become sequences, and nothing is predicted. No run is trained for it; see `runs.models.saved_model`."""
+
+
+class Encoding(Task):
+    """An encoder without a head: it has vectors and attention, but no predictions, and no labels even if examples do."""
+
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
+        super().__init__(tokenizer, [], max_length, "", shortest=SHORTEST)
+        self.name = config.name
+        self.heads = HeadSizes()
+
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """Return the texts or pairs as ids. Raises DataError for sequences of words."""
+        return sequences_of(self.tokenizer, texts_among(examples), self.max_length)
+
+    def metrics(self) -> Metrics:
+        """Raise DataError, because there is nothing to score."""
+        raise self._no_predictions()
+
+    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+        """Raise DataError, because there are no predictions."""
+        raise self._no_predictions()
+
+    def _no_predictions(self) -> DataError:
+        return DataError(
+            f"{self.name} is an encoder without a head and predicts nothing",
+            remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed",
+        )
+
+
+def threshold_rule(config: ClassificationConfig) -> ThresholdRule | None:
+    """Return how the threshold of the positive label is set; None to predict the more probable label. Raises SettingError."""
+    threshold = config.threshold
+    if threshold is None or threshold == "f1":
+        return ThresholdRule() if threshold else None
+    if isinstance(threshold, int | float) and not isinstance(threshold, bool) and 0 <= threshold <= 1:
+        return ThresholdRule(known=float(threshold))
+    if (precision := requested_precision(threshold)) is None:
+        allowed = "a probability from 0 to 1, f1, or precision:P with P above 0, at most 1"
+        raise SettingError(f"task.threshold is {threshold}", allowed=allowed)
+    return ThresholdRule(precision=precision)
+
+
+def positive_class(config: ClassificationConfig, labels: Sequence[str]) -> int:
+    """Return the id of the positive label, 1 if none is named; with more than two labels it has no meaning.
+
+    Raises SettingError for an unknown label, and for settings that need two labels if there are more or fewer.
+    """
+    if len(labels) == 2:
+        if config.positive_label is None:
+            return 1
+        refuse_unknown_label("task.positive_label", config.positive_label, labels)
+        return labels.index(config.positive_label)
+    for name in ("positive_label", "threshold"):
+        if getattr(config, name) is not None:
+            wrong = f"task.{name}={getattr(config, name)} needs two labels, but the data has {len(labels)}"
+            raise SettingError(wrong, remedy="Remove it, or set task=multilabel, which has a threshold for each label")
+    if config.score is ClassificationScore.f1:
+        wrong = f"task.score=f1 needs two labels, but the data has {len(labels)}"
+        raise SettingError(wrong, remedy="Set task.score=f1_macro or task.score=f1_weighted")
+    return 1
