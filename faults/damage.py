@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from encoderlab.errors import DataError, UserError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, newest_verified, read_weights
 from faults import saving
 from faults.promise import Conditions, Trial

@@ -20,7 +20,7 @@ from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
 
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, step_of
 from faults.host import Ended
 from faults.promise import Conditions, Trial

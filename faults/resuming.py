@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import (
     checkpoints,
     newest_verified,

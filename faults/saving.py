@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from encoderlab.errors import UserError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import (
     checkpoints,
     clear_unfinished,

@@ -11,7 +11,7 @@ from pathlib import Path
 from backports import zstd
 
 from encoderlab.errors import DataError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from faults.host import Job
 from faults.promise import Conditions, Promise, Trial
 from faults.resuming import put_back

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import cycle, islice, product
 from pathlib import Path
 
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from faults.host import TIMEOUT, Ended, Job, Sent
 from faults.promise import Conditions, Trial
 from faults.running import SETTINGS, Bed, shared_folder, shared_host

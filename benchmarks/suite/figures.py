@@ -15,8 +15,8 @@ from benchmarks.suite.sets import SECOND
 from encoderlab.errors import UserError
 from encoderlab.metrics.comparison import mean_over_runs, paired_difference
 from encoderlab.reports.parts.run_report import json_safe
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.finished import FinishedRun, read_answers, read_run
-from encoderlab.runs.folders.folder import RunFolder
 
 MEANS = ("train_seconds", "wall_seconds", "megabytes", "parameters", "peak_memory")
 BOOTSTRAP_SEED = 0  # one for all comparisons, so that the same runs give the same figures

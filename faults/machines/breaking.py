@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, step_of
 from faults.machines.equality import MODEL, ROWS, SETTINGS
 from faults.machines.launching import POLL_SECONDS, Launch, Launched

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from faults.machines.breaking import clear
 from faults.machines.equality import ROWS
 from faults.machines.launching import Launch

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, step_of
 from faults.machines.launching import Launch, Launched, alone
 from faults.machines.machine import Machine, machines

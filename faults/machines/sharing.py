@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, SweepFolder
 from encoderlab.training.checkpoint import checkpoints, step_of
 from faults.machines.breaking import CLOCK, Two, fast_clock, two

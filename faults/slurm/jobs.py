@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.processes import ROOT
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.training.checkpoint import checkpoints, step_of
 from faults.machines.equality import MODEL, ROWS, SETTINGS
 from faults.promise import Conditions, Trial

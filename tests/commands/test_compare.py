@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.sweep import FAILED, FINISHED, JobRecord, SweepFolder
 
 NAMES = ["bad", "good"]

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.finished import read_answers, read_run
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.system.signals import Interrupted
 from tests.run_files import report_of
 

@@ -168,8 +168,8 @@ def test_an_exported_model_gives_the_same_labels_with_its_thresholds(command, to
 
 
 def test_runs_are_compared_row_by_row(command, topics_run, tmp_path):
+    from encoderlab.runs.folder import RunFolder
     from encoderlab.runs.folders.finished import read_answers, read_run
-    from encoderlab.runs.folders.folder import RunFolder
 
     (answers,) = read_answers([read_run(RunFolder(topics_run))])
     test = report_of(topics_run)["splits"]["test"]

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import checkpoints
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL

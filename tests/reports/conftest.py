@@ -8,7 +8,7 @@ import pytest
 from encoderlab.metrics import Scores
 from encoderlab.metrics.scores import figures_by_class
 from encoderlab.reports.parts.run_facts import run_facts
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 RECORD = {
     "command": "train",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.cli import main as cli
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, SweepFolder
 from tests.experiment_models import REVERSE_MODEL
 

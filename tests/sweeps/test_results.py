@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from encoderlab.errors import DataError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.sweep import FAILED, FINISHED, JobRecord, SweepError, SweepFolder
 from encoderlab.sweeps import results
 from encoderlab.sweeps.results import compare_runs, show_results

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.sweeps.search import _written, score_of, search_space
 from encoderlab.system.signals import Interrupted
 

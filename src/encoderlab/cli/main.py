@@ -234,7 +234,7 @@ def _start(command: str, settings: Any, overrides: Sequence[str], processes: Pro
     with processes.watched(RESTART):
         check_same_start(settings, processes)
         if getattr(settings, "resume", None) is not None:
-            resume = import_module("encoderlab.runs.folders.resume")
+            resume = import_module("encoderlab.runs.resume")
             settings = processes.broadcast_from_main(lambda: resume.with_recorded_settings(settings, explicit, command))
         return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)
 

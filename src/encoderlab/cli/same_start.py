@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.config.schemas import settings_to_dict
-from encoderlab.runs.folders.resume import PATHS
+from encoderlab.runs.resume import PATHS
 from encoderlab.settings import flat_settings
 from encoderlab.system.processes import Processes, check_agreement
 

@@ -16,7 +16,7 @@ from encoderlab.errors import SettingError
 from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads
 from encoderlab.reports.interpretation.attention_maps import plot_attention
 from encoderlab.reports.interpretation.attention_page import write_attention_page
-from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, reopen

@@ -30,7 +30,7 @@ from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
 from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inspection.pair_facts import training_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import Pretrained

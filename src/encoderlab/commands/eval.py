@@ -21,7 +21,7 @@ from encoderlab.runs.corpora.reading import reading_note
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
 from encoderlab.runs.fitting.scoring import scores_of
-from encoderlab.runs.folders.folder import RunFolder, check_free
+from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.models.graph_model import GraphModel

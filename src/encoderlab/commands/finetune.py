@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from encoderlab.commands.train import train_on_labels
 from encoderlab.config.commands import FinetuneConfig
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 

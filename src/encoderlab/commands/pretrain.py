@@ -29,7 +29,7 @@ from encoderlab.runs.dry_run.dry_run import dry_run
 from encoderlab.runs.fitting.fit import Fitted
 from encoderlab.runs.fitting.journal import evaluation_throughput
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inference.masked_predictions import fill_masks
 from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts, training_facts
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings

@@ -27,13 +27,13 @@ from encoderlab.runs.fitting.folds import cross_validate
 from encoderlab.runs.fitting.scoring import score_splits, threshold_notes
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
-from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.runs.folders.resume import Config
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.records.trackers import Trackers
+from encoderlab.runs.resume import Config
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.task import Task

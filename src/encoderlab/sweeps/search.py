@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 
 from encoderlab.errors import SettingError
 from encoderlab.metrics.scores import is_lower_better
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord
 from encoderlab.sweeps.other_machines import wait_for_others
 from encoderlab.sweeps.sweep import Sweep

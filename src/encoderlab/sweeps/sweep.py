@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from encoderlab.config.hydra_errors import explained
 from encoderlab.config.schemas import COMMAND_CONFIGS, typed, without_hydra
 from encoderlab.errors import UserError, one_line
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.claims import Claim, Claims
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.runs.folders.sweep import (
     FAILED,
     FINISHED,

@@ -4,8 +4,8 @@ import pytest
 
 from encoderlab.errors import DataError
 from encoderlab.reports.comparison.glue_table import are_of_glue, build_glue_table, columns, lines_of
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.finished import FinishedRun
-from encoderlab.runs.folders.folder import RunFolder
 
 
 @pytest.fixture

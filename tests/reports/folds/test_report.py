@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from encoderlab.metrics.folds import over_folds
 from encoderlab.reports.folds.report import _flat, build_folds_report
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 SCORES = [{"accuracy": 0.9, "matthews": 0.8, "loss": 0.3}, {"accuracy": 0.7, "matthews": 0.4, "loss": 0.6}]
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from encoderlab.reports.folds.written import _show, _shown_errors
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 CLASS = {
     "file": "a.csv",

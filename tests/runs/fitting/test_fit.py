@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from encoderlab.errors import DataError
 from encoderlab.runs.fitting.fit import fit
 from encoderlab.runs.fitting.journal import Journal
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.system import signals
 from encoderlab.system.signals import Interrupted
 from encoderlab.training.checkpoint import checkpoints

@@ -11,7 +11,7 @@ from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.fitting.folds import OUT_OF_FOLD, cross_validate
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig

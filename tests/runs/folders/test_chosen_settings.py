@@ -2,8 +2,8 @@
 
 import pytest
 
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.chosen_settings import chosen_settings
-from encoderlab.runs.folders.folder import RunFolder
 
 CONFIG = """
 cache_dir: /cache

@@ -10,7 +10,7 @@ import tokenizers
 
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.exchange.onnx_graph import TOLERANCE
-from encoderlab.runs.folders.graph_files import GRAPH, GRAPH_FILES, is_graph
+from encoderlab.runs.folder import GRAPH, GRAPH_FILES, is_graph
 from encoderlab.runs.models import graph_folder
 from encoderlab.runs.models.graph_folder import gives_answers, thresholds_json, write_checked_graph, write_graph_folder
 from encoderlab.runs.models.saved_model import Origin

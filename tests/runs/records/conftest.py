@@ -2,7 +2,7 @@
 
 import pytest
 
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 from encoderlab.errors import printable
 from encoderlab.reports.parts.console import words_of
 from encoderlab.reports.parts.shown_texts import shown
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.chosen_settings import ChosenSetting, chosen_settings
-from encoderlab.runs.folders.folder import RunFolder
 
 MOST_CHARACTERS = 300  # of a setting's value, or of a fact
 NOT_REPEATED = ("run_dir", "resume")  # a run is repeated in a new folder

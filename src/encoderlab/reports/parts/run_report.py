@@ -15,7 +15,7 @@ from rich.console import Console
 
 from encoderlab.reports.parts.console import chosen, line, listing, speed
 from encoderlab.reports.parts.shown_texts import shown
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.system.files import atomic_write_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from encoderlab.reports.parts.console import figure, number, with_interval, word
 from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import headline, metric_lines
 from encoderlab.reports.parts.shown_texts import shown
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 PANEL = 4.6  # inches
 BASELINE_NAMES = {

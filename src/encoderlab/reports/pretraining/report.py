@@ -9,7 +9,7 @@ from encoderlab.reports.cards.metadata import encoder_card
 from encoderlab.reports.parts.plots import plot_pretraining_curves
 from encoderlab.reports.parts.run_report import RunSummary, metric_lines, run_report, scored_split, write_last
 from encoderlab.reports.pretraining.page import BASELINE_NAMES, PAIR_QUESTIONS, write_pretraining_page
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from encoderlab.metrics import PretrainingScores

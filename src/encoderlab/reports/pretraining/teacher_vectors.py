@@ -32,7 +32,7 @@ from encoderlab.reports.parts.run_report import (
 )
 from encoderlab.reports.parts.shown_texts import shown
 from encoderlab.reports.training.distillation import distillation_markdown, distillation_table
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from encoderlab.metrics.teacher_vectors import TeacherVectorsScores

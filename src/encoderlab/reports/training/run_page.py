@@ -29,7 +29,7 @@ from encoderlab.reports.training.mistakes import (
     mistaken_texts,
 )
 from encoderlab.reports.training.report import BASELINE_NAMES
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -16,7 +16,7 @@ from encoderlab.reports.parts.answer_plots import (
 from encoderlab.reports.parts.plots import plot_confusion, plot_curves, write_png
 from encoderlab.reports.parts.run_report import metric_lines, write_last
 from encoderlab.reports.training.run_page import write_run_page
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from encoderlab.reports.training.mistakes import Importance

@@ -13,7 +13,7 @@ from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.data.tokenizers.config import PretrainedConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 
 
 def texts_by_split(dataset: DatasetConfig, cache: Path) -> dict[str, Callable[[], Iterator[str]]]:

@@ -17,7 +17,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.runs.fitting.journal import DIVERGED, Journal
 from encoderlab.runs.fitting.train_state import TrainState
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.records.trackers import NO_TRACKERS, Trackers
 from encoderlab.system.signals import Interrupted, deferred, is_interrupted, stop_if_interrupted

@@ -10,11 +10,11 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import Folded, Splits
 from encoderlab.data.survey import survey
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import AUTO, HARDWARE, Config, continued_run, run_folder, with_recorded_settings
+from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.models.assembly import cache_folder
 from encoderlab.runs.models.task import with_positive_label
 from encoderlab.runs.records.records import record_start
+from encoderlab.runs.resume import AUTO, HARDWARE, Config, continued_run, run_folder, with_recorded_settings
 from encoderlab.system.device import choose_compute
 from encoderlab.system.processes import Processes
 from encoderlab.system.signals import stop_if_interrupted

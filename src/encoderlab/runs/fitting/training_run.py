@@ -12,13 +12,13 @@ from encoderlab.errors import SettingError
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.fitting.fit import Fitted, fit
-from encoderlab.runs.folders.folder import RunFolder, check_free
-from encoderlab.runs.folders.resume import Config, continued_run, run_folder
+from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import Pretrained, load_pretrained
 from encoderlab.runs.records.announcement import announce
 from encoderlab.runs.records.records import record_start
 from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.runs.resume import Config, continued_run, run_folder
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.stream import StreamedRows
 from encoderlab.training.checkpoint import checkpoints

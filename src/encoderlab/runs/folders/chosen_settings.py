@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.settings import REQUIRED
 from encoderlab.system.bounded_yaml import load_yaml
 

@@ -16,7 +16,7 @@ import yaml
 
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import Answers
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.sweep import FINISHED, JobRecord, SweepFolder
 from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml

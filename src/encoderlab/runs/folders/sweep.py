@@ -21,8 +21,8 @@ from typing import Any
 
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.claims import locked
-from encoderlab.runs.folders.folder import RunFolder
 from encoderlab.system.files import atomic_write_text
 
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"

@@ -29,7 +29,7 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.folders.folder import model_folder
+from encoderlab.runs.folder import model_folder
 from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
 from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
 from encoderlab.runs.models.row_settings import check_pairs, with_case, with_length, with_pairs

@@ -16,7 +16,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.folders.folder import MODEL_FILES, RunFolder, is_huggingface
+from encoderlab.runs.folder import MODEL_FILES, RunFolder, is_huggingface
 from encoderlab.runs.models.hub_model import fetch_model_folder
 from encoderlab.runs.models.saved_model import check_shapes, encoder_settings, read_model, tokenizer_of
 from encoderlab.system.files import MANIFEST, differing_files

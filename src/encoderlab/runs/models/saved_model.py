@@ -26,8 +26,7 @@ from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.huggingface_files import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.runs.folders.folder import is_huggingface
-from encoderlab.runs.folders.graph_files import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph
+from encoderlab.runs.folder import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph, is_huggingface
 from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED

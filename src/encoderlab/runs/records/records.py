@@ -12,7 +12,7 @@ from encoderlab.config.commands import CommandConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.records.environment import environment
 from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write_text

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import SettingError, one_line
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.records.tracking_libraries import LIBRARIES, Subject, Tracker
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Processes

@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folders.folder import RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.settings import flat_settings
 from encoderlab.system.bounded_yaml import load_yaml
 

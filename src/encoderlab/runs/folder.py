@@ -1,4 +1,4 @@
-"""The run folder: every path of a run is named here and nowhere else.
+"""The run folder: every path of a run is named here and nowhere else; and the model folder that `run=` names.
 
 One process locks a run folder, with a lock that ends with the process. The report is the last file a run writes: a
 folder with a report is finished.
@@ -21,8 +21,11 @@ from filelock import FileLock, Timeout
 from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.exchange.huggingface_files import read_config
-from encoderlab.runs.folders.graph_files import MODEL_TYPE, is_graph
 
+LARGEST_CONFIG = 10_000_000  # bytes; it contains every label twice
+MODEL_TYPE = "encoderlab"  # in the config.json of our own models
+GRAPH = "model.onnx"
+GRAPH_FILES = (GRAPH, "config.json", "tokenizer.json", "tokenizer_config.json")
 ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.files`
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
@@ -259,3 +262,13 @@ def is_huggingface(folder: Path) -> bool:
     except DataError:
         return False
     return isinstance(model_type, str) and model_type != MODEL_TYPE
+
+
+def is_graph(folder: Path) -> bool:
+    """Return whether the folder contains a graph that we exported together with the settings of its run."""
+    if not all((folder / name).is_file() for name in GRAPH_FILES):
+        return False
+    try:
+        return read_config(folder, LARGEST_CONFIG).get("model_type") == MODEL_TYPE
+    except DataError:
+        return False

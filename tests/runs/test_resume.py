@@ -12,8 +12,8 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
-from encoderlab.runs.folders.folder import RunFolder
-from encoderlab.runs.folders.resume import changed_files, changed_rows, continued_run, with_recorded_settings
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.resume import changed_files, changed_rows, continued_run, with_recorded_settings
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.errors import DataError, SettingError, TrainingError
-from encoderlab.runs.folders.folder import MODEL_FILES, RunFolder, check_free, model_folder
+from encoderlab.runs.folder import MODEL_FILES, RunFolder, check_free, model_folder
 
 
 def made(*arguments):
@@ -64,7 +64,7 @@ def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, c
 
 
 def test_a_half_deleted_folder_is_no_longer_a_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.folders.folder.shutil.rmtree", lambda *_, **__: None)  # a second signal
+    monkeypatch.setattr("encoderlab.runs.folder.shutil.rmtree", lambda *_, **__: None)  # a second signal
     with pytest.raises(KeyboardInterrupt), RunFolder.new(str(tmp_path / "run"), "train", "sst2") as folder:
         (folder.checkpoints / "step-0").mkdir(parents=True)
         folder.config.write_text("")
@@ -92,7 +92,7 @@ def test_the_current_folder_is_emptied_and_not_deleted(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path):
-    holds = "import sys; from encoderlab.runs.folders.folder import RunFolder; "
+    holds = "import sys; from encoderlab.runs.folder import RunFolder; "
     holds += f"folder = RunFolder.new({str(tmp_path / 'run')!r}, 'train', 'sst2'); folder.__enter__(); print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
