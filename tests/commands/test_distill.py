@@ -215,9 +215,7 @@ def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(
     with pytest.raises(DataError, match="damaged or inconsistent: teacher"):
         command("verify", "run=run")
     weights.write_bytes(before)
-    with pytest.raises(
-        DataError, match=r"^teacher=mine is damaged: model\.safetensors does not match manifest\.json\."
-    ):
+    with pytest.raises(DataError, match=r"is damaged: model\.safetensors does not match manifest\.json\."):
         command("distill", "resume=run")
     write_manifest(weights.parent, HASHED)
     command("distill", "resume=run")

@@ -74,6 +74,8 @@ def differing_files(folder: Path, names: Collection[str] | None = None, **facts:
         hashes = manifest.pop("sha256")
         if manifest != facts or (names is not None and set(hashes) != set(names)):
             return [MANIFEST]
+        if any(Path(name).name != name for name in hashes):  # a path could lead out of the folder
+            return [MANIFEST]
         return [name for name, stated in hashes.items() if not _has_hash(folder / name, stated)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [MANIFEST]
@@ -91,7 +93,8 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _has_hash(path: Path, stated: str) -> bool:
+    """Return whether this is a file with the hash, and no pipe or device, which might never end."""
     try:
-        return sha256_of(path) == stated
+        return path.is_file() and sha256_of(path) == stated
     except OSError:
         return False

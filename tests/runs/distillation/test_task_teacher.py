@@ -19,7 +19,6 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.runs.distillation import task_teacher
 from encoderlab.runs.distillation.task_teacher import NO_ANSWER, TaskTeacher, TeacherLogits
 from encoderlab.runs.models.saved_model import Origin
-from encoderlab.system.files import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import LABELS, assembly_of
@@ -124,15 +123,6 @@ def test_a_teacher_can_know_more_labels_than_the_task(opened):
 def test_a_run_of_another_task_is_refused(opened, task, labels, words, refusal):
     with pytest.raises(DataError, match=refusal):
         opened(finished(task), labels, words)
-
-
-def test_a_teacher_that_differs_from_its_manifest_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(task_teacher, "encoder_folder", lambda name, setting: tmp_path)
-    (tmp_path / "config.json").write_text("{}")
-    write_manifest(tmp_path, ["config.json"])
-    (tmp_path / "config.json").write_text("{ }")
-    with pytest.raises(DataError, match=r"^teacher=it is damaged: config\.json does not match manifest\.json"):
-        TaskTeacher.open(CONFIG, LABELS, words=False)
 
 
 def test_a_teacher_of_label_sets_has_logits_for_each_label(opened):

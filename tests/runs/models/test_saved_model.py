@@ -157,6 +157,7 @@ def test_a_damaged_folder_is_refused_in_one_line(folder, name, damage):
 
 
 def test_weights_of_another_model_are_refused(folder, tmp_path):
+    (folder / "manifest.json").unlink()
     path = folder / "config.json"
     path.write_bytes(changed_setting("model", d_ff=24)(path.read_bytes()))
     with pytest.raises(DataError, match=r"^The weights of run=.*do not match its config: .*size mismatch") as refused:

@@ -19,7 +19,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics import Scores, TaggingScores
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.models.assembly import Assembly, reopen
-from encoderlab.runs.models.pretrained import check_hashes, encoder_folder
+from encoderlab.runs.models.pretrained import encoder_folder
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.training.evaluation import answered
 
@@ -82,7 +82,6 @@ class TaskTeacher:
         """
         assert config.teacher is not None
         folder = encoder_folder(config.teacher, "teacher")
-        check_hashes(folder, f"teacher={config.teacher}")
         training = config.training
         opened = OpenRunConfig(
             cache_dir=config.cache_dir,

@@ -19,7 +19,6 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.folder import MODEL_FILES, RunFolder, is_huggingface
 from encoderlab.runs.models.hub_model import fetch_model_folder
 from encoderlab.runs.models.saved_model import check_shapes, encoder_settings, read_model, tokenizer_of
-from encoderlab.system.files import MANIFEST, differing_files
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 
 TOKEN_TABLE = "encoder.embeddings.token.weight"
@@ -69,7 +68,6 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Pretrained:
     Raises DataError if there is none, or it is damaged or of an unsupported kind.
     """
     folder = encoder_folder(init_from, setting)
-    check_hashes(folder, f"{setting}={init_from}")
     return _of_huggingface(init_from, folder) if is_huggingface(folder) else _of_run(init_from, folder)
 
 
@@ -153,21 +151,6 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
             allowed="the folder of a finished run, or a Hugging Face folder with a config.json",
         )
     return folder
-
-
-def check_hashes(folder: Path, named: str) -> None:
-    """Raise DataError if a file of our model folder is not the one in its manifest. Nothing is known of a folder
-    without one.
-    """
-    if is_huggingface(folder) or not (folder / MANIFEST).is_file():
-        return
-    if differing := [name for name in differing_files(folder) if (folder / name).is_file()]:
-        raise DataError(
-            f"{named} is damaged: {MANIFEST} cannot be read"
-            if MANIFEST in differing
-            else f"{named} is damaged: {differing[0]} does not match {MANIFEST}",
-            remedy=f"Use a copy that encoderlab verify calls good; if you changed the file yourself, remove {folder / MANIFEST}",
-        )
 
 
 def _of_run(init_from: str, folder: Path) -> Pretrained:

@@ -30,7 +30,7 @@ from encoderlab.runs.folder import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph, 
 from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.models.task import build_task
 from encoderlab.settings import REQUIRED
-from encoderlab.system.files import atomic_write, write_manifest
+from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
 from encoderlab.tasks.config import (
     ClassificationConfig,
     Decoding,
@@ -202,6 +202,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
         raise DataError(no_weights, remedy="Use the run it was exported from")
     if is_huggingface(folder):
         return _of_huggingface(folder)
+    check_hashes(folder)
     try:
         config = read_config(folder, LARGEST_CONFIG)
         labels, origin = _labels(config["id2label"]), _origin(config["origin"])
@@ -213,6 +214,21 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     weights = read_weights(folder / "model.safetensors") if graph is None else {}
     return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin, graph)
+
+
+def check_hashes(folder: Path) -> None:
+    """Raise DataError if a file of our model folder differs from its manifest. Nothing is known of a folder without one.
+
+    Neither safetensors nor PyTorch notices a flipped bit in a weight.
+    """
+    if not (folder / MANIFEST).is_file():
+        return
+    if differing := differing_files(folder):
+        wrong = "cannot be read" if differing[0] == MANIFEST else f"does not match {MANIFEST}"
+        raise DataError(
+            f"{folder} is damaged: {differing[0]} {wrong}",
+            remedy=f"Use another copy; if you changed a file yourself, remove {folder / MANIFEST}",
+        )
 
 
 def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
