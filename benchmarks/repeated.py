@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from benchmarks.synthetic import reviews
+from encoderlab.data.built_in import IntentsDataset
 from encoderlab.data.sources.docstrings import DocsDataset
 
 VALIDATION = 300  # rows or documents, the same however often the others are repeated
@@ -41,7 +42,7 @@ def _write_rows(folder: Path, cache: Path, times: int, limit: int | None) -> int
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    splits = DocsDataset(limit=limit).load(cache)
+    splits = IntentsDataset(limit=limit).load(cache)
     for name, repeats in (("train", times), ("validation", 1)):
         rows = [{"text": row.text, "label": splits.labels[row.label]} for row in splits.by_name[name]]
         rows = pa.Table.from_pylist(rows if name == "train" else rows[:VALIDATION])

@@ -37,7 +37,7 @@ STOPS = (
 ENOUGH = ("training.log_every=1", "training.learning_rate=0.01", "seed=1")
 EVERY = (f"training.steps={STEPS}", f"training.evaluate_every={EVALUATE}", "training.checkpoint_every=1", *ENOUGH)
 REVERSE = ("train", "task=reverse", *SMALL, *EVERY)
-DOCS = ("task=docs", "dataset.limit=160", "tokenizer.vocabulary_size=500", *SMALL[3:], *EVERY)
+DOCS = ("task=intents", "dataset.limit=160", "tokenizer.vocabulary_size=500", *SMALL[3:], *EVERY)
 PRETRAIN = ("pretrain", "dataset.limit=60", "tokenizer.vocabulary_size=300", *SMALL[4:], *EVERY)
 EARLY = "stopped early"
 GRID: dict[str, tuple[str, ...]] = {

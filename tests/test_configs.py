@@ -148,7 +148,7 @@ def test_the_head_of_every_experiment_gives_its_command_time_score_date_and_comm
         assert " s of training" in head
 
 
-WITHOUT_HUB = {"docs", "brackets", "notebook_reverse", "notebook_brackets", "notebook_brackets_3"}
+WITHOUT_HUB = {"brackets", "notebook_reverse", "notebook_brackets", "notebook_brackets_3"}
 TEXTS = "texts.jsonl"
 SMALL = [
     "baselines=false",

@@ -31,8 +31,8 @@ TRAINING: Mapping[str, Job] = {
         "the built-in task, BERT-tiny, own vocabulary of 8,000 pieces, batch 32: needs neither a hub nor ../shared",
         (
             ours("train", steps=600, small=("dataset.limit=400",)),
-            own_peer("trainer", "docs", "tiny", 32, steps=150),
-            own_peer("plain_loop", "docs", "tiny", 32, steps=150),
+            own_peer("trainer", "intents", "tiny", 32, steps=150),
+            own_peer("plain_loop", "intents", "tiny", 32, steps=150),
         ),
         (),
         shape=SHAPES["tiny"],

@@ -31,7 +31,7 @@ def arguments(description: str, more: Mapping[str, dict[str, Any]] | None = None
     """Parse the options that the peers share, and `more`; set seed and threads."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
-        "--data", choices=SOURCES, default="docs", help="docs (encoderlab's built-in task) or sst2 (from the hub)"
+        "--data", choices=SOURCES, default="intents", help="intents (encoderlab's built-in task) or sst2 (from the hub)"
     )
     parser.add_argument("--size", choices=SIZES, default="tiny", help="the model's size")
     parser.add_argument("--batch", type=int, default=32, help="rows of a step")
@@ -53,13 +53,13 @@ def training_data(options: argparse.Namespace) -> TrainingData:
     return SOURCES[options.data](options.limit)
 
 
-def _docs(limit: int | None) -> TrainingData:
+def _intents(limit: int | None) -> TrainingData:
     """Return the built-in task, with the tokenizer that ours trains on it."""
-    from encoderlab.data.sources.docstrings import DocsDataset
+    from encoderlab.data.built_in import IntentsDataset
     from encoderlab.data.tokenizers.config import WordPieceConfig
 
     cache = Path(os.environ.get("ENCODERLAB_CACHE", "~/.cache/encoderlab")).expanduser()
-    splits = DocsDataset(limit=limit).load(cache)
+    splits = IntentsDataset(limit=limit).load(cache)
     train = splits.by_name["train"]
     with tempfile.TemporaryDirectory() as folder:
         WordPieceConfig().build(train.texts, cache).save(Path(folder) / "tokenizer.json")
@@ -77,4 +77,4 @@ def _sst2(limit: int | None) -> TrainingData:
     )
 
 
-SOURCES = {"docs": _docs, "sst2": _sst2}
+SOURCES = {"intents": _intents, "sst2": _sst2}

@@ -120,7 +120,7 @@ _ALL = (
     DataSet(
         "amazon", MORE_ENGLISH, "product reviews, positive or negative", ("task=amazon_polarity",), 13_036, needs="hub"
     ),
-    DataSet("docs", MORE_ENGLISH, "paragraphs of documentation, by library", ("task=docs",), 17_078, needs=""),
+    DataSet("docs", MORE_ENGLISH, "paragraphs of documentation, by library", ("task=intents",), 17_078, needs=""),
     _label_sets("goemotions", "comments, 28 emotions, several each", 43_410, "f1_macro"),
     _label_sets("reuters21578", "news stories, 90 topics, several each", 6_400, "f1_micro"),
     _numbers("sick_relatedness", "pairs of sentences, how related they are, 1 to 5", 4_500),

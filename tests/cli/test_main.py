@@ -44,7 +44,7 @@ MISTAKES = {
     "train training.schedule=zigzag": "training.schedule=zigzag is not a valid choice. Allowed: one_cycle, linear, cosine, constant.",
     "train training.accumulate=64": "training.accumulate=64 is more than training.batch_size=32.",
     "train model.d_model=100 model.n_heads=3": "model.d_head cannot be derived: model.d_model=100 is not a multiple of model.n_heads=3.",
-    "train task=sst_2": "There is no config named sst_2 in the group task. Allowed: amazon_polarity, brackets, classification, cola, docs, mnli, mrpc, "
+    "train task=sst_2": "There is no config named sst_2 in the group task. Allowed: amazon_polarity, brackets, classification, cola, intents, mnli, mrpc, "
     "multilabel, pretraining, qnli, qqp, regression, reverse, rte, sst2, stsb, tagging, teacher_vectors, wikipedia, wnli. "
     "Did you mean task=sst2?",
     "train model=huge": "There is no config named huge in the group model. Allowed: as_pretrained, base, medium, mini, modern,",

@@ -100,7 +100,7 @@ def test_a_method_that_cannot_be_fitted_is_reported_as_skipped(command, reviews,
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["task=pretraining"], SettingError, "task=pretraining has no labels to learn. Use task=docs"),
+        (["task=pretraining"], SettingError, "task=pretraining has no labels to learn. Use task=intents"),
         (
             ["task=tagging"],
             DataError,
@@ -124,5 +124,7 @@ def test_impossible_requests_are_refused_in_one_line(command, reviews, arguments
 
 
 def test_sequences_of_words_are_not_texts(command):
-    with pytest.raises(DataError, match="This dataset holds sequences of labelled words, which do not suit task=docs"):
-        command("baseline", "task=docs", "dataset=reverse", "dataset.limit=20")
+    with pytest.raises(
+        DataError, match="This dataset holds sequences of labelled words, which do not suit task=intents"
+    ):
+        command("baseline", "task=intents", "dataset=reverse", "dataset.limit=20")

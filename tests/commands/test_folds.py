@@ -180,7 +180,7 @@ def test_flipped_labels_of_words_are_found(command, tmp_path, capsys):
             SettingError,
             "folds=5 does not work with pretraining: documents have no labels.*use encoderlab train",
         ),
-        (("distill", "task=docs", "teacher=x", "folds=5"), SettingError, "folds=5 does not work with distillation"),
+        (("distill", "task=intents", "teacher=x", "folds=5"), SettingError, "folds=5 does not work with distillation"),
         (("train", "folds=5", "dataset.fold=1/5"), SettingError, "Remove dataset.fold"),
         (
             ("train", "task=classification", *files("verdict"), "folds=31"),

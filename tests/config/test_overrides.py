@@ -97,7 +97,7 @@ def test_everything_hydra_understands_is_left_to_hydra():
 
 
 @pytest.mark.parametrize("typed", ["training.batch_size=auto", "training.accumulate=auto"])
-@pytest.mark.parametrize(("recipe", "batch_size"), [("task=docs", 32), ("training=pretraining", 64)])
+@pytest.mark.parametrize(("recipe", "batch_size"), [("task=intents", 32), ("training=pretraining", 64)])
 def test_auto_keeps_the_recipes_batch_size_and_lets_the_machine_choose_micro_batches(
     typed, recipe, batch_size, capsys, monkeypatch, tmp_path
 ):

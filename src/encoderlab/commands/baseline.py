@@ -66,7 +66,7 @@ def fit_baselines(config: BaselineConfig) -> FittedBaselines:
     """
     if isinstance(config.task, DocumentTaskConfig):
         raise SettingError(
-            f"task={config.task.name} has no labels to learn", remedy="Use task=docs or another task with labels"
+            f"task={config.task.name} has no labels to learn", remedy="Use task=intents or another task with labels"
         )
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     corpus.check_training_labels()

@@ -18,7 +18,7 @@ from yaml import YAMLError
 from encoderlab.system.bounded_yaml import load_yaml
 
 FOLDERS = {"compare": "runs"}  # commands that take folders as plain arguments, and the setting these become
-DOCS_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose task is docs if none is chosen
+INTENTS_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose task is intents if none is chosen
 MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 FREE_TEXT = ("text", "text_pair", "label", "unsure")
 # The recipe's batch, and with it the result, stays the same: the machine decides only the number of micro-batches. (The
@@ -36,11 +36,11 @@ MEANT = {
 def with_task_of_own_data(command: str, arguments: list[str]) -> list[str]:
     """Return the arguments, with task=classification added if they choose files or a hub dataset but no task.
 
-    The default task, docs, has data of its own; a user's data would only inherit its name.
+    The default task, intents, has data of its own; a user's data would only inherit its name.
     """
     chosen = {argument.partition("=")[0] for argument in arguments}
     own = {"dataset=files", "dataset=hub"} & set(arguments)
-    unnamed = command in DOCS_BY_DEFAULT and own and not chosen & {"task", "experiment", "resume"}
+    unnamed = command in INTENTS_BY_DEFAULT and own and not chosen & {"task", "experiment", "resume"}
     return [*arguments, "task=classification"] if unnamed else arguments
 
 

@@ -29,6 +29,7 @@ from encoderlab.config.commands import (
     ServeConfig,
 )
 from encoderlab.config.overrides import read_mappings, uninterpolated
+from encoderlab.data.built_in import IntentsDataset
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.sources.docstrings import DocsDataset
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
@@ -107,6 +108,7 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "pretraining"): PretrainingConfig,
     ("task", "teacher_vectors"): TeacherVectorsConfig,
     ("dataset", "docs"): DocsDataset,
+    ("dataset", "intents"): IntentsDataset,
     ("dataset", "brackets"): BracketsDataset,
     ("dataset", "reverse"): ReverseDataset,
     ("dataset", "files"): FilesDataset,

@@ -164,7 +164,7 @@ def commands_for_encoder(folder: RunFolder) -> list[str]:
     """Return what to run next with an encoder that has no labels yet."""
     root = shlex.quote(str(folder.root))
     return [
-        f"encoderlab finetune task=docs init_from={root}",
+        f"encoderlab finetune task=intents init_from={root}",
         f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
     ]
 
