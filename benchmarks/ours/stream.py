@@ -17,7 +17,7 @@ from encoderlab.data.tokenizers.config import WordPieceConfig
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.models.task import build_task
 from encoderlab.system.device import peak_memory
-from encoderlab.system.processes import join, placed
+from encoderlab.system.processes import connect, processes_of_torchrun
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.stream import StreamedRows
 
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--window", type=int, required=True, help="characters of a window")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    processes = join(placed())
+    processes = connect(processes_of_torchrun())
     config = PretrainingConfig(name="pretraining")
     dataset = FilesDataset(
         path=options.path, streaming=True, window=options.window, validation_fraction=0.0, encoding="utf-8"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,15 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.cli.overview import COMMANDS, OVERVIEW
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.system.processes import (
-    RESTART,
-    SINGLE_PROCESS,
-    FailedElsewhereError,
-    Processes,
-    join,
-    placed,
-    speaking_for_all,
-)
+from encoderlab.system.processes import SINGLE_PROCESS, Processes, connect, only_main_prints, processes_of_torchrun
 from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
 
 if TYPE_CHECKING:
@@ -64,41 +55,27 @@ def main() -> None:
         os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     processes, exit_code = SINGLE_PROCESS, 0
     try:
-        processes = placed()
-        with signals_handled(), speaking_for_all(processes):
+        processes = processes_of_torchrun()
+        with signals_handled(), only_main_prints(processes):
             with deferred(
                 "stopping once all processes have started"
             ):  # otherwise the others would wait for one that ends first
-                processes = join(processes)
+                processes = connect(processes)
                 stop_if_interrupted(processes)
             run(sys.argv[1:], processes)
             processes.leave()
     except UserError as error:
-        if processes.announce(error, error.exit_code):
+        if processes.tells_user():
             print(f"encoderlab: {error}", file=sys.stderr)
         exit_code = error.exit_code
-    except FailedElsewhereError as error:
-        exit_code = error.exit_code
-        if processes.announce(error, exit_code) and processes.is_main and error.line:
-            print(f"encoderlab: {error.line}", file=sys.stderr)
-        _say_which_signal(exit_code, processes)
     except Interrupted as interrupted:
-        processes.announce(interrupted, interrupted.exit_code)
         exit_code = interrupted.exit_code
-        if lost := processes.lost_meanwhile():
-            print(f"encoderlab: {lost}", file=sys.stderr)
-        else:
-            _say_which_signal(exit_code, processes)
+        if processes.is_main:
+            print(f"encoderlab: stopped by {interrupted.name}", file=sys.stderr)
     except BrokenPipeError:  # the reader of standard output is gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141
     processes.end(exit_code)
-
-
-def _say_which_signal(exit_code: int, processes: Processes) -> None:
-    """Print which signal stopped the run, on the main process only, whichever process received it."""
-    if processes.is_main and exit_code > 128:
-        print(f"encoderlab: stopped by {signal.Signals(exit_code - 128).name}", file=sys.stderr)
 
 
 def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
@@ -166,7 +143,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     register_schemas(command, arguments)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
     started: list[str] = []
-    refused: list[UserError | FailedElsewhereError | BrokenPipeError] = []
+    refused: list[UserError | BrokenPipeError] = []
     with explained(command, started):
         flags = checked_flags(command, arguments)
         arguments = with_task_of_own_data(command, folders_as_setting(command, arguments, flags.overrides))
@@ -201,7 +178,7 @@ def _with_hydra(
 def _job(
     command: str,
     started: list[str],
-    refused: list[UserError | FailedElsewhereError | BrokenPipeError],
+    refused: list[UserError | BrokenPipeError],
     processes: Processes,
 ) -> Callable[[DictConfig], None]:
     """Return the function that Hydra calls with the composed config. It adds to `started` when its command starts.
@@ -219,7 +196,7 @@ def _job(
                 settings = typed(config, COMMAND_CONFIGS[command])
             started.append(command)
             _start(command, settings, HydraConfig.get().overrides.task, processes)
-        except (UserError, FailedElsewhereError, BrokenPipeError) as error:
+        except (UserError, BrokenPipeError) as error:
             refused.append(error)
 
     return job
@@ -228,11 +205,8 @@ def _job(
 def _start(command: str, settings: Any, overrides: Sequence[str], processes: Processes) -> Any:
     """Run a command; return its run folder if it fills one."""
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
-    from encoderlab.cli.same_start import check_same_start
-
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
-    with processes.watched(RESTART):
-        check_same_start(settings, processes)
+    with processes.connection_watched():
         if getattr(settings, "resume", None) is not None:
             resume = import_module("encoderlab.runs.resume")
             settings = processes.broadcast_from_main(lambda: resume.with_recorded_settings(settings, explicit, command))

@@ -88,7 +88,7 @@ class TrainState:
         """
         if state["tokenizer"] != self.assembly.tokenizer.fingerprint:
             raise ValueError("it belongs to another tokenizer")
-        with self.processes.watched("Run the same command again"):
+        with self.processes.connection_watched():
             self.distributed.load(weights)
         self.distributed.load_optimizer_state(self.learner.optimizer, state["optimizer"])
         self.progress = Progress.from_dict(state["progress"])
