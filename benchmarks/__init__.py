@@ -1,1 +1,1 @@
-"""Measure encoderlab against what a user would run instead; `python -m benchmarks --help`."""
+"""encoderlab measured against what a user would run instead: speed, how cost grows, GPUs, and quality on public data."""

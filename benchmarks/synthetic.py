@@ -1,20 +1,26 @@
-"""Generated data: rows of an exact number of tokens, and any number of documents and reviews of made-up words."""
+"""Data to measure with: digits, documents and reviews of made-up words in any amount, and texts of public data sets."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
 
 SYLLABLES = [first + vowel for first in "bcdfghklmnprstvwz" for vowel in "aeiou"]
+VALIDATION = 300  # rows
+SOURCES = {  # arguments of load_dataset, the split and the column
+    "sst2": (("nyu-mll/glue", "sst2"), "validation", "sentence"),
+    "sst2_train": (("nyu-mll/glue", "sst2"), "train", "sentence"),
+    "amazon": (("fancyzhx/amazon_polarity",), "train", "content"),
+}
 
 
 def write_digits(path: Path, rows: int, length: int) -> None:
-    """Write a CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included, with one of
-    two labels.
-    """
+    """Write a CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included, with labels."""
     digits = np.random.default_rng(0).integers(0, 10, (rows, length - 2)).tolist()
     lines = ["text,label", *(f"{''.join(map(str, row))},{('even', 'odd')[sum(row) % 2]}" for row in digits)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -27,29 +33,29 @@ def write_documents(path: Path, words: int, distinct: int) -> None:
     them.
     """
     draw = np.random.default_rng(0)
-    text = _text(words, distinct, draw)
+    spelt = _words(distinct, draw)
+    text = [spelt[place] for place in draw.choice(distinct, words, p=_frequencies(distinct))]
     with path.open("w", encoding="utf-8") as file:
         for number, paragraph in enumerate(_paragraphs(text, draw)):
             file.write(paragraph + ("\n\n" if number % 6 == 5 else "\n"))
 
 
-def documents(count: int) -> list[str]:
-    """Return documents of one paragraph, about 500 characters each."""
-    draw = np.random.default_rng(0)
-    found = list(_paragraphs(_text(80 * count, 20_000, draw), draw))
-    assert len(found) >= count, "a paragraph has 74 words on average"
-    return found[:count]
+def write_reviews(folder: Path, times: int, size: int) -> int:
+    """Write `times` batches of reviews, all different, to parquet files; return the number of training rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-
-def _text(words: int, distinct: int, draw: np.random.Generator) -> list[str]:
-    spelt = _words(distinct, draw)
-    return [spelt[place] for place in draw.choice(distinct, words, p=_frequencies(distinct))]
+    folder.mkdir()
+    columns = pa.schema({"text": pa.string(), "label": pa.string()})
+    for name, seeds, rows in (("train", range(1, times + 1), size), ("validation", [0], VALIDATION)):
+        with pq.ParquetWriter(folder / f"{name}.parquet", columns) as file:
+            for texts, labels in (reviews(rows, seed) for seed in seeds):
+                file.write_table(pa.table({"text": texts, "label": labels}))
+    return times * size
 
 
 def reviews(rows: int, seed: int) -> tuple[list[str], list[str]]:
-    """Return texts as long as Amazon's reviews (10 to 200 words, 75 on average), each with a label; they depend on the
-    seed.
-    """
+    """Return texts as long as Amazon's reviews (10 to 200 words, 75 on average), each with a label."""
     spelt, draw = _vocabulary_of_reviews(), np.random.default_rng(seed)
     ends = np.cumsum(draw.lognormal(np.log(65), 0.6, rows).clip(10, 200).astype(int))
     words = [spelt[place] for place in draw.choice(len(spelt), ends[-1], p=_frequencies(len(spelt)))]
@@ -70,10 +76,10 @@ def _frequencies(distinct: int) -> np.ndarray:
 
 def _words(distinct: int, draw: np.random.Generator) -> list[str]:
     """Return distinct words of one to four syllables, the shorter ones first, as in a language."""
-    found: dict[str, None] = {}
-    while len(found) < distinct:
-        found["".join(draw.choice(SYLLABLES, draw.integers(1, 5)))] = None
-    return sorted(found, key=len)
+    words: dict[str, None] = {}
+    while len(words) < distinct:
+        words["".join(draw.choice(SYLLABLES, draw.integers(1, 5)))] = None
+    return sorted(words, key=len)
 
 
 def _paragraphs(words: list[str], draw: np.random.Generator) -> Iterator[str]:
@@ -86,3 +92,22 @@ def _paragraphs(words: list[str], draw: np.random.Generator) -> Iterator[str]:
         if len(sentences) == 4 or start >= len(words):
             yield " ".join(sentences)
             sentences = []
+
+
+def main() -> None:
+    """Write texts of a public data set to a file, one per line, repeated as necessary."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--texts", choices=SOURCES, required=True, help="source of the texts")
+    parser.add_argument("--count", type=int, help="number of texts (default: all, once)")
+    parser.add_argument("output", type=Path, help="file to write")
+    options = parser.parse_args()
+    from datasets import load_dataset
+
+    path, split, column = SOURCES[options.texts]
+    texts = [" ".join(text.split()) or "-" for text in load_dataset(*path, split=split)[column]]
+    chosen = texts if options.count is None else islice(cycle(texts), options.count)
+    options.output.write_text("".join(f"{text}\n" for text in chosen), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

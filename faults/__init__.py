@@ -1,1 +1,1 @@
-"""Break runs on purpose and count what survives; see `python -m faults --help`, and RELIABILITY.md for the results."""
+"""Trials that try to break what RELIABILITY.md promises: kills, lost power, full disks, damage, lost processes and machines."""

@@ -1,22 +1,29 @@
-"""A process that has loaded everything once and forks a child for each trial; starting Python for each would take
-seconds.
-"""
+"""A process that has loaded everything once and forks a child for each trial; starting Python for each would take seconds."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from benchmarks.processes import ROOT
-from faults.shim import Fault, library
+from faults.shim import Action, Fault, arm, library
 
+ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 120.0  # seconds for one child; many times what one needs
+POLL = 0.0005  # seconds between two checks of the children
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,6 @@ class Job:
     fault: Fault | None = None
     journal: str | None = None
     signals: tuple[Sent, ...] = ()
-    timeout: float = TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +65,21 @@ class Ended:
 
     @property
     def last_line(self) -> str:
+        """Return the last line of its output."""
         return self.lines[-1] if self.lines else "nothing was printed"
 
 
 class Host:
     """The process, with `modules` imported; use it as a context manager. Raises UnavailableError without a compiler."""
 
-    def __init__(self, modules: Sequence[str], *, environment: dict[str, str] | None = None) -> None:
-        self._command = [sys.executable, "-m", "faults.forked", *modules]
-        one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        self._environment = {
-            **os.environ,
-            **one_thread,
-            **(environment or {}),
-            "LD_PRELOAD": str(library()),
-            "PYTHONPATH": path,
-        }
+    def __init__(self, modules: Sequence[str]) -> None:
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+        self._command = [sys.executable, "-m", "faults.host", *modules]
+        self._environment = {**os.environ, **ONE_THREAD, "LD_PRELOAD": str(library()), "PYTHONPATH": path}
 
     def __enter__(self) -> Host:
-        self._process = subprocess.Popen(
-            self._command,
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path.home(),
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(self._command, env=self._environment, text=True, cwd=Path.home(), **pipes)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,7 +88,95 @@ class Host:
 
     def run(self, job: Job) -> Ended:
         """Fork a child for the job and wait until it has ended."""
-        print(json.dumps(asdict(job)), file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        assert answer, f"the host has ended: {self._process.wait()}"
-        return Ended(**json.loads(answer))
+        return self.run_together([job])[0]
+
+    def run_together(self, jobs: Sequence[Job]) -> list[Ended]:
+        """Fork a child for each job in the same instant, and wait until all have ended."""
+        print(json.dumps([asdict(job) for job in jobs]), file=self._process.stdin, flush=True)
+        reply = self._process.stdout.readline()
+        assert reply, f"the host has ended: {self._process.wait()}"
+        return [Ended(**ended) for ended in json.loads(reply)]
+
+
+def serve() -> None:
+    """In the host: load the modules named by the arguments, then do jobs from standard input, a line of JSON each."""
+    for name in sys.argv[1:]:
+        import_module(name)
+    gc.freeze()
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # so that nothing printed here gets between the replies
+    for line in sys.stdin:
+        children = [_Child(job) for job in json.loads(line)]
+        while sum(child.is_running() for child in children):
+            time.sleep(POLL)
+        print(json.dumps([child.ended() for child in children]), file=replies, flush=True)
+
+
+class _Child:
+    """A forked child, in a group of its own, so that a signal to the group does not end this host."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.output: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (closed by `ended`)
+        self.started, self.code, self.seconds = time.perf_counter(), None, 0.0
+        self.process = os.fork()
+        if self.process == 0:
+            _work(job, self.output.fileno())
+        with suppress(PermissionError, ProcessLookupError):  # the child does the same, whichever comes first
+            os.setpgid(self.process, self.process)
+        killed = {"after": TIMEOUT, "signal": signal.SIGKILL, "group": True}
+        self.due = [*sorted(job["signals"], key=lambda sent: sent["after"]), killed]
+
+    def is_running(self) -> bool:
+        """Send what is due, and return whether the child still runs. One that does not end is killed."""
+        if self.code is not None:
+            return False
+        ended, status = os.waitpid(self.process, os.WNOHANG)
+        self.seconds = time.perf_counter() - self.started
+        if ended:
+            self.code = os.waitstatus_to_exitcode(status)
+        elif self.due and self.seconds >= self.due[0]["after"]:
+            sent = self.due.pop(0)
+            with suppress(ProcessLookupError):  # it ended after our last check
+                (os.killpg if sent["group"] else os.kill)(self.process, sent["signal"])
+        return not ended
+
+    def ended(self) -> dict[str, Any]:
+        """Return how it ended."""
+        with self.output:
+            self.output.seek(0)
+            return {"code": self.code, "output": self.output.read(), "seconds": self.seconds}
+
+
+def _work(job: dict[str, Any], output: int) -> None:
+    """In the child, do the job and end as a program would, without the parent's cleanup."""
+    from encoderlab.errors import UserError
+
+    os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, source in ((0, nothing), (1, output), (2, output)):
+        os.dup2(source, descriptor)
+    code = 0
+    try:
+        module, _, name = job["work"].partition(":")
+        work = getattr(import_module(module), name)
+        if job["below"] is not None:
+            fault = job["fault"] or {"action": Action.count}
+            journal = Path(job["journal"]) if job["journal"] else None
+            arm(Path(job["below"]), Fault(**{**fault, "action": Action(fault["action"])}), journal)
+        work(**job["arguments"])
+    except UserError as error:
+        print(f"encoderlab: {error}", file=sys.stderr)
+        code = error.exit_code
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1 if error.code else 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 Case = TypeVar("Case")
+CONFIDENCE = 0.95
 
 
 class UnavailableError(Exception):
@@ -30,7 +31,7 @@ class Conditions:
     seed: int
     scratch: Path
 
-    def of(self, cases: Sequence[Case]) -> list[Case]:
+    def select(self, cases: Sequence[Case]) -> list[Case]:
         """Return as many of the cases as requested, evenly spaced."""
         count = len(cases) if self.trials is None else min(self.trials, len(cases))
         return [cases[place * len(cases) // count] for place in range(count)]
@@ -38,26 +39,26 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is promised, in a sentence, and how it is tried; `tests` if other tests than test_promises.py try it in the
-    suite.
+    """What is promised, in a sentence, and how it is tried.
 
-    `tried` yields the trials; `quick` of them are part of the suite, `full` give the figures of RELIABILITY.md (None:
-    all). Raises UnavailableError if they are impossible here.
+    `trials` yields them: `quick` of them are a smoke run, `full` give the numbers of RELIABILITY.md (None: all). Raises
+    UnavailableError if they are impossible here.
     """
 
     name: str
     sentence: str
-    tried: Callable[[Conditions], Iterator[Trial]]
-    quick: int | None
+    trials: Callable[[Conditions], Iterator[Trial]]
+    quick: int
     full: int | None = None
-    tests: tuple[str, ...] = ()
 
-    @property
-    def test(self) -> str:
-        """Return the test of the suite that tries it."""
-        return " ".join(self.tests) or f"tests/faults/test_promises.py -k {self.name}"
 
-    @property
-    def command(self) -> str:
-        """Return the command that repeats the trials."""
-        return f"scripts/faults run {self.name}"
+def upper_bound(failures: int, trials: int) -> float:
+    """Return the upper 95% bound on the failure rate by Clopper and Pearson (1934, one-sided).
+
+    If the trials cover every case, such as every call, nothing was sampled: the bound is what as many random trials
+    would show.
+    """
+    from scipy.stats import binomtest
+
+    test = binomtest(failures, trials, alternative="less")
+    return float(test.proportion_ci(CONFIDENCE, method="exact").high)

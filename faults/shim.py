@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,12 @@ class Fault:
     value: int = 0
     group: bool = False
 
+    @property
+    def words(self) -> str:
+        """Return the fault in words, such as "fail from ENOSPC"."""
+        number = signal.Signals(self.value).name if self.action.name.startswith("signal") else self.value
+        return f"{self.action.name.replace('_', ' ')} {errno.errorcode.get(number, number or '')}".strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -49,6 +57,11 @@ class Call:
     name: str
     path: str
     other: str
+
+    @property
+    def words(self) -> str:
+        """Return the call in words, such as "write state.pt"."""
+        return f"{self.name} {Path(self.path).name}"
 
 
 @cache

@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 
 from encoderlab.cli import main as cli
 from encoderlab.training.checkpoint import checkpoints, read_state, verified
-from faults.streams import write_shards
 from tests.run_files import journal_of, report_of
 
 from .torchrun import command_of, environment, ours, torchrun

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,20 @@ from datasets import load_dataset
 from transformers import AutoTokenizer
 from transformers.utils import logging
 
+from benchmarks.peers.watched import since_started
+
 LENGTH = 128
 
 
-def grouped(some: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
+def grouped(batch: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
     """Return the rows concatenated and cut into rows of 128; the remainder is dropped."""
-    strung = {name: list(chain.from_iterable(rows)) for name, rows in some.items()}
-    total = len(next(iter(strung.values()))) // LENGTH * LENGTH
-    return {name: [ids[start : start + LENGTH] for start in range(0, total, LENGTH)] for name, ids in strung.items()}
+    joined = {name: list(chain.from_iterable(rows)) for name, rows in batch.items()}
+    total = len(next(iter(joined.values()))) // LENGTH * LENGTH
+    return {name: [ids[start : start + LENGTH] for start in range(0, total, LENGTH)] for name, ids in joined.items()}
 
 
 def main() -> None:
-    """Prepare the articles, and print seconds and speed."""
+    """Prepare the articles, and print the seconds since the process started."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True, help="folder for the rows")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
@@ -40,28 +41,16 @@ def main() -> None:
     logging.set_verbosity_error()
     tokenizer = AutoTokenizer.from_pretrained("google-bert/bert-base-uncased")
     split = "train" if options.limit is None else f"train[:{options.limit}]"
-    started = time.perf_counter()
     articles = load_dataset("wikimedia/wikipedia", "20231101.en", split=split)
 
-    def tokenised(some: dict[str, list[Any]]) -> Any:
-        return tokenizer(some["text"], return_special_tokens_mask=True)
+    def tokenised(batch: dict[str, list[Any]]) -> Any:
+        return tokenizer(batch["text"], return_special_tokens_mask=True)
 
     kept = {name: str(options.cache / f"{name}.arrow") for name in ("tokenised", "grouped")}
-    rows = articles.map(
-        tokenised,
-        batched=True,
-        remove_columns=articles.column_names,
-        cache_file_name=kept["tokenised"],
-        load_from_cache_file=False,
-    )
-    rows = rows.map(grouped, batched=True, cache_file_name=kept["grouped"], load_from_cache_file=False)
-    seconds = time.perf_counter() - started
-    figures = {
-        "seconds": round(seconds, 3),
-        "examples_per_second": round(len(articles) / seconds, 1),
-        "articles": len(articles),
-    }
-    print(json.dumps(figures | {"rows": len(rows)}))
+    anew = {"batched": True, "load_from_cache_file": False}
+    rows = articles.map(tokenised, remove_columns=articles.column_names, cache_file_name=kept["tokenised"], **anew)
+    rows = rows.map(grouped, cache_file_name=kept["grouped"], **anew)
+    print(json.dumps({"first_step_seconds": since_started(), "articles": len(articles), "rows": len(rows)}))
 
 
 if __name__ == "__main__":

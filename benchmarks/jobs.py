@@ -1,0 +1,407 @@
+"""The jobs: what is compared with what, on which data; how each side is started, and how its numbers are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.processes import Finished
+from benchmarks.roof import SHAPES, Shape
+
+OURS = "encoderlab"
+WARMUP = 10  # steps not counted in the speed, as in the peers' own meter
+SST2_LENGTH, PAIR_LENGTH, MINI_LENGTH = 13, 49, 55  # tokens of a row on average, for the size of the products probed
+BERT_PIECES, OWN_PIECES = 30_522, 8_000  # bert-base-uncased's vocabulary, and that of tokenizer=wordpiece
+NOTEBOOK_ACCURACY = 0.787  # the notebook's on SST-2's validation split
+Numbers = dict[str, Any]
+Reader = Callable[[Finished, Path], Numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the programs to compare.
+
+    `arguments` are Python's, with places such as {steps} to be filled in; `small` are added where only a few
+    `small_steps` are wanted. `needs` names what has to be there: hub, shared, minilm, or a package. `shape` is the
+    model's where it differs from the job's.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    read: Reader
+    steps: int = 0
+    small_steps: int = 20
+    small: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    shape: Shape | None = None
+
+    def command(self, *, small: bool) -> list[str]:
+        """Return Python's arguments with the number of steps filled in, but not the other places."""
+        steps = str(self.small_steps if small else self.steps)
+        return [word.replace("{steps}", steps) for word in (*self.arguments, *(self.small if small else ()))]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One comparison: ours is the first of the `sides`. `tokens` is the number in one of our steps, for the roof.
+
+    `setup` runs once before the rounds and is not measured. `environment` is added to that of every side.
+    """
+
+    what: str
+    sides: tuple[Side, ...]
+    metric: str = "examples_per_second"
+    shape: Shape | None = None
+    tokens: int = 0
+    setup: tuple[tuple[str, ...], ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+# Readers
+
+
+def printed(done: Finished, folder: Path) -> Numbers:
+    """Return the numbers of a script that ends with a line of JSON."""
+    return {name.removeprefix("real_"): value for name, value in json.loads(done.last_line).items()}
+
+
+def processor_time(done: Finished, folder: Path) -> Numbers:
+    """Return the cost of the whole process, from start to end."""
+    return {"processor_seconds": round(done.processor_seconds, 3)}
+
+
+def logged(done: Finished, folder: Path, *, compiled: bool = False) -> Numbers:
+    """Return the numbers of our own run in `folder`/run, from the first logged step after the warmup to the last one.
+
+    If the model was `compiled`, they start after the last recompilation.
+    """
+    steps = [line for line in _log(folder / "run") if line["kind"] == "step"]
+    counted_from = max(WARMUP, _last_slow_step(steps) if compiled else 0)
+    first, last = next((line for line in steps[:-1] if line["step"] >= counted_from), steps[0]), steps[-1]
+    counted = {name: last[name] - first[name] for name in ("examples", "tokens", "padded_tokens", "seconds")}
+    seconds = max(counted["seconds"], 1e-9)
+    environment = json.loads((folder / "run" / "environment.json").read_text(encoding="utf-8"))
+    return {
+        "steps": last["step"] - first["step"],
+        "seconds": round(seconds, 3),
+        "examples_per_second": round(counted["examples"] / seconds, 1),
+        "tokens_per_second": round(counted["tokens"] / seconds, 1),
+        "padding": round(1 - counted["tokens"] / max(counted["padded_tokens"], 1), 4),
+        "first_step_seconds": steps[0]["since_start"],
+        "precision": environment["hardware"]["precision"],
+    }
+
+
+def logged_until(accuracy: float) -> Reader:
+    """Return `logged` with the seconds of training before the first evaluation that reached `accuracy`."""
+
+    def read(done: Finished, folder: Path) -> Numbers:
+        evaluations = [line for line in _log(folder / "run") if line["kind"] == "evaluation"]
+        reached = next((line["seconds"] for line in evaluations if line["accuracy"] >= accuracy), None)
+        return {**logged(done, folder), "seconds_to_target": reached}
+
+    return read
+
+
+def first_step(done: Finished, folder: Path) -> Numbers:
+    """Return the seconds from the start of the process to our first step."""
+    return {"first_step_seconds": logged(done, folder)["first_step_seconds"]}
+
+
+def _last_slow_step(steps: Sequence[Mapping[str, Any]]) -> int:
+    """Return the last logged step preceded by one of more than twice the usual time; 0 if there is none."""
+    pairs = list(zip(steps[:-1], steps[1:], strict=True))
+    paces = [(after["seconds"] - before["seconds"]) / (after["step"] - before["step"]) for before, after in pairs]
+    slow = [after["step"] for (_, after), pace in zip(pairs[:-1], paces, strict=False) if pace > 2 * median(paces)]
+    return max(slow, default=0)
+
+
+def _log(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+# Sides
+
+_PEER = ("--steps", "{steps}", "--threads", "{threads}", "--seed", "{seed}")
+_QUIET = ("baselines=false", "training.evaluate_every=1000000", "training.keep=last", "training.log_every=10")
+_RUN = ("training.threads={threads}", "seed={seed}", "training.steps={steps}", "run_dir={folder}/run")
+_LITTLE = ("training=smoke", "training.evaluate_every=1000000", "baselines=false", "run_dir={work}/run")
+
+
+def ours(command: str, *overrides: str, read: Reader = logged, **more: Any) -> Side:
+    """Return the side of our own command with nothing but training; `more` are fields of the side."""
+    return Side(OURS, ("-m", "encoderlab", command, *_QUIET, *_RUN, *overrides), read, **more)
+
+
+def _shared(script: str, *arguments: str, watched: tuple[str, ...] = (), **more: Any) -> Side:
+    """Return the side of an unchanged script from ../shared/peers, with a meter that records more."""
+    program = ("-m", "benchmarks.peers.watched", *watched, f"{{shared}}/peers/{script}.py")
+    needs = ("shared", "accelerate") if script.startswith("trainer") else ("shared",)
+    return Side(script, (*program, *arguments, *_PEER), printed, needs=needs, **more)
+
+
+def _own_peer(name: str, data: str, size: str, steps: int) -> Side:
+    """Return the side of one of our own peers, batch 32."""
+    program = ("-m", f"benchmarks.peers.{name}", "--data", data, "--size", size, "--batch", "32")
+    needs = (*(["hub"] if data == "sst2" else []), *(["accelerate"] if name == "trainer" else []))
+    return Side(name, (*program, *_PEER), printed, steps, small=("--limit", "400"), needs=needs)
+
+
+# Training from scratch
+
+
+def _tiny(what: str, *overrides: str) -> Job:
+    words = ("task=sst2", "model=tiny", "training.batch_size=128", *overrides)
+    peer = _shared("trainer_sst2", "--size", "tiny", "--batch", "8", steps=300)
+    sides = (ours("train", *words, steps=520, needs=("hub",)), peer)
+    return Job(f"SST-2 training, BERT-tiny, {what}", sides, shape=SHAPES["tiny"], tokens=128 * SST2_LENGTH)
+
+
+_NOTEBOOK = ("experiment=notebook_sst2", "tokenizer=bert_base_uncased", "training.batching=length")
+_UNTIL = ("experiment=sst2", "training.evaluate_every=100", "training.keep=best", "baselines=false")
+TRAINING = {
+    "intents_tiny": Job(
+        "the built-in task, BERT-tiny, own vocabulary, batch 32: needs neither a hub nor ../shared",
+        (
+            ours("train", "training.batch_size=32", steps=600, small=("dataset.limit=400",)),
+            _own_peer("trainer", "intents", "tiny", 150),
+            _own_peer("plain_loop", "intents", "tiny", 150),
+        ),
+        shape=SHAPES["tiny"],
+        tokens=32 * SST2_LENGTH,
+    ),
+    "sst2_notebook": Job(
+        "SST-2 training, the notebook's model and BERT's vocabulary, batch 32",
+        (
+            ours("train", *_NOTEBOOK, steps=2500, needs=("hub",)),
+            _shared("trainer_sst2", "--size", "notebook", "--batch", "32", steps=400),
+            _shared("notebook_sst2", steps=400),
+            _own_peer("plain_loop", "sst2", "notebook", 400),
+        ),
+        shape=SHAPES["notebook"],
+        tokens=32 * SST2_LENGTH,
+    ),
+    "sst2_tiny": _tiny("our defaults at batch 128 against Trainer's (batch 8, fp32)"),
+    "sst2_tiny_avx2": replace(
+        _tiny("fp32 and AVX2 only, batch 128 against Trainer's defaults (batch 8)", "training.precision=fp32"),
+        environment={"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    ),
+    "sst2_to_787": Job(
+        f"seconds of SST-2 training until validation accuracy first reaches {NOTEBOOK_ACCURACY}, scored every 100 steps",
+        (
+            Side(
+                OURS,
+                ("-m", "encoderlab", "train", *_UNTIL, "training.log_every=10", _RUN[0], _RUN[1], _RUN[3]),
+                logged_until(NOTEBOOK_ACCURACY),
+                small=("training.steps=100",),
+                needs=("hub",),
+            ),
+            _shared(
+                "notebook_sst2",
+                *("--epochs", "4"),
+                watched=("--evaluate-every", "100", "--until", str(NOTEBOOK_ACCURACY)),
+                small_steps=100,
+                shape=SHAPES["notebook"],
+            ),
+        ),
+        metric="seconds_to_target",
+        shape=SHAPES["tiny"],
+        tokens=32 * SST2_LENGTH,
+    ),
+}
+
+# Finetuning: the peer has the recipe of our training=finetuning, without layer-wise decay, which Trainer lacks
+
+_ROWS = ("task=sst2", "dataset.limit=5000", "training.batch_size=32", "training.layer_decay=1")
+_FEWER = {"small": ("dataset.limit=400",)}
+
+
+def _finetuning_peer(name: str, *arguments: str) -> Side:
+    data = ("--model", "{minilm}", "--data", "sst2", "--limit", "5000", "--batch", "32", *arguments)
+    needs = ("hub", "accelerate", "minilm")
+    program = ("-m", "benchmarks.peers.trainer", *data, *_PEER)
+    return Side(name, program, printed, steps=150, small=("--limit", "400"), needs=needs)
+
+
+FINETUNING = {
+    "finetune_minilm": Job(
+        "finetuning all-MiniLM-L6-v2 on 5,000 rows of SST-2, batch 32",
+        (
+            ours("finetune", "init_from={minilm}", *_ROWS, steps=300, needs=("hub", "minilm"), **_FEWER),
+            _finetuning_peer("trainer"),
+            _finetuning_peer("trainer, bf16", "--bf16"),
+        ),
+        shape=SHAPES["minilm"],
+        tokens=32 * SST2_LENGTH,
+    ),
+    "finetune_box": Job(
+        "finetuning mini-en on 5,000 rows of SST-2, batch 32, against Trainer finetuning all-MiniLM-L6-v2",
+        (ours("finetune", *_ROWS, steps=900, needs=("hub",), **_FEWER), _finetuning_peer("trainer")),
+        shape=SHAPES["mini"],
+        tokens=32 * SST2_LENGTH,
+    ),
+}
+
+# Pretraining
+
+_ARTICLES = ("task=wikipedia", "dataset.validation_fraction=0.01", "tokenizer=bert_base_uncased", "model=tiny")
+_PREPARE = ("-m", "encoderlab", "pretrain", *_QUIET, *_ARTICLES, "training.steps=1", "run_dir={folder}/run")
+_MINI = replace(SHAPES["mini"], vocabulary=OWN_PIECES, mlm_rate=0.15)
+_MINI_PEER = ("--size", "mini", "--length", "128", "--batch", "64", "--articles", "300")
+_MINI_OURS = ("task=wikipedia", "model=mini", "model.max_length=128", "dataset.limit=300")
+_FEW_ARTICLES = {"small": ("dataset.limit=100",), "needs": ("hub",)}
+PRETRAINING = {
+    "pretrain_notebook": Job(
+        "MLM and NSP, the BERT notebook's model, BERT's vocabulary, pairs of 64 tokens, batch 128, 300 articles",
+        (
+            ours("pretrain", "experiment=notebook_bert", "dataset.limit=300", steps=100, needs=("hub",)),
+            _shared("trainer_bert", "--articles", "300", steps=6, small_steps=5),
+            _shared("notebook_bert", "--articles", "300", steps=25, small_steps=5),
+        ),
+        shape=replace(SHAPES["notebook_bert"], vocabulary=BERT_PIECES, mlm_rate=0.15),
+        tokens=128 * PAIR_LENGTH,
+    ),
+    "pretrain_mini": Job(
+        "MLM and NSP, BERT-mini, up to 128 tokens, batch 64, 300 articles, our defaults",
+        (
+            ours("pretrain", *_MINI_OURS, steps=100, needs=("hub",)),
+            _shared("trainer_bert", *_MINI_PEER, steps=5, small_steps=4, shape=replace(_MINI, vocabulary=BERT_PIECES)),
+        ),
+        metric="tokens_per_second",
+        shape=_MINI,
+        tokens=64 * MINI_LENGTH,
+    ),
+    "prepare_articles": Job(
+        "tokenising and preparing 13,354 articles for pretraining, BERT's vocabulary, from start to first step",
+        (
+            Side(OURS, (*_PREPARE, "cache_dir={round}/cache"), first_step, **_FEW_ARTICLES),
+            Side(
+                "map_articles",
+                ("-m", "benchmarks.peers.map_articles", "--cache", "{folder}", "--threads", "{threads}"),
+                printed,
+                small=("--limit", "100"),
+                needs=("hub",),
+            ),
+            Side("second start", (*_PREPARE, "cache_dir={round}/cache"), first_step, **_FEW_ARTICLES),
+        ),
+        metric="first_step_seconds",
+        setup=(("-c", "import datasets; datasets.load_dataset('wikimedia/wikipedia', '20231101.en')"),),
+    ),
+}
+
+# Prediction: from the loaded model to the last prediction written; the peer uses the best of five batch sizes
+
+_FEW = ("--limit", "200")
+_COMMON = ("--input", "{work}/texts.txt", "--output", "{folder}", "--threads", "{threads}")
+_POOLER = ("model.pooling=pooler", "model.max_length=128")  # BERT's own classifier, and the length of the texts
+_TINY_RUN = ("train", "task=sst2", "model.positions=learned", "model.norm_position=post", *_POOLER, *_LITTLE)
+_MINILM_RUN = ("finetune", "task=sst2", "dataset.limit=400", "init_from={minilm}", *_POOLER, *_LITTLE)
+_EXPORT = ("-m", "encoderlab", "export", "run={work}/run")
+_TEN_THOUSAND = ("-m", "benchmarks.synthetic", "--texts", "sst2_train", "--count", "10000", "{work}/texts.txt")
+_OURS = ("-m", "benchmarks.ours", *_COMMON)
+
+
+def _predict(what: str, run: tuple[str, ...], texts: tuple[str, ...], *precision: str, sampled: int = 10_000) -> Job:
+    needs = ("hub", "minilm") if run is _MINILM_RUN else ("hub",)
+    setup = (("-m", "encoderlab", *run), (*_EXPORT, "format=huggingface", "path={work}/exported"), texts)
+    pipeline = ("-m", "benchmarks.peers.pipeline", "--model", "{work}/exported", *_COMMON, "--sampled", str(sampled))
+    predict = (*_OURS, "--command", "predict", "--run", "{work}/run", *precision)
+    sides = (Side(OURS, predict, printed, small=_FEW, needs=needs), Side("pipeline", pipeline, printed, small=_FEW))
+    return Job(f"prediction, {what}", sides, setup=setup)
+
+
+PREDICTION = {
+    "predict_sst2": _predict(
+        "BERT-tiny, SST-2's validation split",
+        _TINY_RUN,
+        ("-m", "benchmarks.synthetic", "--texts", "sst2", "{work}/texts.txt"),
+        *("--repeats", "5"),
+        sampled=872,
+    ),
+    "predict_amazon": _predict(
+        "BERT-tiny, 100,000 texts: Amazon's reviews, repeated",
+        _TINY_RUN,
+        ("-m", "benchmarks.synthetic", "--texts", "amazon", "--count", "100000", "{work}/texts.txt"),
+    ),
+    "predict_minilm": _predict(
+        "all-MiniLM-L6-v2 with a classifier, 10,000 short texts of SST-2, fp32",
+        _MINILM_RUN,
+        _TEN_THOUSAND,
+        *("--precision", "fp32"),
+    ),
+    "predict_int8": Job(
+        "prediction, the same model exported with format=int8, 10,000 short texts, against the run in fp32",
+        (
+            Side(
+                OURS,
+                (*_OURS, "--command", "predict", "--run", "{work}/int8", "--repeats", "3"),
+                printed,
+                small=_FEW,
+                needs=("hub", "minilm", "onnxruntime", "onnxscript"),
+            ),
+            Side(
+                "fp32",
+                (*_OURS, "--command", "predict", "--run", "{work}/run", "--precision", "fp32", "--repeats", "3"),
+                printed,
+                small=_FEW,
+            ),
+        ),
+        setup=(("-m", "encoderlab", *_MINILM_RUN), (*_EXPORT, "format=int8", "path={work}/int8"), _TEN_THOUSAND),
+    ),
+    "embed_minilm": Job(
+        "vectors of 10,000 sentences, all-MiniLM-L6-v2, fp32",
+        (
+            Side(
+                OURS,
+                (*_OURS, "--command", "embed", "--run", "{minilm}", "--repeats", "3"),
+                printed,
+                small=_FEW,
+                needs=("hub", "minilm"),
+            ),
+            Side(
+                "sentence_transformers",
+                ("-m", "benchmarks.peers.sentence_encoder", "--model", "{minilm}", *_COMMON, "--repeats", "3"),
+                printed,
+                small=_FEW,
+                needs=("sentence_transformers",),
+            ),
+        ),
+        setup=(_TEN_THOUSAND,),
+    ),
+}
+
+# Starting: processor time of whole processes, with Python's bytecode cached
+
+_SMOKE = (
+    *("-m", "encoderlab", "train", "task=brackets", "training=smoke", "training.threads={threads}"),
+    *(f"dataset.{split}_rows=64" for split in ("train", "validation", "test")),
+)
+
+
+def _start(what: str, *words: str, setup: tuple[tuple[str, ...], ...] = ()) -> Job:
+    sides = (Side(OURS, words, processor_time), Side("import_torch", ("-c", "import torch"), processor_time))
+    return Job(what, sides, metric="processor_seconds", setup=setup)
+
+
+STARTING = {
+    "start_predict": _start(
+        "predicting one text",
+        *("-m", "encoderlab", "predict", "run={work}/run", "text=()()", "threads={threads}"),
+        setup=((*_SMOKE, "run_dir={work}/run"),),
+    ),
+    "start_train": _start("training on 64 rows of brackets, to the finished report", *_SMOKE, "run_dir={folder}/run"),
+    "start_help": Job(
+        "`encoderlab --help`, `list` and `--version`",
+        tuple(
+            Side(name, ("-m", "encoderlab", word), processor_time)
+            for name, word in ((OURS, "--help"), ("list", "list"), ("version", "--version"))
+        ),
+        metric="processor_seconds",
+    ),
+}
+
+JOBS: Mapping[str, Job] = {**TRAINING, **FINETUNING, **PRETRAINING, **STARTING, **PREDICTION}

@@ -1,1 +1,0 @@
-"""Our side where it is a part of a command rather than a whole one."""

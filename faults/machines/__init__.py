@@ -1,1 +1,0 @@
-"""Several machines on one: Linux namespaces connected by a network, on which `torchrun` runs as the docs say."""

@@ -1,0 +1,185 @@
+"""Trials of runs in two processes by torchrun: signals, a process that is lost, and resuming in another number of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import cycle, islice, product
+from pathlib import Path
+from typing import Any
+
+from encoderlab.training.checkpoint import checkpoints, step_of
+from faults.host import ONE_THREAD, Ended
+from faults.promise import Conditions, Trial
+from faults.training import GRID, HOW_TO_RESUME, REVERSE, SIGNALS, STEPS, difference, finished, outcome, shared_folder
+
+SETTINGS = (*REVERSE, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
+NAMES = ("dropout", "masked tokens and pairs", "micro-batches", "by epochs")  # of the grid, for signals
+WAIT = "20"  # seconds that a process waits for the others when one is stopped
+ENOUGH = 240.0  # seconds for any of these runs
+POLL = 0.02
+SAME = 2e-3  # of the final loss: sums over two processes round differently from sums over one
+Disturb = Callable[[subprocess.Popen], None]
+
+
+def signalled(conditions: Conditions) -> Iterator[Trial]:
+    """Send SIGTERM or SIGINT to torchrun or to one of its two processes after a step; each holds the model or a shard."""
+    draw, whom = random.Random(conditions.seed), cycle(product(SIGNALS, (None, 0, 1)))
+    cases = list(product(NAMES, ("none", "full"), (0, 1)))
+    for (name, sharding, _), (number, rank) in zip(conditions.select(cases), whom, strict=False):
+        settings = (*GRID[name], f"training.sharding={sharding}")
+        reference = _undisturbed(settings)
+        with _folder() as run:
+            step = draw.randrange(1, STEPS)
+            ended = launch(run, 2, *settings, disturb=_after_step(run, step, number, rank))
+            failure = _badly_stopped(run, ended) or _ends(run, 2, settings)
+            target = "torchrun" if rank is None else f"process {rank}"
+            case = f"{number.name} to {target} after step {step}, {name}, sharding={sharding}"
+            yield Trial(case, failure or difference(outcome(run), reference))
+
+
+def one_lost(conditions: Conditions) -> Iterator[Trial]:
+    """Kill (kill -9) or stop for good (SIGSTOP) one of two processes in training; the run must end, and then resume."""
+    draw, cases = random.Random(conditions.seed), cycle(product((signal.SIGKILL, signal.SIGSTOP), (0, 1)))
+    for number, rank in islice(cases, conditions.trials or 0):
+        with _folder() as run:
+            step = draw.randrange(5, 60, 5)
+            ended = launch(run, 2, *SETTINGS, disturb=_after_step(run, step, number, rank))
+            failure = "exit code 0 without a report" if ended.code == 0 and not finished(run) else ""
+            yield Trial(f"{number.name} to process {rank} after step {step}", failure or _ends(run, 2, SETTINGS))
+
+
+def number_changed(conditions: Conditions) -> Iterator[Trial]:
+    """Change a run from one process to two and back: steps, rows and scores must be those of an undisturbed one."""
+    draw = random.Random(conditions.seed)
+    settings = (*SETTINGS, "model.dropout=0")
+    with _folder() as reference:
+        ended = launch(reference, 1, *settings)
+        assert ended.code == 0, ended.output
+        expected = _facts(reference)
+    for sizes in islice(cycle(((1, 2, 1), (2, 1, 2))), conditions.trials or 0):
+        with _folder() as run:
+            stops = sorted(draw.sample(range(10, 90, 5), 2))
+            for size, stop in zip(sizes, [*stops, None], strict=True):
+                words = ("train", f"resume={run}") if (run / "config.yaml").exists() else settings
+                disturb = None if stop is None else _after_step(run, stop, signal.SIGTERM, None)
+                ended = launch(run, size, *words, disturb=disturb)
+            failure = "" if ended.code == 0 else f"exit code {ended.code}: {ended.last_line}"
+            yield Trial(f"{sizes} processes, changed after steps {stops}", failure or _unlike(_facts(run), expected))
+
+
+def launch(run: Path, size: int, *words: str, disturb: Disturb | None = None) -> Ended:
+    """Run a command in `size` processes; `disturb` gets the launcher once it has started."""
+    folder = () if any(word.startswith("resume=") for word in words) else (f"run_dir={run}",)
+    program = ["-m", "encoderlab", *words, *folder, f"cache_dir={shared_folder() / 'cache'}"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"] if size > 1 else []
+    environment = {**os.environ, **ONE_THREAD, "ENCODERLAB_WAIT_SECONDS": WAIT}
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        started = time.monotonic()
+        streams = {"stdout": output, "stderr": output, "start_new_session": True}
+        child = subprocess.Popen([sys.executable, *launcher, *program], env=environment, cwd=run.parent, **streams)
+        try:
+            if disturb is not None:
+                disturb(child)
+            code = child.wait(ENOUGH)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        output.seek(0)
+        return Ended(code, output.read(), time.monotonic() - started)
+
+
+@cache
+def _undisturbed(settings: tuple[str, ...]) -> dict[str, Any]:
+    with _folder() as run:
+        ended = launch(run, 2, *settings)
+        assert ended.code == 0, ended.output
+        return outcome(run)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    run = Path(tempfile.mkdtemp(dir=shared_folder()))
+    try:
+        yield run
+    finally:
+        shutil.rmtree(run, ignore_errors=True)
+
+
+def newest_step(run: Path) -> int:
+    """Return the step of the newest checkpoint; -1 if there is none."""
+    return max(map(step_of, checkpoints(run / "checkpoints")), default=-1)
+
+
+def _after_step(run: Path, step: int, number: signal.Signals, rank: int | None) -> Disturb:
+    """Return what waits for the checkpoint of a step, or the end, and signals a process, or the launcher (None)."""
+
+    def disturb(child: subprocess.Popen) -> None:
+        while child.poll() is None and newest_step(run) < step:
+            time.sleep(POLL)
+        whom = child.pid if rank is None else _ranks(child.pid).get(rank)
+        if whom is not None and child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(whom, number)
+
+    return disturb
+
+
+def _ranks(launcher: int) -> dict[int, int]:
+    """Return the process of each rank, by what the launcher has put into its environment."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children")
+    ranks = {}
+    for process in map(int, children.read_text(encoding="utf-8").split() if children.exists() else []):
+        with contextlib.suppress(OSError):  # it has just ended
+            variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+            ranks |= {int(one.partition(b"=")[2]): process for one in variables if one.startswith(b"RANK=")}
+    return ranks
+
+
+def _badly_stopped(run: Path, ended: Ended) -> str:
+    """Return what is wrong with how a run ended on a signal; "" if nothing is. The launcher adds its own report."""
+    if finished(run):
+        return ""
+    if ended.code == 0:
+        return "exit code 0 without a report"
+    stopped = [line for line in ended.lines if line.startswith("encoderlab: stopped by")]
+    if len(stopped) != 1:
+        return f"it said {len(stopped)} times why it ended: {ended.output[-500:]!r}"
+    says_how = any(line.startswith(HOW_TO_RESUME) for line in ended.lines)
+    return "" if says_how or newest_step(run) < 0 else "it did not say how to resume"
+
+
+def _ends(run: Path, size: int, settings: Sequence[str]) -> str:
+    """Resume a run unless it is finished; return what is wrong. A run that had not begun is started."""
+    if finished(run):
+        return ""
+    words = (settings[0], f"resume={run}") if (run / "config.yaml").exists() else settings
+    ended = launch(run, size, *words)
+    return "" if ended.code == 0 and finished(run) else f"resuming ended with code {ended.code}: {ended.last_line}"
+
+
+def _facts(run: Path) -> dict[str, float]:
+    """Return what a run did and how good it became."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    last = next(line for line in reversed(lines) if line["kind"] == "step")
+    counts = {name: last[name] for name in ("step", "examples", "tokens")}
+    return {**counts, "loss": report["splits"]["test"]["loss"], "rows": report["splits"]["test"]["n"]}
+
+
+def _unlike(run: dict[str, float], expected: dict[str, float]) -> str:
+    """Return how a run differs from the undisturbed one; "" if only in the rounding of sums."""
+    allowed = {name: SAME * value if name == "loss" else 0 for name, value in expected.items()}
+    unlike = [name for name, value in expected.items() if abs(run[name] - value) > allowed[name]]
+    return ", ".join(f"{name} {run[name]} instead of {expected[name]}" for name in unlike)

@@ -1,1 +1,0 @@
-"""A Slurm cluster on one machine, and what docs/train.sbatch does there."""

@@ -1,0 +1,75 @@
+"""The benchmarks run: a small measurement of each kind, and the arithmetic of what they print."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.comparing import Spread, ratio
+from benchmarks.gpu import compared
+from benchmarks.roof import Product, Shape, roof
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def typed(*arguments):
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("run", "--small", "--rounds", "1", "start_help"), "| encoderlab | 0."),
+        (("growth", "--small", "length"), "| 32 | "),
+        (("gpu", "--small", "--device", "cpu"), "| not compiled | bit-identical | bit-identical |"),
+    ],
+    ids=["run", "growth", "gpu"],
+)
+def test_a_small_measurement_prints_its_table(words, shown):
+    done = typed(*words)
+    assert done.returncode == 0, done.stderr
+    assert shown in done.stdout
+
+
+@pytest.mark.slow
+def test_the_suite_runs_what_is_asked_for_once_and_prints_a_table(tmp_path):
+    (tmp_path / "suite" / "sms_spam").mkdir(parents=True)
+    rows = [f"{('cheap prize call now', 'see you at home')[n % 2]} {n},{('spam', 'ham')[n % 2]}\n" for n in range(40)]
+    for split in ("train", "validation", "test"):
+        (tmp_path / "suite" / "sms_spam" / f"{split}.csv").write_text("text,label\n" + "".join(rows))
+    words = ("sets=sms_spam", "kinds=linear,scratch", "seeds=0,1", f"suite={tmp_path}/suite", f"output={tmp_path}/runs")
+    first = typed("suite", *words)
+    assert first.returncode == 0, first.stderr
+    assert "| linear model | 1.000 |" in first.stdout and "| from scratch | " in first.stdout and "| 2: " in first.stdout
+    started = (tmp_path / "runs/sms_spam/scratch/0/report.json").stat().st_mtime_ns
+    again = typed("suite", *words)
+    assert again.returncode == 0 and "| from scratch | " in again.stdout
+    assert (tmp_path / "runs/sms_spam/scratch/0/report.json").stat().st_mtime_ns == started
+
+
+@pytest.mark.parametrize("words", [("run", "sst2_tinny"), ("growth", "lenght"), ("suite", "kind=box")])
+def test_a_wrong_name_gets_one_line(words):
+    done = typed(*words)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "Did you mean" in done.stderr
+
+
+def test_a_ratio_is_the_median_of_those_within_each_round():
+    rounds = [{"encoderlab": {"seconds": ours}, "peer": {"seconds": theirs}} for ours, theirs in ((1, 2), (2, 6), (4, 4))]
+    assert ratio(rounds, "seconds", "peer") == Spread(2, 1, 3)
+    assert ratio([{"encoderlab": {"seconds": None}, "peer": {"seconds": 1}}], "seconds", "peer") is None
+
+
+def test_a_step_takes_six_flops_per_weight_and_token():
+    shape = Shape(n_layers=1, d_model=2, width=2, d_ff=8)
+    assert shape.flops_per_token(0) == 6 * (4 * 2 * 2 + 2 * 2 * 8)
+    assert roof([Product(10, 2, 3, 4)], lambda product: 0.5) == 3 * 2 * 10 * 2 * 3 / 0.5
+
+
+def test_runs_that_differ_in_length_or_are_not_finite_do_not_agree():
+    step = {"loss": 2.0, "gradient_norm": 1.0}
+    assert compared([step], [{"loss": 2.5, "gradient_norm": 1.1}])["loss"] == 0.5
+    assert compared([step], [{"loss": None, "gradient_norm": 1.0}])["first_loss"] == float("inf")
+    assert compared([step], [])["loss"] == float("inf")
