@@ -40,11 +40,11 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 LONGEST = (  # files that take minutes, of few tests each
     "test_documentation.py",
-    "test_promises.py",
+    "test_faults.py",
     "test_configs.py",
     "test_across_processes.py",
     "test_determinism.py",
-    "test_small.py",
+    "test_benchmarks.py",
     "test_resume.py",
 )
 

@@ -1,5 +1,6 @@
 """Training and scoring across processes, started as users start them: the results equal those of one process."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from backports import zstd
 from safetensors.torch import load_file
 
 from encoderlab.cli import main as cli
@@ -205,6 +207,21 @@ def test_sharded_pretraining_has_the_same_targets_as_one_process_and_resumes_in_
     cut_back(tmp_path / "two", 3)
     alone("pretrain", "resume=two", "training.sharding=none")
     assert_alike(tmp_path / "two", tmp_path / "one")
+
+
+def write_shards(folder):
+    """Write six shards of thirty documents each, all different."""
+    folder.mkdir()
+    words = [f"{syllable}{vowel}" for syllable in ("ba", "do", "ki", "lu", "me") for vowel in ("n", "r", "st", "la")]
+    for shard in range(6):
+        documents = []
+        for number in range(30 * shard, 30 * shard + 30):
+            drawn = [words[(number * 7 + place * place * (number % 5 + 1)) % len(words)] for place in range(48)]
+            sentences = [" ".join(drawn[start : start + 6]).capitalize() + "." for start in range(0, 48, 6)]
+            documents.append({"text": " ".join(sentences[:4]) + "\n" + " ".join(sentences[4:])})
+        lines = "\n".join(map(json.dumps, documents))
+        (folder / f"{shard}.jsonl.zst").write_bytes(zstd.compress(lines.encode()))
+    return folder
 
 
 def test_two_processes_share_the_reading_of_a_stream_and_train_like_one(processes, alone, tmp_path):

@@ -43,7 +43,9 @@ def test_the_suite_runs_what_is_asked_for_once_and_prints_a_table(tmp_path):
     words = ("sets=sms_spam", "kinds=linear,scratch", "seeds=0,1", f"suite={tmp_path}/suite", f"output={tmp_path}/runs")
     first = typed("suite", *words)
     assert first.returncode == 0, first.stderr
-    assert "| linear model | 1.000 |" in first.stdout and "| from scratch | " in first.stdout and "| 2: " in first.stdout
+    assert (
+        "| linear model | 1.000 |" in first.stdout and "| from scratch | " in first.stdout and "| 2: " in first.stdout
+    )
     started = (tmp_path / "runs/sms_spam/scratch/0/report.json").stat().st_mtime_ns
     again = typed("suite", *words)
     assert again.returncode == 0 and "| from scratch | " in again.stdout
@@ -57,7 +59,9 @@ def test_a_wrong_name_gets_one_line(words):
 
 
 def test_a_ratio_is_the_median_of_those_within_each_round():
-    rounds = [{"encoderlab": {"seconds": ours}, "peer": {"seconds": theirs}} for ours, theirs in ((1, 2), (2, 6), (4, 4))]
+    rounds = [
+        {"encoderlab": {"seconds": ours}, "peer": {"seconds": theirs}} for ours, theirs in ((1, 2), (2, 6), (4, 4))
+    ]
     assert ratio(rounds, "seconds", "peer") == Spread(2, 1, 3)
     assert ratio([{"encoderlab": {"seconds": None}, "peer": {"seconds": 1}}], "seconds", "peer") is None
 

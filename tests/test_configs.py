@@ -15,7 +15,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from benchmarks.jobs.prediction import PREDICTION
+from benchmarks.jobs import PREDICTION
 from encoderlab.batch import HeadSizes
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
