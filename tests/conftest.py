@@ -262,19 +262,10 @@ def no_network():
 
 @pytest.fixture(scope="session")
 def built_in_cache(tmp_path_factory):
-    """Return a cache with the built-in corpus, built once for all tests and workers, because it takes half a minute.
-
-    It is built without any network, as promised.
-    """
-    from filelock import FileLock
-
-    from encoderlab.data.sources.docstrings import DocsDataset
-
+    """Return a cache for the stores and vocabularies of the built-in data, shared by all tests and workers."""
     own = tmp_path_factory.getbasetemp()
     cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built-in-cache"
     cache.mkdir(exist_ok=True)
-    with FileLock(cache / "reading.lock"), _unreachable_network():
-        DocsDataset().documents(cache)
     return cache
 
 

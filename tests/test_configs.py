@@ -43,7 +43,7 @@ NEEDED = {  # what an option cannot do without
     ("dataset", "files"): ["dataset.path=x.csv"],
     ("dataset", "hub"): ["dataset.path=owner/name"],
     ("tokenizer", "pretrained"): ["tokenizer.name=owner/name"],
-    ("task", "pretraining"): ["dataset=docs"],
+    ("task", "pretraining"): ["dataset=articles"],
     ("experiment", "mini_en_1"): ["dataset.path=x.jsonl"],
     ("experiment", "mini_en_2"): ["dataset.path=x.jsonl"],
 }

@@ -13,10 +13,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 import shlex
-import shutil
 import sys
 import traceback
 from contextlib import chdir, redirect_stdout
@@ -148,13 +146,10 @@ def outcome(page: Path) -> str | None:
 
 
 def main(pages: list[Path]) -> None:
-    """Run the lines of each page in a subfolder named after it; its `my_cache`, which pages mention, has the built-in
-    corpus.
-    """
+    """Run the lines of each page in a subfolder named after it."""
     for page in pages:
         Path(page.stem).mkdir()
         with chdir(page.stem):
-            shutil.copytree(Path(os.environ["ENCODERLAB_CACHE"], "docs"), "my_cache/docs")
             failure = outcome(page)
         print(json.dumps(failure), flush=True)
         if failure is None:  # the weights of all pages' runs are 9 GB

@@ -245,7 +245,10 @@ REFUSED = [
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, but the encoder has 1 layers"),
     (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
-    (["task=pretraining", "dataset=docs"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
+    (
+        ["task=pretraining", "dataset=articles"],
+        r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$",
+    ),
     (["training.layer_decay=0"], r"^training\.layer_decay is 0\.0\. Allowed: more than 0, at most 1"),
 ]
 
@@ -289,7 +292,7 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, 
     assert "base_model" not in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("task", [("task=pretraining",), ("task=pretraining", "dataset=docs"), ("task=wikipedia",)])
+@pytest.mark.parametrize("task", [("task=pretraining",), ("task=pretraining", "dataset=articles"), ("task=wikipedia",)])
 def test_train_refuses_texts_without_labels(command, task):
     with pytest.raises(SettingError, match=r"^task=\w+ has no labels to learn\. Run encoderlab pretrain\.$"):
         command("train", *task)

@@ -196,7 +196,7 @@ def test_flipped_labels_of_words_are_found(command, tmp_path, capsys):
             ("train", "task=classification", *files("verdict", "dataset.test_fraction=0.2"), "folds=5"),
             *(SettingError, "dataset.test_fraction=0.2 takes test rows"),
         ),
-        (("train", "task=pretraining", "dataset=docs", "folds=5"), SettingError, "Run encoderlab pretrain"),
+        (("train", "task=pretraining", "dataset=articles", "folds=5"), SettingError, "Run encoderlab pretrain"),
     ],
 )
 def test_an_impossible_cross_validation_is_refused_with_the_remedy(command, tmp_path, arguments, error, words):

@@ -261,4 +261,4 @@ def test_invalid_pretraining_is_refused_and_nothing_is_written(setting, corpus, 
 
 def test_train_names_the_command_that_pretrains(command):
     with pytest.raises(SettingError, match="encoderlab pretrain"):
-        command("train", "task=pretraining", "dataset=docs")
+        command("train", "task=pretraining", "dataset=articles")

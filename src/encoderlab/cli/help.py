@@ -111,7 +111,7 @@ EXAMPLES = {
     "data": [
         ("encoderlab data task=sst2 model.max_length=64", "a task brings its dataset along"),
         ("encoderlab data task=classification dataset=files dataset.path=reviews.csv", "your own file"),
-        ("encoderlab data task=pretraining dataset=docs", "documents, sentences and pairs"),
+        ("encoderlab data task=pretraining dataset=articles", "documents, sentences and pairs"),
         ("encoderlab data task=sst2 format=json examples=0", "for programs"),
     ],
     "baseline": [

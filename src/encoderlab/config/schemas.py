@@ -29,9 +29,8 @@ from encoderlab.config.commands import (
     ServeConfig,
 )
 from encoderlab.config.overrides import read_mappings, uninterpolated
-from encoderlab.data.built_in import IntentsDataset
+from encoderlab.data.built_in import ArticlesDataset, IntentsDataset
 from encoderlab.data.files.files import FilesDataset
-from encoderlab.data.sources.docstrings import DocsDataset
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.sources.hub import HubDataset
 from encoderlab.data.sources.wikipedia import WikipediaDataset
@@ -107,7 +106,7 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "tagging"): TaggingConfig,
     ("task", "pretraining"): PretrainingConfig,
     ("task", "teacher_vectors"): TeacherVectorsConfig,
-    ("dataset", "docs"): DocsDataset,
+    ("dataset", "articles"): ArticlesDataset,
     ("dataset", "intents"): IntentsDataset,
     ("dataset", "brackets"): BracketsDataset,
     ("dataset", "reverse"): ReverseDataset,

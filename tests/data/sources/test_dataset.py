@@ -22,7 +22,7 @@ def test_a_source_without_documents_says_which_have_some(tmp_path):
     with pytest.raises(DataError) as caught:
         ReverseDataset(**FEW).documents(tmp_path)
     assert str(caught.value) == (
-        "dataset=reverse holds no documents. Allowed: docs, wikipedia, hub, files. Set dataset=docs, which needs no download."
+        "dataset=reverse holds no documents. Allowed: articles, wikipedia, hub, files. Set dataset=articles, which needs no download."
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from encoderlab.data.sources.docstrings import DocsDataset
+from encoderlab.data.built_in import ArticlesDataset
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.errors import SettingError
 
@@ -45,4 +45,4 @@ def test_documents_are_not_divided(tmp_path, setting):
         SettingError,
         match=rf"dataset.{next(iter(setting))} divides labelled rows.*Remove dataset.{next(iter(setting))}",
     ):
-        DocsDataset(**setting).documents(tmp_path)
+        ArticlesDataset(**setting).documents(tmp_path)

@@ -144,8 +144,8 @@ class DatasetConfig(ABC):
         """Return the documents, limited to `limit`; see `documents`."""
         raise DataError(
             f"dataset={type(self).__name__.removesuffix('Dataset').lower()} holds no documents",
-            allowed="docs, wikipedia, hub, files",
-            remedy="Set dataset=docs, which needs no download",
+            allowed="articles, wikipedia, hub, files",
+            remedy="Set dataset=articles, which needs no download",
         )
 
     def limited(self, splits: Splits) -> Splits:
