@@ -11,7 +11,7 @@ from benchmarks.peers.texts import first_lines, options_parser, speed
 from encoderlab.commands.embed import embed
 from encoderlab.commands.predict import predict
 from encoderlab.config.commands import EmbedConfig, PredictConfig
-from encoderlab.runs.models.assembly import reopen
+from encoderlab.runs.assembly import reopen
 from encoderlab.training.config import Precision
 
 

@@ -106,7 +106,7 @@ def temporary_files_end_with_the_tests(tmp_path_factory):
 def no_collection_before_a_fit():
     """Do not collect garbage before each of hundreds of tiny fits, where that took more than half of the fit's time."""
     with pytest.MonkeyPatch.context() as patch:
-        if fit := sys.modules.get("encoderlab.runs.fitting.fit"):  # imported when the tests were collected
+        if fit := sys.modules.get("encoderlab.runs.fit"):  # imported when the tests were collected
             patch.setattr(fit, "_present_objects_exempt_from_collection", nullcontext)
         yield
 
@@ -411,7 +411,7 @@ def pairs_run(tmp_path_factory, cache):
 @pytest.fixture
 def stop_after(monkeypatch):
     """Return a function that makes runs receive SIGTERM during a step."""
-    from encoderlab.runs.fitting.journal import Journal
+    from encoderlab.runs.journal import Journal
     from encoderlab.system import signals as interruption
 
     count = Journal.step

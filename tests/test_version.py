@@ -8,7 +8,7 @@ import pytest
 
 import encoderlab
 from encoderlab.cli.main import run
-from encoderlab.runs.records.installation import versions
+from encoderlab.runs.records import installed_version
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,7 +28,7 @@ def test_the_package_has_it(stated):
 
 
 def test_saved_runs_record_it(stated):
-    assert versions()["encoderlab"] == stated
+    assert installed_version("encoderlab") == stated
 
 
 def test_the_citation_names_it(stated):

@@ -30,11 +30,11 @@ from encoderlab.config.overrides import quoted_arguments
 from encoderlab.config.schemas import COMMAND_CONFIGS, register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError, one_line
+from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inference.inputs import encoded_rows, example_of, reads_words
 from encoderlab.runs.inference.predict import answers_of
 from encoderlab.runs.inference.vectors import vectors_of
-from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
 from encoderlab.settings import CACHE
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}

@@ -19,7 +19,7 @@ from encoderlab.config.overrides import quoted_arguments
 from encoderlab.errors import SettingError
 from encoderlab.estimators.fitting import _as_typed
 from encoderlab.estimators.inputs import InputError
-from encoderlab.runs.fitting.journal import Journal
+from encoderlab.runs.journal import Journal
 from encoderlab.training.config import Precision
 from tests.estimators.tiny import CLASSES, TEXTS, TINY
 

@@ -6,8 +6,8 @@ from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.model.config import ModelConfig
-from encoderlab.runs.models.assembly import Assembly, build_model
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.assembly import Assembly, build_model
+from encoderlab.runs.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.tasks.rows import hold_encoded

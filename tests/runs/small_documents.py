@@ -5,7 +5,7 @@ from encoderlab.data.sentences.splitter import SentenceSplitter
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizers.config import WordPieceConfig
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import PretrainingConfig
 
 

@@ -18,9 +18,9 @@ from hydra.core.plugins import Plugins
 from encoderlab.cli import main as cli
 from encoderlab.config.commands import RunConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.fitting.journal import Journal
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folders.sweep import FAILED, FINISHED, RUNNING, STOPPED, JobRecord, SweepError, SweepFolder
+from encoderlab.runs.journal import Journal
 from encoderlab.sweeps.sweep import Sweep, is_finished
 from encoderlab.system import signals as interruption
 from encoderlab.system.signals import Interrupted

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import SettingError
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.tasks.sequences import join, longest_first
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Encoded, HeadSizes
-from encoderlab.runs.distillation.task_teacher import TeacherLogits
+from encoderlab.distillation.task import TeacherLogits
 from encoderlab.tasks.rows import TaughtRows, hold_encoded, joined
 
 

@@ -15,7 +15,7 @@ from encoderlab.batch import HeadSizes
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, Windows
 from encoderlab.tasks.rows import hold_encoded, joined
 from encoderlab.tasks.sequences import Windowing, in_windows, join

@@ -16,11 +16,11 @@ from encoderlab.errors import SettingError
 from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads
 from encoderlab.reports.interpretation.attention_maps import plot_attention
 from encoderlab.reports.interpretation.attention_page import write_attention_page
+from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
 from encoderlab.runs.inference.inputs import encoded_rows
-from encoderlab.runs.models.assembly import Assembly, reopen
-from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records import record_start
 from encoderlab.system.files import atomic_write_text
 
 

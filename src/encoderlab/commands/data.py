@@ -10,12 +10,11 @@ from encoderlab.config.commands import DataConfig, TableFormat
 from encoderlab.model.config import ModelConfig
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.screens.data import show_documents, show_rows
+from encoderlab.runs.assembly import cache_folder, with_length
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.inspection.data_facts import document_facts, example_facts
-from encoderlab.runs.models.assembly import cache_folder
-from encoderlab.runs.models.row_settings import with_length
-from encoderlab.runs.models.task import build_task, settled_task
+from encoderlab.runs.task import build_task, settled_task
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.pretraining import Pretraining
 from encoderlab.tasks.teacher_vectors import TeacherVectors

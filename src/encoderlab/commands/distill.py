@@ -9,6 +9,9 @@ from typing import Any
 from encoderlab.commands.train import train_on_labels
 from encoderlab.config.commands import DistillConfig
 from encoderlab.config.schemas import required_setting
+from encoderlab.distillation.student import check_start, start_student
+from encoderlab.distillation.task import TaskDistillation
+from encoderlab.distillation.teacher import VectorTeacher, teacher_fingerprints
 from encoderlab.errors import SettingError
 from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
 from encoderlab.reports.parts.run_facts import run_facts
@@ -20,22 +23,17 @@ from encoderlab.reports.pretraining.teacher_vectors import (
     write_teacher_vectors_report,
 )
 from encoderlab.reports.screens.dry_run import show_dry_run
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.distillation.side_by_side import encoders_side_by_side
-from encoderlab.runs.distillation.student import check_start, start_student
-from encoderlab.runs.distillation.task_distillation import TaskDistillation
-from encoderlab.runs.distillation.teacher import VectorTeacher
-from encoderlab.runs.distillation.teacher_files import teacher_fingerprints
-from encoderlab.runs.dry_run.dry_run import dry_run
-from encoderlab.runs.fitting.fit import Fitted
+from encoderlab.runs.dry_run import dry_run
+from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.inspection.pair_facts import training_facts
-from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
-from encoderlab.runs.records.trackers import Trackers
+from encoderlab.runs.score import training_facts
+from encoderlab.runs.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
@@ -136,12 +134,9 @@ class _VectorDistillation(Training[DistillConfig]):
         if not assembly.processes.is_main:
             return
         assert isinstance(assembly.task, TeacherVectors)
-        teacher, scored = assembly.task.teacher, list(scores)[-1]
-        assert isinstance(teacher, VectorTeacher)
         assert config.teacher is not None
-        models = encoders_side_by_side(assembly, teacher, config.teacher, rows[scored])
         summary = summary_of("distill", assembly, fitted, config.init_from)
-        report = build_teacher_vectors_report(summary, scores, teacher=config.teacher, texts=self.facts, models=models)
+        report = build_teacher_vectors_report(summary, scores, teacher=config.teacher, texts=self.facts)
         origin = Origin(fitted.checkpoint, False, prepared.corpus.fingerprints())
         save_model(assembly.saved(origin), folder.model, teacher_vectors_card(report, run_facts(folder, "distill")))
         trackers.report(report)

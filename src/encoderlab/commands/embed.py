@@ -14,6 +14,7 @@ from encoderlab.data.examples import Example, WordsExample
 from encoderlab.data.files.formats import Format, format_of
 from encoderlab.errors import SettingError
 from encoderlab.reports.outputs.vectors import VectorFile, check_output, index_of, vector_file
+from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.inference.inputs import (
     check_sources,
     encoded_rows,
@@ -23,7 +24,6 @@ from encoderlab.runs.inference.inputs import (
     standard_input_examples,
 )
 from encoderlab.runs.inference.vectors import vectors_of
-from encoderlab.runs.models.assembly import Assembly, reopen
 from encoderlab.tasks.rows import ExampleRows
 
 

@@ -16,17 +16,16 @@ from encoderlab.reports.parts.run_report import files_of, summary_of
 from encoderlab.reports.training.report import build_report
 from encoderlab.reports.training.screen import show_report
 from encoderlab.reports.training.written import write_report
+from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.reading import reading_note
-from encoderlab.runs.fitting.fit import Fitted
-from encoderlab.runs.fitting.journal import evaluation_throughput
-from encoderlab.runs.fitting.scoring import scores_of
+from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.inference.importance import token_importance
-from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
+from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.models.graph_model import GraphModel
-from encoderlab.runs.records.announcement import announce
-from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records import announce, record_start
+from encoderlab.runs.score import scores_of
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
 from encoderlab.tasks.rows import ExampleRows

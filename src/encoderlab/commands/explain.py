@@ -9,12 +9,12 @@ from encoderlab.config.commands import ExplainConfig, ImportanceMethod
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
 from encoderlab.reports.interpretation.explanation import Explanation, show_explanation, write_explanations
+from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
 from encoderlab.runs.inference.importance import METHODS, check_answers, token_importance
 from encoderlab.runs.inference.inputs import reads_words
-from encoderlab.runs.models.assembly import Assembly, reopen
-from encoderlab.runs.records.records import record_start
+from encoderlab.runs.records import record_start
 from encoderlab.system.files import atomic_write_text
 
 

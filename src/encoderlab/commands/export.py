@@ -34,9 +34,9 @@ from encoderlab.reports.cards.onnx_card import onnx_card
 from encoderlab.reports.cards.sentence_transformers_card import sentence_transformers_card
 from encoderlab.reports.cards.window_card import window_card
 from encoderlab.reports.parts.console import words_of
+from encoderlab.runs.assembly import Assembly, cache_folder, reopen
 from encoderlab.runs.folder import GRAPH, is_graph, model_folder
 from encoderlab.runs.inference.int8_check import check_int8
-from encoderlab.runs.models.assembly import Assembly, cache_folder, reopen
 from encoderlab.runs.models.compact_model import in_compact_storage
 from encoderlab.runs.models.graph_folder import gives_answers, thresholds_json, write_checked_graph, write_graph_folder
 from encoderlab.runs.models.saved_model import (

@@ -17,6 +17,7 @@ from encoderlab.data.examples import Example, Split, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
 from encoderlab.reports.outputs.glue import GLUE_TASKS
+from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.inference.inputs import (
     check_sources,
     encoded_rows,
@@ -28,7 +29,6 @@ from encoderlab.runs.inference.inputs import (
     standard_input_examples,
 )
 from encoderlab.runs.inference.predict import answers_of_rows
-from encoderlab.runs.models.assembly import Assembly, check_paired, reopen
 from encoderlab.system.files import atomic_write
 from encoderlab.tasks.task import Answer, Task
 

@@ -24,20 +24,19 @@ from encoderlab.reports.pretraining.report import (
 )
 from encoderlab.reports.pretraining.screen import show_pairs, show_pretraining_report
 from encoderlab.reports.screens.dry_run import show_dry_run
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.dry_run.dry_run import dry_run
-from encoderlab.runs.fitting.fit import Fitted
-from encoderlab.runs.fitting.journal import evaluation_throughput
+from encoderlab.runs.dry_run import dry_run
+from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inference.masked_predictions import fill_masks
-from encoderlab.runs.inspection.pair_facts import guessed_pairs, guessed_tokens, pair_facts, training_facts
-from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
+from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
-from encoderlab.runs.records.announcement import announce
-from encoderlab.runs.records.records import record_start
-from encoderlab.runs.records.trackers import Trackers
+from encoderlab.runs.records import announce, record_start
+from encoderlab.runs.score import guessed_pairs, guessed_tokens, pair_facts, training_facts
+from encoderlab.runs.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining import Pretraining

@@ -19,21 +19,21 @@ from encoderlab.reports.training.model_card import model_card
 from encoderlab.reports.training.report import BASELINE_NAMES, build_report, labels_alike, shared_rows
 from encoderlab.reports.training.screen import show_report, show_survey
 from encoderlab.reports.training.written import write_report
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.reading import reading_notes
-from encoderlab.runs.dry_run.dry_run import dry_run
-from encoderlab.runs.fitting.fit import Fitted
-from encoderlab.runs.fitting.folds import cross_validate
-from encoderlab.runs.fitting.scoring import score_splits, threshold_notes
+from encoderlab.runs.dry_run import dry_run
+from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
 from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.folds import cross_validate
 from encoderlab.runs.inference.importance import token_importance
-from encoderlab.runs.models.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
-from encoderlab.runs.records.trackers import Trackers
 from encoderlab.runs.resume import Config
+from encoderlab.runs.score import score_splits, threshold_notes
+from encoderlab.runs.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.task import Task
@@ -143,7 +143,6 @@ class TrainingOnLabels(Training[Config]):
         report = build_report(
             summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found
         )
-        report |= self.teaching.compared(assembly, corpus, scored, scores[scored])
         origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
         card = model_card(report, assembly.task.labels, run_facts(folder, self.command))
         save_model(assembly.saved(origin), folder.model, card)

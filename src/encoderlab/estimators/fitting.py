@@ -27,12 +27,12 @@ from encoderlab.config.overrides import quote
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.fitting.fit import Fitted
-from encoderlab.runs.fitting.scoring import score_splits
+from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, run_training
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.models.saved_model import Origin, SavedModel, read_model
-from encoderlab.runs.records.trackers import Trackers
+from encoderlab.runs.score import score_splits
+from encoderlab.runs.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS
 
 NOT_KEPT = "rows given from Python"  # in place of the file of a run whose folder is gone

@@ -7,7 +7,7 @@ logs.
 
 The training loop: a generator that takes one optimizer step after another and reports each.
 
-Whoever iterates decides what to log, score and save (`runs/fitting/fit.py`), and what to do when memory runs out
+Whoever iterates decides what to log, score and save (`runs/fit.py`), and what to do when memory runs out
 (`micro_batches.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses
 stay tensors until someone reads them.
 """

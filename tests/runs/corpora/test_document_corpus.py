@@ -16,7 +16,7 @@ from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.corpora import document_corpus
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import SecondSentence
 from tests.runs.small_documents import DOCUMENTS, LONG, documents_in, task_of
 

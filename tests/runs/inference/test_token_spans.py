@@ -5,7 +5,7 @@ import pytest
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.tokenizers.config import WordPieceConfig
 from encoderlab.runs.inference.token_spans import spans_of, texts_of
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 
 TEXTS = ["unhappy people are unhappy", "people run happily"] * 3

@@ -12,9 +12,9 @@ from encoderlab.data.tokenizers.config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.model.config import Activation, ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.models.assembly import Assembly, reopen
+from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.models.saved_model import Origin, read_model, save_model
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import TaggingConfig, TaggingScore
 from encoderlab.training.config import Precision, TrainingConfig

@@ -15,15 +15,15 @@ from encoderlab.config.commands import OpenRunConfig
 from encoderlab.errors import DataError
 from encoderlab.reports.outputs.carried import carried_names
 from encoderlab.reports.outputs.predictions import write_table
+from encoderlab.runs.assembly import reopen
 from encoderlab.runs.inference.predict import answers_of
-from encoderlab.runs.models.assembly import reopen
 from encoderlab.system.signals import stop_if_interrupted
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from encoderlab.data.examples import Folded
-    from encoderlab.runs.fitting.folds import CrossValidation
+    from encoderlab.runs.folds import CrossValidation
 
 _PLACE = re.compile(r"(.*?)(?:, )?(?:lines?|row) (\d+)(?: to \d+)?", re.DOTALL)
 PROBABILITY = "probability_"  # before a label's name, in the name of a column

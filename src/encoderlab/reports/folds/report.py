@@ -14,10 +14,10 @@ from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.parts.console import named_figure
 from encoderlab.reports.parts.run_report import json_safe
 from encoderlab.reports.training.report import verdict_on
-from encoderlab.runs.fitting.folds import OUT_OF_FOLD
+from encoderlab.runs.folds import OUT_OF_FOLD
 
 if TYPE_CHECKING:
-    from encoderlab.runs.fitting.folds import CrossValidation
+    from encoderlab.runs.folds import CrossValidation
 
 INTERVAL = (
     "Intervals are those of Nadeau and Bengio (2003) for training sets that overlap; with few folds they are wide. They cover the "

@@ -25,12 +25,12 @@ from encoderlab.reports.parts.run_facts import run_facts
 from encoderlab.reports.parts.run_report import write_last
 from encoderlab.reports.parts.shown_texts import shown
 from encoderlab.reports.training.report import BASELINE_NAMES
-from encoderlab.runs.fitting.folds import OUT_OF_FOLD
+from encoderlab.runs.folds import OUT_OF_FOLD
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from encoderlab.runs.fitting.folds import CrossValidation
+    from encoderlab.runs.folds import CrossValidation
 
 MOST_ERRORS = 20  # shown on the page
 MOST_ON_SCREEN = 5

@@ -20,8 +20,8 @@ from encoderlab.system.files import atomic_write_text
 
 if TYPE_CHECKING:
     from encoderlab.metrics import SplitScores
-    from encoderlab.runs.fitting.fit import Fitted
-    from encoderlab.runs.models.assembly import Assembly
+    from encoderlab.runs.assembly import Assembly
+    from encoderlab.runs.fit import Fitted
 
 
 @dataclass(frozen=True, slots=True)

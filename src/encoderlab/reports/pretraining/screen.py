@@ -36,7 +36,7 @@ def show_pairs(
 ) -> None:
     """Print what training reads and the baselines' scores, on standard error unless `file` is given.
 
-    `facts` are what `runs.inspection.pair_facts.training_facts` counts: `documents`, `paragraphs`, `sentences`,
+    `facts` are what `runs.score.training_facts` counts: `documents`, `paragraphs`, `sentences`,
     `tokens`; of an epoch `pairs` (or single texts), their `mean_length` in tokens, the share `truncated`, and `labels`
     (pairs by label, if there are any); of a stream, those of its first window, and its `shards`. `sentence_splitter`
     says how sentences were found. `baselines` comes from `baselines.pretraining.pair_baselines`; it is empty without

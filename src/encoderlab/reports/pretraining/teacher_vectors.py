@@ -16,7 +16,6 @@ from encoderlab.reports.parts.console import (
     line,
     number,
     speed,
-    table_of_rows,
     with_interval,
     words_of,
 )
@@ -31,7 +30,6 @@ from encoderlab.reports.parts.run_report import (
     write_last,
 )
 from encoderlab.reports.parts.shown_texts import shown
-from encoderlab.reports.training.distillation import distillation_markdown, distillation_table
 from encoderlab.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -46,14 +44,10 @@ def build_teacher_vectors_report(
     *,
     teacher: str,
     texts: Mapping[str, Any],
-    models: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the content of report.json. `texts` are the facts that `runs.inspection.pair_facts.pair_facts` counts.
-
-    `models` are those of student and teacher, as `runs.distillation.side_by_side` measures them.
-    """
+    """Return the content of report.json. `texts` are the facts that `runs.score.pair_facts` counts."""
     figures = {name: part.with_intervals().as_dict() for name, part in splits.items()}
-    return run_report(run, splits, figures, teacher=teacher, pairs=texts, distillation=models)
+    return run_report(run, splits, figures, teacher=teacher, pairs=texts)
 
 
 def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -> None:
@@ -78,7 +72,6 @@ def write_teacher_vectors_report(folder: RunFolder, report: Mapping[str, Any]) -
         curves=drawn,
         figures=_figures(report),
         pairs=report["pairs"],
-        distillation=distillation_table(report),
         words_of=words_of,
         number=number,
         score=figure,
@@ -112,7 +105,6 @@ def show_teacher_vectors_report(
     line(console, "Teacher", report["teacher"])
     show_model(console, report)
     line(console, "Speed", speed(report["throughput"]))
-    console.print("", table_of_rows(distillation_table(report)), "", sep="\n")
     show_rest(console, report, paths, next_commands)
 
 
@@ -125,4 +117,4 @@ def teacher_vectors_card(report: Mapping[str, Any], facts: Mapping[str, Any]) ->
         f"{with_interval(scores, 'sequence_cosine')}, tokens {with_interval(scores, 'token_cosine')}",
     ]
     made = "distilled by `encoderlab distill` on documents"
-    return encoder_card(report, facts, "feature-extraction", made, lines, distillation_markdown(report))
+    return encoder_card(report, facts, "feature-extraction", made, lines)

@@ -15,7 +15,7 @@ _FIGURES_LEFT_OUT = ("n", "per_class", "per_entity", "confusion")
 def show_dry_run(
     facts: Mapping[str, Any], command: str, baselines: Mapping[str, str], files: Sequence[str], file: TextIO
 ) -> None:
-    """Print the estimates of `runs.dry_run.dry_run.dry_run`.
+    """Print the estimates of `runs.dry_run.dry_run`.
 
     `baselines` are those to be scored, by name, each with why it will be skipped ("" if it will not). `files`
     are the names of what the run will write into its folder.

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from encoderlab.metrics import AnswerScores
+from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.training.batches import Rows
 
@@ -30,10 +27,6 @@ class Teaching:
         """Return fingerprints of the files read besides the dataset, by the setting naming them. A resumed run compares
         them.
         """
-        return {}
-
-    def compared(self, assembly: Assembly, corpus: Corpus, split: str, scores: AnswerScores) -> dict[str, Any]:
-        """Return what report.json holds besides the student's `scores` of `split`."""
         return {}
 
 

@@ -9,16 +9,15 @@ from typing import Any, Generic
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.errors import SettingError
+from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.fitting.fit import Fitted, fit
+from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.pretrained import Pretrained, load_pretrained
-from encoderlab.runs.records.announcement import announce
-from encoderlab.runs.records.records import record_start
-from encoderlab.runs.records.trackers import Trackers, check_trackers, tracked
+from encoderlab.runs.records import announce, record_start
 from encoderlab.runs.resume import Config, continued_run, run_folder
+from encoderlab.runs.trackers import Trackers, check_trackers, tracked
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.stream import StreamedRows
 from encoderlab.training.checkpoint import checkpoints
@@ -103,7 +102,8 @@ def run_training(training: Training[Config], config: Config, processes: Processe
             record_start(folder, command, config, assembly.compute, corpus, beside)
         _announce(prepared, folder)
         _begin(training, prepared, folder)
-        with tracked(config, command, folder, processes) as trackers:
+        named = config if processes.is_main else replace(config, trackers=[])
+        with tracked(named, command, folder) as trackers:
             fitted = fit(assembly, rows["train"], rows.get("validation"), folder, trackers)
             training.report(prepared, fitted, folder, trackers)
     return folder

@@ -7,9 +7,9 @@ from itertools import islice
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.inference.inputs import example_of, reads_words, split_examples
-from encoderlab.runs.models.assembly import Assembly, cache_folder, check_paired, own_dataset
 from encoderlab.tasks.config import DocumentTaskConfig
 
 

@@ -20,9 +20,9 @@ from torch import Tensor
 from encoderlab.batch import Batch, Encoded, Prediction, TargetKind
 from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.inference.token_gradients import predict_from_embeddings
 from encoderlab.runs.inference.token_spans import Span, TokensRead, spans_of, texts_of
-from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.evaluation import answered
 

@@ -22,8 +22,8 @@ from encoderlab.data.files.formats import Dialect, Format, Quoting, format_of
 from encoderlab.data.files.text_files import LONGEST_LINE, plain_lines
 from encoderlab.data.grouping import grouped
 from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.models.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 

@@ -21,9 +21,9 @@ from encoderlab.errors import DataError, UserError
 from encoderlab.metrics import AnswerScores
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.assembly import Assembly, own_dataset
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.inference.inputs import encoded_rows, example_of, reads_words
-from encoderlab.runs.models.assembly import Assembly, own_dataset
 from encoderlab.runs.models.compact_model import SENTENCES
 from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.system.signals import stop_if_interrupted

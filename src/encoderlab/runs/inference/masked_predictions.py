@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.runs.models.assembly import Assembly
+from encoderlab.runs.assembly import Assembly
 from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.training.batches import EVALUATION_SEED
 

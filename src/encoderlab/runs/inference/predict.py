@@ -8,8 +8,8 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.data.examples import Example
+from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.inference.inputs import encoded_rows
-from encoderlab.runs.models.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Answer
 from encoderlab.training.evaluation import answered

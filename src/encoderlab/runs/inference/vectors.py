@@ -13,7 +13,7 @@ from encoderlab.batch import Batch
 from encoderlab.config.commands import VectorPooling
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
-from encoderlab.runs.models.assembly import Assembly
+from encoderlab.runs.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.evaluation import answered
 

@@ -16,8 +16,8 @@ from encoderlab.data.inspection.oddities import PATTERNS, Oddity, odd_rows
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
-from encoderlab.runs.inspection.pair_facts import pair_facts, training_facts
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.score import pair_facts, training_facts
+from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.tasks.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 from encoderlab.tasks.task import Task

@@ -15,8 +15,8 @@ import tokenizers
 from encoderlab.exchange import onnx_graph
 from encoderlab.exchange.huggingface_config import PROBLEM_TYPES
 from encoderlab.exchange.onnx_graph import OPSET, TOLERANCE, WholeModel, largest_difference, write_graph
+from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES
-from encoderlab.runs.models.assembly import Assembly
 from encoderlab.runs.models.saved_model import config_json
 from encoderlab.system.files import write_manifest
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, TaskConfig

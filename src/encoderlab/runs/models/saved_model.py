@@ -28,7 +28,7 @@ from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.folder import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph, is_huggingface
 from encoderlab.runs.models.graph_model import GraphModel
-from encoderlab.runs.models.task import build_task
+from encoderlab.runs.task import build_task
 from encoderlab.settings import REQUIRED
 from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
 from encoderlab.tasks.config import (

@@ -1,1 +1,0 @@
-"""What a teacher gives its student: initial weights, and targets to learn."""

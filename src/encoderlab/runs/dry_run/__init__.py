@@ -1,1 +1,0 @@
-"""What a run would cost, estimated from a few of its steps."""

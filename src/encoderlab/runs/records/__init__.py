@@ -1,1 +1,0 @@
-"""What a run records: its settings, its environment, and what trackers receive."""

@@ -1,0 +1,84 @@
+"""Fitting a model: the result is the chosen checkpoint, and an interrupted fit ends in the same way."""
+
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from encoderlab.errors import DataError
+from encoderlab.runs.fit import fit
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.journal import Journal
+from encoderlab.system import signals
+from encoderlab.system.signals import Interrupted
+from encoderlab.training.checkpoint import checkpoints
+from encoderlab.training.config import Keep, TrainingConfig
+from tests.run_files import journal_of
+from tests.runs.small_assembly import assembly_of, labelled_rows
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def fitted(folder, validation=True, **settings):
+    training = TrainingConfig(
+        **{"steps": 8, "batch_size": 6, "evaluate_every": 4, "log_every": 1, "learning_rate": 0.01} | settings
+    )
+    assembly = assembly_of(training=training, dropout=0.1, initializer_range=0.02)
+    folder.root.mkdir(exist_ok=True)
+    return fit(
+        assembly, labelled_rows(18), labelled_rows(9) if validation else None, folder
+    ), assembly.model.state_dict()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path / "run")
+
+
+def test_the_final_weights_are_those_of_the_best_evaluation(folder):
+    ended, weights = fitted(folder, learning_rate=1e-9)  # nothing is learned: the first evaluation stays the best
+    assert ended.checkpoint == {"step": 4, "chosen_by": "accuracy", "chosen_on": "validation"}
+    last, _ = fitted(RunFolder(folder.root.parent / "last"), learning_rate=1e-9, keep=Keep.last)
+    assert last.checkpoint == {"step": 8, "chosen_by": "last step", "chosen_on": None}
+    best = load_file(folder.checkpoints / "step-4" / "model.safetensors")
+    assert all(torch.equal(weights[name], weight) for name, weight in best.items())
+
+
+def test_without_a_validation_split_the_last_step_counts_and_nothing_is_scored(folder):
+    ended, _ = fitted(folder, validation=False)
+    assert ended.checkpoint["chosen_by"] == "last step"
+    assert {line["kind"] for line in journal_of(folder.root)} == {"step"}
+
+
+def test_patience_ends_a_fit_that_stops_improving_with_a_note(folder):
+    ended, _ = fitted(folder, learning_rate=1e-9, evaluate_every=2, patience=1)
+    assert journal_of(folder.root)[-1]["step"] == 4
+    assert any("step 4 of 8" in note for note in ended.notes)
+
+
+@pytest.mark.parametrize("step", [3, 4])  # between two evaluations, and at one
+def test_an_interrupted_fit_ends_in_the_same_way_bit_for_bit(folder, tmp_path, monkeypatch, step):
+    _, whole = fitted(RunFolder(tmp_path / "whole"))
+    count = Journal.step
+
+    def interrupted(self, done):
+        count(self, done)
+        signals._Received.number = signal.SIGTERM if done.number == step else None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "step", interrupted)
+        with pytest.raises(Interrupted):
+            fitted(folder)
+    signals._Received.number = None
+    assert max(int(path.name.removeprefix("step-")) for path in checkpoints(folder.checkpoints)) == step
+    _, resumed = fitted(folder)
+    assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
+    assert journal_of(folder.root) == journal_of(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_another_model_is_refused(folder):
+    fitted(folder)
+    other = assembly_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
+    with pytest.raises(DataError, match="checkpoint"):
+        fit(other, labelled_rows(18), None, folder)

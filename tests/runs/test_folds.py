@@ -1,0 +1,91 @@
+"""Cross-validation: a run for each fold in one folder, of which finished ones are never repeated."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from encoderlab.config.commands import RunConfig
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.folds import OUT_OF_FOLD, cross_validate
+from encoderlab.system.processes import SINGLE_PROCESS
+from encoderlab.tasks.config import ClassificationConfig
+from encoderlab.training.config import TrainingConfig
+
+DATASET = BracketsDataset(train_rows=12, validation_rows=6, test_rows=4, pairs=4)
+
+
+class Folds:
+    """A command that trains each fold instantly, up to the one that fails."""
+
+    def __init__(self, failing=None):
+        self.failing, self.trained, self.reported = failing, [], []
+
+    def train(self, config, processes):
+        assert (
+            processes.stay or config.run_dir is None
+        )  # a process that left after a fold would be missing from the next
+        assert config.folds is None and config.resume is None
+        self.trained.append(config.dataset.fold)
+        if config.run_dir is None:
+            return
+        folder = RunFolder(Path(config.run_dir))
+        (folder.checkpoints / "step-1").mkdir(parents=True, exist_ok=True)
+        if config.dataset.fold == self.failing:
+            raise KeyboardInterrupt
+        folder.report.write_text("{}", encoding="utf-8")
+
+    def report(self, validation):
+        self.reported.append(validation)
+        validation.folder.report.write_text("{}", encoding="utf-8")
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = ClassificationConfig(name="brackets")
+    return RunConfig(
+        "cache",
+        task,
+        DATASET,
+        SymbolsConfig(),
+        ModelConfig(),
+        TrainingConfig(),
+        folds=3,
+        run_dir="all",
+        baselines=False,
+    )
+
+
+def test_each_fold_is_a_run_and_all_are_reported_together(config, capsys):
+    folds = Folds()
+    folder = cross_validate(config, "train", SINGLE_PROCESS, folds.train, folds.report)
+    assert folds.trained == ["1/3", "2/3", "3/3"] and folder.finished
+    (validation,) = folds.reported
+    assert [run.root for run in validation.runs] == [folder.fold(number) for number in (1, 2, 3)]
+    assert validation.corpus.splits.by_name.keys() == {OUT_OF_FOLD}
+    assert len(validation.folded.rows) == len(validation.folded.folds) == 12
+    assert "The test split (4 rows) is not used" in capsys.readouterr().err
+
+
+def test_the_same_command_line_resumes_and_keeps_finished_folds(config, capsys):
+    stopped, resumed = Folds(failing="2/3"), Folds()
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(config, "train", SINGLE_PROCESS, stopped.train, stopped.report)
+    assert "Resume with: encoderlab train resume=all" in capsys.readouterr().err
+    cross_validate(config, "train", SINGLE_PROCESS, resumed.train, resumed.report)
+    assert (stopped.trained, resumed.trained) == (["1/3", "2/3"], ["2/3", "3/3"])
+    assert "fold 1 of 3 is finished" in capsys.readouterr().err
+    with pytest.raises(SettingError, match="already holds a run"):
+        cross_validate(config, "train", SINGLE_PROCESS, resumed.train, resumed.report)
+
+
+def test_a_dry_run_covers_the_first_fold_and_writes_no_folder(config, capsys):
+    folds = Folds()
+    assert cross_validate(replace(config, dry_run=True), "train", SINGLE_PROCESS, folds.train, folds.report) is None
+    assert (folds.trained, folds.reported, Path("all").exists()) == (["1/3"], [], False)
+    assert "folds=3 takes 3 runs like this one, the first:" in capsys.readouterr().err

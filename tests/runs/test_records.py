@@ -1,0 +1,91 @@
+"""What a run records before it starts is enough to repeat it, and says what it ran on."""
+
+import json
+
+import pytest
+import torch
+import yaml
+
+from encoderlab.config.commands import EvalConfig, RunConfig
+from encoderlab.config.schemas import settings_from_dict
+from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.model.config import ModelConfig, Norm
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.records import record_start
+from encoderlab.system.device import Compute
+from encoderlab.tasks.config import ClassificationConfig
+from encoderlab.training.config import Keep, TrainingConfig
+
+CPU = Compute(torch.device("cpu"), torch.bfloat16, 3, "test")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path)
+
+
+@pytest.fixture
+def config(tmp_path):
+    return RunConfig(
+        cache_dir=str(tmp_path / "cäche"),
+        task=ClassificationConfig(name="brackets"),
+        dataset=BracketsDataset(train_rows=20, validation_rows=6, test_rows=4, pairs=5),
+        tokenizer=SymbolsConfig(symbols="()[]{}<>#: -'\"\\"),
+        model=ModelConfig(norm=Norm.rms, norm_epsilon=1e-12),
+        training=TrainingConfig(epochs=0.25, keep=Keep.last, clip_norm=None),
+        seed=4,
+        run_dir=str(tmp_path),
+    )
+
+
+def test_the_recorded_settings_are_those_of_the_run(folder, config):
+    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
+    plain = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
+    assert settings_from_dict(plain, RunConfig) == config
+    assert plain["training"]["epochs"] == 0.25
+    assert plain["model"]["norm"] == "rms"
+    assert "cäche" in folder.config.read_text(encoding="utf-8")
+
+
+def test_settings_of_another_command_are_recorded_too(folder, tmp_path):
+    config = EvalConfig(
+        cache_dir=str(tmp_path), run="outputs/a", dataset=FilesDataset(path="more.csv", label_names=["no", "yes"])
+    )
+    record_start(folder, "train", config, CPU)
+    assert settings_from_dict(yaml.safe_load(folder.config.read_text(encoding="utf-8")), EvalConfig) == config
+
+
+def test_the_environment_says_what_the_run_ran_on_and_with(folder, config, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["encoderlab", "train", "task=brackets"])
+    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
+    found = json.loads(folder.environment.read_text(encoding="utf-8"))
+    assert found["argv"] == ["encoderlab", "train", "task=brackets"]
+    assert found["versions"]["torch"] == torch.__version__
+    assert found["versions"]["encoderlab"]
+    assert found["versions"]["python"]
+    hardware = found["hardware"]
+    assert (hardware["device"], hardware["precision"], hardware["threads"]) == ("cpu", "bfloat16", 3)
+    assert hardware["processor"]
+    assert hardware["cores"] > 0
+
+
+def test_the_data_are_recorded_with_origin_counts_and_fingerprints(folder, config):
+    corpus = Corpus.load(config.dataset, folder.root, config.task.target)
+    record_start(folder, "train", config, CPU, corpus)
+    found = json.loads(folder.environment.read_text(encoding="utf-8"))["dataset"]
+    assert found["labels"] == ["unbalanced", "balanced"]
+    assert found["origin"]["source"] == "generated"
+    assert found["origin"]["pairs"] == 5
+    assert found["splits"]["train"]["rows"] == 20
+    assert {name: split["fingerprint"] for name, split in found["splits"].items()} == corpus.fingerprints()
+
+
+def test_without_data_and_git_the_environment_is_recorded_as_far_as_known(folder, config, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    record_start(folder, "train", config, CPU)
+    found = json.loads(folder.environment.read_text(encoding="utf-8"))
+    assert found["dataset"] is None
+    assert found["git_commit"] is None

@@ -1,0 +1,70 @@
+"""From settings to a task: every kind that a config can name, and what each takes from the training rows."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from encoderlab.batch import HeadSizes
+from encoderlab.config.schemas import SCHEMAS
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.task import TASKS, label_loss_of, settled_task, start_from_frequencies
+from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, TaggingConfig
+from encoderlab.training.loss import PLAIN
+
+
+def corpus_of(rows=None, **labels):
+    train = SimpleNamespace(labels=labels, rows=rows or sum(labels.values()), numbers=None)
+    return SimpleNamespace(labels=list(labels), survey=SimpleNamespace(splits={"train": train}))
+
+
+def test_every_task_schema_can_be_built():
+    assert {schema for (group, _), schema in SCHEMAS.items() if group == "task"} <= TASKS.keys()
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [
+        ({"ham": 90, "spam": 10}, "spam"),
+        ({"fraud": 10, "ok": 90}, "fraud"),
+        ({"bad": 50, "good": 50}, "good"),
+        ({"a": 1, "b": 2, "c": 3}, None),
+    ],
+)
+def test_the_rarer_of_two_labels_is_the_positive_one_unless_one_is_named(labels, positive):
+    assert settled_task(ClassificationConfig(name="t"), corpus_of(**labels)).positive_label == positive
+    named = ClassificationConfig(name="t", positive_label="ham")
+    assert settled_task(named, corpus_of(ham=90, spam=10)).positive_label == "ham"
+
+
+@pytest.mark.parametrize("config", [ClassificationConfig, TaggingConfig])
+def test_balanced_classes_have_equal_total_weight_and_rows_weight_one_on_average(config):
+    loss = label_loss_of(
+        config(name="t", class_weights="balanced", label_smoothing=0.1, focal=2.0), corpus_of(a=80, b=15, c=5)
+    )
+    assert torch.allclose(loss.weights * torch.tensor([80.0, 15, 5]), torch.full((3,), 100 / 3))
+    assert (loss.smoothing, loss.focal) == (0.1, 2.0)
+    assert label_loss_of(config(name="t"), corpus_of(a=80, b=20)) == PLAIN
+
+
+def test_given_weights_keep_their_ratios_and_must_name_known_labels():
+    loss = label_loss_of(ClassificationConfig(name="t", class_weights={1: 5}), corpus_of(**{"0": 90, "1": 10}))
+    assert (loss.weights[1] / loss.weights[0]).item() == pytest.approx(5)
+    assert (loss.weights * torch.tensor([90.0, 10])).sum().item() == pytest.approx(100)
+    with pytest.raises(SettingError, match=r"task.class_weights names 'frud'.*Did you mean fraud"):
+        label_loss_of(ClassificationConfig(name="t", class_weights={"frud": 5}), corpus_of(fraud=1, ok=2))
+
+
+def test_a_balanced_label_of_a_set_starts_at_probability_one_half():
+    corpus = corpus_of(rows=100, rare=4, frequent=60, never=0)
+    heads = HeadSizes(sequence_classes=3, sequence_target="label_set")
+    model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=8, n_heads=2, max_length=8), 10, 0, heads)
+    balanced = label_loss_of(MultilabelConfig(name="t", class_weights="balanced"), corpus)
+    assert balanced.weights.tolist() == pytest.approx([97 / 5, 41 / 61, 101])
+    start_from_frequencies(model, heads, corpus, balanced)
+    assert torch.allclose(model.sequence_head.bias, torch.zeros(3), atol=1e-5)
+    assert label_loss_of(MultilabelConfig(name="t", focal=2.0), corpus).focal == 2
+    start_from_frequencies(model, heads, corpus, PLAIN)
+    assert torch.allclose(model.sequence_head.bias.sigmoid(), torch.tensor([5.0, 61, 1]) / 102)
