@@ -8,8 +8,7 @@ import random
 import pytest
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.folders.finished import read_answers, read_run
+from encoderlab.reports.finished import read_answers, read_run
 from encoderlab.system.signals import Interrupted
 from tests.run_files import report_of
 
@@ -83,7 +82,7 @@ def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_
     capsys.readouterr()
     command("verify", "run=all")
     assert "fold-3, model" in capsys.readouterr().out
-    (answers,) = read_answers([read_run(RunFolder(tmp_path / "all"))])  # so that compare holds two side by side
+    (answers,) = read_answers([read_run(tmp_path / "all")])  # so that compare holds two side by side
     assert len(answers.labels) == 60
 
 

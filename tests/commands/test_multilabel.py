@@ -168,10 +168,9 @@ def test_an_exported_model_gives_the_same_labels_with_its_thresholds(command, to
 
 
 def test_runs_are_compared_row_by_row(command, topics_run, tmp_path):
-    from encoderlab.runs.folder import RunFolder
-    from encoderlab.runs.folders.finished import read_answers, read_run
+    from encoderlab.reports.finished import read_answers, read_run
 
-    (answers,) = read_answers([read_run(RunFolder(topics_run))])
+    (answers,) = read_answers([read_run(topics_run)])
     test = report_of(topics_run)["splits"]["test"]
     assert answers.labels.shape == (test["n"], 3)
     assert (answers.labels == answers.predicted).all(1).mean() == pytest.approx(test["subset_accuracy"])

@@ -91,14 +91,6 @@ def test_every_word_is_predicted_and_truncated_ones_are_marked(command, reverse_
     assert answers[0] != "?"
 
 
-def test_glue_format_has_an_index_and_a_class_id(command, pairs_run, tmp_path):
-    command("predict", f"run={pairs_run}", "split=test", "format=glue", "output=submission.tsv")
-    header, *rows = (tmp_path / "submission.tsv").read_text().splitlines()
-    assert header == "index\tprediction"
-    assert [row.split("\t")[0] for row in rows] == [str(n) for n in range(16)]
-    assert {row.split("\t")[1] for row in rows} <= {"0", "1"}
-
-
 def test_more_rows_than_a_chunk_come_back_in_order(command, brackets_run, capsys, monkeypatch):
     monkeypatch.setattr("encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 7)
     texts = ["()" * (n % 11 + 1) + ")" * (n % 3) for n in range(40)]
@@ -127,14 +119,8 @@ def test_one_text_and_a_pair_are_not_taken_for_each_other(command, brackets_run,
 
 
 def test_a_split_is_predicted_whole_even_if_training_was_limited(command, brackets_run, tmp_path):
-    command("predict", f"run={brackets_run}", "split=test", "format=glue", "output=all.tsv")
-    assert len((tmp_path / "all.tsv").read_text().splitlines()) == 4001
-
-
-def test_glue_format_is_refused_for_a_tagging_model(command, reverse_run, capsys):
-    with pytest.raises(SettingError, match="format=glue writes one"):
-        command("predict", f"run={reverse_run}", "text=1 2", "format=glue")
-    assert capsys.readouterr().out == ""
+    command("predict", f"run={brackets_run}", "split=test", "format=csv", "output=all.csv")
+    assert len((tmp_path / "all.csv").read_text().splitlines()) == 4001
 
 
 @pytest.mark.parametrize(
@@ -159,7 +145,6 @@ def test_glue_format_is_refused_for_a_tagging_model(command, reverse_run, capsys
             SettingError,
             "unsure=balanced is one of the model's labels",
         ),
-        (["text=a", "top_k=1", "format=glue"], SettingError, "format=glue writes one label per row, without top_k"),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
         (["split=tset"], DataError, "split=tset is not in this dataset.*train, validation, test"),
         (

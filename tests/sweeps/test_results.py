@@ -84,6 +84,6 @@ def test_runs_that_cannot_be_compared_are_named_without_failing(monkeypatch, cap
     def refuse(folders):
         raise DataError("Their rows differ")
 
-    monkeypatch.setattr("encoderlab.runs.folders.finished.finished_runs", refuse)
+    monkeypatch.setattr("encoderlab.reports.finished.finished_runs", refuse)
     compare_runs(tmp_path, ["one", "two"])
     assert capsys.readouterr().err == "encoderlab: the runs are not compared: Their rows differ.\n"

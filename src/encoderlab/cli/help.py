@@ -77,10 +77,7 @@ EXAMPLES = {
             "encoderlab predict run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8",
             "no label if unsure",
         ),
-        (
-            "encoderlab predict run=... split=test format=glue output=submission",
-            "files for GLUE's server, with the right names",
-        ),
+        ("files for GLUE's server, with the right names",),
     ],
     "serve": [
         ("encoderlab serve run=...", "a web page to try the run, at http://127.0.0.1:8000/"),

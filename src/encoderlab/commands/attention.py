@@ -1,6 +1,4 @@
-"""encoderlab attention: what each token attends to, as heat maps, an interactive page and arrays, with figures for each
-head.
-"""
+"""encoderlab attention: what each token attends to, as heat maps and arrays, with scores for each head."""
 
 from __future__ import annotations
 
@@ -13,9 +11,8 @@ import torch
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
-from encoderlab.reports.interpretation.attention_heads import HeadSummary, show_heads
-from encoderlab.reports.interpretation.attention_maps import plot_attention
-from encoderlab.reports.interpretation.attention_page import write_attention_page
+from encoderlab.reports.explanation import HeadSummary, show_heads
+from encoderlab.reports.plots import attention_plot, write_png
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
@@ -40,8 +37,6 @@ def attention(config: AttentionConfig) -> RunFolder:
             _draw(assembly, weights, ids, name, folder)
         atomic_write_text(folder.attention_heads, json.dumps(summary.as_dict(), indent=2, ensure_ascii=False) + "\n")
     show_heads(summary)
-    pages = ", ".join(str(folder.attention / name / "attention.html") for name in examples)
-    print(f"Interactive page: {pages}", file=sys.stderr)
     print(
         f"Attention maps (layer-*.png), arrays (weights.npz) and figures (heads.json): {folder.attention}",
         file=sys.stderr,
@@ -73,15 +68,13 @@ def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarr
 
 
 def _draw(assembly: Assembly, weights: np.ndarray, ids: np.ndarray, name: str, folder: RunFolder) -> None:
-    """Write one figure per layer with all its heads, the page, and the weights as [layer, head, query, key] with their
+    """Write one figure per layer with all its heads, and the weights as [layer, head, query, key] with their
     tokens.
     """
     tokens, task = assembly.tokenizer.pieces(ids.tolist()), assembly.config.task.name
     into = folder.attention / name
     into.mkdir(parents=True)
     np.savez_compressed(into / "weights.npz", weights=weights, tokens=np.array(tokens))
-    own = HeadSummary()
-    own.add(name, weights, ids == assembly.tokenizer.sep_id)
-    write_attention_page(into / "attention.html", f"Attention: {task}, {name}", weights, tokens, own)
     for number, layer in enumerate(weights, start=1):
-        plot_attention(layer, tokens, f"{task}, {name}, layer {number} of {len(weights)}", into / f"layer-{number}.png")
+        title = f"{task}, {name}, layer {number} of {len(weights)}"
+        write_png(attention_plot(layer, tokens, title), into / f"layer-{number}.png")

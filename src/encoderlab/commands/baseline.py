@@ -16,7 +16,7 @@ from encoderlab.config.commands import BaselineConfig, TableFormat
 from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.thresholds import ThresholdRule
-from encoderlab.reports.screens.baseline import build_baseline_report, show_baselines
+from encoderlab.reports.preparation import build_baseline_report, show_baselines
 from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.task import settled_task

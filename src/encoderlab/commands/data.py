@@ -8,8 +8,8 @@ from typing import Any
 
 from encoderlab.config.commands import DataConfig, TableFormat
 from encoderlab.model.config import ModelConfig
-from encoderlab.reports.parts.run_report import json_safe
-from encoderlab.reports.screens.data import show_documents, show_rows
+from encoderlab.reports.preparation import show_documents, show_rows
+from encoderlab.reports.tables import json_safe
 from encoderlab.runs.assembly import cache_folder, with_length
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus

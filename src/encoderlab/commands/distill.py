@@ -14,15 +14,9 @@ from encoderlab.distillation.task import TaskDistillation
 from encoderlab.distillation.teacher import VectorTeacher, teacher_fingerprints
 from encoderlab.errors import SettingError
 from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
-from encoderlab.reports.parts.run_facts import run_facts
-from encoderlab.reports.parts.run_report import commands_for_encoder, files_of, summary_of
-from encoderlab.reports.pretraining.teacher_vectors import (
-    build_teacher_vectors_report,
-    show_teacher_vectors_report,
-    teacher_vectors_card,
-    write_teacher_vectors_report,
-)
-from encoderlab.reports.screens.dry_run import show_dry_run
+from encoderlab.reports.cards import model_card
+from encoderlab.reports.preparation import show_dry_run
+from encoderlab.reports.pretraining import build_vectors_report, show_pretraining_report, write_pretraining_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
@@ -30,6 +24,7 @@ from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.for_reports import commands_for_encoder, files_of, run_facts, summary_of
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
 from encoderlab.runs.score import training_facts
@@ -136,13 +131,14 @@ class _VectorDistillation(Training[DistillConfig]):
         assert isinstance(assembly.task, TeacherVectors)
         assert config.teacher is not None
         summary = summary_of("distill", assembly, fitted, config.init_from)
-        report = build_teacher_vectors_report(summary, scores, teacher=config.teacher, texts=self.facts)
+        report = build_vectors_report(summary, scores, teacher=config.teacher, pairs=self.facts)
         origin = Origin(fitted.checkpoint, False, prepared.corpus.fingerprints())
-        save_model(assembly.saved(origin), folder.model, teacher_vectors_card(report, run_facts(folder, "distill")))
+        facts = run_facts(folder, "distill")
+        save_model(assembly.saved(origin), folder.model, model_card(report, facts))
         trackers.report(report)
-        write_teacher_vectors_report(folder, report)
+        write_pretraining_report(folder.root, report, facts)
         files = files_of(folder, "page", "report", "plots", "model")
-        show_teacher_vectors_report(report, files, commands_for_encoder(folder))
+        show_pretraining_report(report, files, commands_for_encoder(folder))
 
 
 def _scores(assembly: Assembly, rows: SentenceRows) -> TeacherVectorsScores:

@@ -13,7 +13,7 @@ from encoderlab.config.commands import EmbedConfig, VectorPooling
 from encoderlab.data.examples import Example, WordsExample
 from encoderlab.data.files.formats import Format, format_of
 from encoderlab.errors import SettingError
-from encoderlab.reports.outputs.vectors import VectorFile, check_output, index_of, vector_file
+from encoderlab.reports.predictions import VectorFile, check_output, index_of, vector_file
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.inference.inputs import (
     check_sources,

@@ -12,15 +12,13 @@ from encoderlab.commands.pretrain import score_pretrained
 from encoderlab.config.commands import EvalConfig
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.errors import DataError
-from encoderlab.reports.parts.run_report import files_of, summary_of
-from encoderlab.reports.training.report import build_report
-from encoderlab.reports.training.screen import show_report
-from encoderlab.reports.training.written import write_report
+from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.reading import reading_note
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.for_reports import files_of, run_facts, summary_of
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.models.graph_model import GraphModel
@@ -87,7 +85,9 @@ def _score_and_report(
     scored = Fitted(_checkpoint(assembly, config), throughput, notes)
     report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
     importance = None if isinstance(assembly.model, GraphModel) else partial(token_importance, assembly)
-    write_report(folder, report, corpus.split(split), scores, importance)
+    examples = corpus.split(split)
+    carried = None if examples.carried is None else examples.carried.select(scores.rows).rows()
+    write_report(folder.root, report, run_facts(folder, "eval"), examples, scores, importance, carried)
     files = files_of(folder, "page", "report", "predictions", "plots")
     show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
 
@@ -106,7 +106,7 @@ def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) ->
     if not corpus.labelled(split):
         raise DataError(
             f"split={split} has no labels to score against",
-            remedy=f"Run encoderlab predict run=... split={split} to write predictions (format=glue for GLUE's server)",
+            remedy=f"Run encoderlab predict run=... split={split} to write predictions",
         )
     if corpus.splits.labels != assembly.task.labels and not _same_in_other_words(corpus.splits.labels, assembly):
         raise DataError(

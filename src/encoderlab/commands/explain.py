@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
-from encoderlab.config.commands import ExplainConfig, ImportanceMethod
+from encoderlab.config.commands import ExplainConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
-from encoderlab.reports.interpretation.explanation import Explanation, show_explanation, write_explanations
+from encoderlab.reports.explanation import explanation_of, show_explanations, write_explanations
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
-from encoderlab.runs.inference.importance import METHODS, check_answers, token_importance
+from encoderlab.runs.inference.importance import check_answers, token_importance
 from encoderlab.runs.inference.inputs import reads_words
 from encoderlab.runs.records import record_start
 from encoderlab.system.files import atomic_write_text
@@ -34,19 +35,17 @@ def explain(config: ExplainConfig) -> RunFolder:
     explanations = _explanations(config, assembly, examples)
     with RunFolder.new(config.run_dir, "explain", assembly.config.task.name) as folder:
         record_start(folder, "explain", config, assembly.compute)
-        figures = [explanation.as_dict() for explanation in explanations]
-        atomic_write_text(folder.explanation_figures, json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
+        atomic_write_text(folder.explanation_figures, json.dumps(explanations, indent=2, ensure_ascii=False) + "\n")
         write_explanations(folder.explanation, assembly.config.task.name, explanations)
-        for explanation in explanations:
-            show_explanation(explanation, sys.stdout)
+        show_explanations(explanations, sys.stdout)
     print(f"Page: {folder.explanation}", file=sys.stderr)
     return folder
 
 
-def _explanations(config: ExplainConfig, assembly: Assembly, examples: dict[str, Example]) -> list[Explanation]:
-    methods = list(METHODS) if config.method is ImportanceMethod.both else [config.method.value]
+def _explanations(config: ExplainConfig, assembly: Assembly, examples: dict[str, Example]) -> list[dict[str, Any]]:
+    """Return the explanation of each example, as explain.json holds it."""
     some = list(examples.values())
     labels = None if config.label is None else [config.label] * len(some)
     words = None if config.word is None else [config.word] * len(some)
-    by_method = [token_importance(assembly, some, method, labels=labels, words=words) for method in methods]
-    return [Explanation(name, list(found)) for name, found in zip(examples, zip(*by_method, strict=True), strict=True)]
+    explained = token_importance(assembly, some, config.method.value, labels=labels, words=words)
+    return [explanation_of(name, one) for name, one in zip(examples, explained, strict=True)]

@@ -26,21 +26,24 @@ from encoderlab.exchange.compact_weights import COMPACT
 from encoderlab.exchange.huggingface import to_huggingface
 from encoderlab.exchange.onnx_int8 import write_int8
 from encoderlab.exchange.sentence_transformers import answers_texts, pooling_of, write_modules
-from encoderlab.reports.cards.compact_card import change_in_words, compact_card, megabytes
-from encoderlab.reports.cards.huggingface_card import huggingface_card, line_that_opens
-from encoderlab.reports.cards.int8_card import agreement_in_words, int8_card
-from encoderlab.reports.cards.metadata import for_library
-from encoderlab.reports.cards.onnx_card import onnx_card
-from encoderlab.reports.cards.sentence_transformers_card import sentence_transformers_card
-from encoderlab.reports.cards.window_card import window_card
-from encoderlab.reports.parts.console import words_of
+from encoderlab.reports.cards import (
+    agreement_in_words,
+    export_card,
+    huggingface_section,
+    int8_section,
+    line_that_opens,
+    megabytes,
+    onnx_section,
+    sentence_transformers_section,
+    windows_section,
+)
+from encoderlab.reports.tables import words_of
 from encoderlab.runs.assembly import Assembly, cache_folder, reopen
 from encoderlab.runs.folder import GRAPH, is_graph, model_folder
 from encoderlab.runs.inference.int8_check import check_int8
 from encoderlab.runs.models.compact_model import in_compact_storage
 from encoderlab.runs.models.graph_folder import gives_answers, thresholds_json, write_checked_graph, write_graph_folder
 from encoderlab.runs.models.saved_model import (
-    HASHED,
     SavedModel,
     check_shapes,
     encoder_alone,
@@ -48,7 +51,7 @@ from encoderlab.runs.models.saved_model import (
     read_model,
     write_model,
 )
-from encoderlab.system.files import atomic_write, sha256_of
+from encoderlab.system.files import atomic_write
 from encoderlab.training.config import Precision
 
 
@@ -78,10 +81,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = in_user_units(_read(config, path))
     fields, weights = _as_huggingface(saved)
     fields |= thresholds_json(saved.config.task)
-    long_texts = window_card(saved.task().windows, saved.config.model.reach)
-    card = for_library(
-        f"{_card(config, saved.config.task.name)}\n{huggingface_card(fields)}{long_texts}", "transformers"
-    )
+    long_texts = windows_section(saved.task().windows, saved.config.model.reach)
+    card = export_card(_card(config, saved.config.task.name), "transformers", huggingface_section(fields), long_texts)
     with _new_folder(path) as temporary:
         _write(temporary, fields, weights, saved.tokenizer, card)
     print(f"{path}\n{line_that_opens(fields, config.path)}")
@@ -98,9 +99,9 @@ def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
         fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}} | thresholds_json(
             saved.config.task
         )
-    section = sentence_transformers_card(heads, answers=answers, paired=bool(saved.origin.paired))
-    section += window_card(saved.task().windows, saved.config.model.reach) if answers else ""
-    card = for_library(f"{_card(config, name)}\n{section}", "sentence-transformers")
+    section = sentence_transformers_section(heads, answers=answers, paired=bool(saved.origin.paired))
+    long_texts = windows_section(saved.task().windows, saved.config.model.reach) if answers else ""
+    card = export_card(_card(config, name), "sentence-transformers", section, long_texts)
     head = {part: saved.weights[f"sequence_head.{part}"] for part in ("weight", "bias")} if answers else {}
     with _new_folder(path) as temporary:
         _write(temporary, fields, weights, saved.tokenizer, card)
@@ -118,9 +119,10 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         checked, section = _quantized(config, temporary / GRAPH, assembly) if int8 else ("", "")
         fields |= {"precision": "int8"} if int8 else {}
         opened = gives_answers(assembly) and assembly.config.dataset is not None
-        card = f"{_card(config, assembly.config.task.name)}\n{onnx_card(fields, opened=opened)}{section}"
-        card += window_card(assembly.task.windows, assembly.task.max_length, reader="predict.py")
-        write_graph_folder(temporary, assembly, fields, for_library(card, "onnx"))
+        long_texts = windows_section(assembly.task.windows, assembly.task.max_length, reader="predict.py")
+        sections = (onnx_section(fields, opened=opened), section, long_texts)
+        card = export_card(_card(config, assembly.config.task.name), "onnx", *sections)
+        write_graph_folder(temporary, assembly, fields, card)
     off = f"{fields['largest_difference']:.1e} of the largest output (allowed: {fields['tolerance']:g})"
     print(
         f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md"
@@ -179,7 +181,7 @@ def _quantized(config: ExportConfig, graph: Path, assembly: Assembly) -> tuple[s
         "" if check.before is None else f"; {words_of(check.score)} {check.before:.4f} before, {check.after:.4f} after"
     )
     line = f"8 bits: {sizes}; {agreement_in_words(check)}{scores}; {before:,.0f} texts per second before, {after:,.0f} after"
-    return line, int8_card(check, n_bytes)
+    return line, int8_section(check, n_bytes)
 
 
 def _export_compact(config: ExportConfig, path: Path) -> Path:
@@ -193,9 +195,9 @@ def _export_compact(config: ExportConfig, path: Path) -> Path:
     with _new_folder(path) as temporary:
         write_model(temporary, stored, COMPACT)
         after = (temporary / "model.safetensors").stat().st_size
-        section = compact_card(before, after, change, {name: sha256_of(temporary / name) for name in HASHED})
-        (temporary / "README.md").write_text(f"{card.rstrip()}\n\n{section}", encoding="utf-8")
-    print(f"{path}\nweights: {megabytes(before)} reduced to {megabytes(after)}; {change_in_words(change)}")
+        (temporary / "README.md").write_text(card, encoding="utf-8")
+    changed = f"on a few sentences a vector changes by at most {change.vector:.2%} of its length"
+    print(f"{path}\nweights: {megabytes(before)} reduced to {megabytes(after)}; {changed}")
     return path
 
 

@@ -15,8 +15,7 @@ from encoderlab.batch import TargetKind
 from encoderlab.config.commands import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, Split, WordsExample
 from encoderlab.errors import DataError, SettingError
-from encoderlab.reports.outputs.answers import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
-from encoderlab.reports.outputs.glue import GLUE_TASKS
+from encoderlab.reports.predictions import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.inference.inputs import (
     check_sources,
@@ -49,13 +48,7 @@ def predict(config: PredictConfig) -> None:
     _check_settings(config)
     form = _form(config)
     assembly = reopen(config)
-    wanted = _wanted(config, form, assembly)
-    for one in _submission(config, wanted) if _is_submission(config) else [config]:
-        _predict(one, form, wanted, assembly)
-
-
-def _predict(config: PredictConfig, form: PredictionFormat, wanted: Wanted, assembly: Assembly) -> None:
-    """Write the predictions for one source of texts."""
+    wanted = _wanted(config, assembly)
     examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None
     wanted = wanted if carried is None else replace(wanted, carried=carried.schema)
@@ -70,43 +63,6 @@ def _predict(config: PredictConfig, form: PredictionFormat, wanted: Wanted, asse
             TEXT_FORMATS[form.value](file, rows, wanted)
     if config.output is not None:
         print(f"encoderlab: {done.summary(assembly.task)} {config.output}", file=sys.stderr)
-
-
-def _is_submission(config: PredictConfig) -> bool:
-    """Return whether `output` is a folder for files with the names that GLUE requires."""
-    path = Path(config.output or ".tsv")
-    return config.format is PredictionFormat.glue and (path.is_dir() or not path.suffix)
-
-
-def _submission(config: PredictConfig, wanted: Wanted) -> list[PredictConfig]:
-    """Return the settings for each of GLUE's files, and create their folder.
-
-    Raises SettingError if the run's task is not one of GLUE's or a file exists already, DataError if the folder cannot
-    be created.
-    """
-    task = GLUE_TASKS.get(wanted.task)
-    if task is None:
-        raise SettingError(
-            f"output={config.output} is a folder, but {wanted.task} is not one of GLUE's tasks",
-            allowed=", ".join(GLUE_TASKS),
-            remedy="Set output=FILE.tsv",
-        )
-    if config.split is None:
-        raise SettingError(
-            f"output={config.output} is a folder, which holds the predictions of a split",
-            remedy="Set split=test, or use output=FILE.tsv",
-        )
-    files = {split: Path(str(config.output), name) for split, name in task.files_of(config.split).items()}
-    there = next((path for path in files.values() if path.exists()), None)
-    if there is not None:
-        raise SettingError(f"{there} already exists", remedy="Choose another folder")
-    try:
-        Path(str(config.output)).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"output={config.output} cannot be made: {error.strerror}", remedy="Choose another folder"
-        ) from None
-    return [replace(config, split=split, output=str(path)) for split, path in files.items()]
 
 
 @dataclass
@@ -133,9 +89,7 @@ def _check_settings(config: PredictConfig) -> None:
     check_sources(config)
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Set text=... too")
-    if config.output is not None and (
-        not config.output or (Path(config.output).exists() and not _is_submission(config))
-    ):
+    if config.output is not None and (not config.output or Path(config.output).exists()):
         wrong = f"output={config.output} already exists" if config.output else "output is empty"
         raise SettingError(wrong, remedy="Choose another name")
     if config.unsure is not None and config.min_probability is None:
@@ -156,22 +110,14 @@ def _form(config: PredictConfig) -> PredictionFormat:
     form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
     if form is PredictionFormat.parquet and config.output is None:
         raise SettingError("format=parquet cannot be written to standard output", remedy="Set output=FILE.parquet")
-    if form is PredictionFormat.glue and (config.top_k is not None or config.min_probability is not None):
-        raise SettingError(
-            "format=glue writes one label per row, without top_k or min_probability", allowed="csv, jsonl, parquet"
-        )
     return form
 
 
-def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -> Wanted:
+def _wanted(config: PredictConfig, assembly: Assembly) -> Wanted:
     """Return what to write for each prediction. Raises SettingError if the model cannot predict it."""
     labels, of_words = assembly.task.labels, assembly.task.heads.sequence_classes is None
     target = assembly.task.heads.sequence_target
-    _refuse_options(config, form, target)
-    if form is PredictionFormat.glue and of_words:
-        raise SettingError(
-            "format=glue writes one prediction per row, but this model labels each word", allowed="csv, jsonl, parquet"
-        )
+    _refuse_options(config, target)
     if config.top_k is not None and config.top_k > len(labels):
         raise SettingError(
             f"top_k={config.top_k} is more than this model has classes", allowed=f"at most {len(labels)}"
@@ -182,11 +128,10 @@ def _wanted(config: PredictConfig, form: PredictionFormat, assembly: Assembly) -
             f"unsure={stands_for_open} is one of the model's labels",
             remedy="Set unsure=... to a word that is not a label",
         )
-    name = assembly.config.task.name
-    return Wanted(labels, config.top_k, config.min_probability, config.unsure, target, task=name)
+    return Wanted(labels, config.top_k, config.min_probability, config.unsure, target)
 
 
-def _refuse_options(config: PredictConfig, form: PredictionFormat, target: TargetKind) -> None:
+def _refuse_options(config: PredictConfig, target: TargetKind) -> None:
     """Raise SettingError for options that only a model with one label per row supports."""
     if config.min_probability is not None and target != "label":
         gives = "a number" if target == "number" else "any number of labels, each with its own threshold"
@@ -196,10 +141,6 @@ def _refuse_options(config: PredictConfig, form: PredictionFormat, target: Targe
         )
     if config.top_k is not None and target == "number":
         raise SettingError("top_k needs a model with labels, and this one predicts a number", remedy="Remove top_k")
-    if form is PredictionFormat.glue and target == "label_set":
-        raise SettingError(
-            "format=glue writes one label per row, but this model predicts several", allowed="csv, jsonl, parquet"
-        )
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:

@@ -13,23 +13,23 @@ from typing import Any
 from encoderlab.config.commands import EvalConfig, PretrainConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import PretrainingScores
-from encoderlab.reports.parts.run_facts import run_facts
-from encoderlab.reports.parts.run_report import commands_for_encoder, files_of, summary_of
-from encoderlab.reports.pretraining.filled_masks import readable
-from encoderlab.reports.pretraining.report import (
-    BASELINE_NAMES,
+from encoderlab.reports.cards import model_card
+from encoderlab.reports.preparation import show_dry_run
+from encoderlab.reports.pretraining import (
+    PRETRAINING_BASELINES,
     build_pretraining_report,
-    pretraining_card,
+    readable,
+    show_pairs,
+    show_pretraining_report,
     write_pretraining_report,
 )
-from encoderlab.reports.pretraining.screen import show_pairs, show_pretraining_report
-from encoderlab.reports.screens.dry_run import show_dry_run
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.for_reports import commands_for_encoder, files_of, run_facts, summary_of
 from encoderlab.runs.inference.masked_predictions import fill_masks
 from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.models.pretrained import Pretrained
@@ -88,7 +88,7 @@ class _Pretraining(Training[PretrainConfig]):
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""
         baselines = ("most_frequent_token", "unigram", *self.guessed) if prepared.assembly.config.baselines else ()
-        beside = {BASELINE_NAMES[name]: "" for name in baselines}
+        beside = {PRETRAINING_BASELINES[name]: "" for name in baselines}
         show_dry_run(dry_run(prepared.assembly, prepared.rows), "pretrain", beside, RunFolder.contents(), sys.stdout)
 
     def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
@@ -101,9 +101,10 @@ class _Pretraining(Training[PretrainConfig]):
         facts = _Facts("pretrain", self.pairs, self.guessed, self.init_from)
         report = _report(assembly, rows, scores, facts, fitted)
         origin = Origin(fitted.checkpoint, bool(assembly.task.labels), prepared.corpus.fingerprints())
-        save_model(assembly.saved(origin), folder.model, pretraining_card(report, run_facts(folder, "pretrain")))
+        described = run_facts(folder, "pretrain")
+        save_model(assembly.saved(origin), folder.model, model_card(report, described))
         trackers.report(report)
-        write_pretraining_report(folder, report)
+        write_pretraining_report(folder.root, report, described)
         files = files_of(folder, "page", "report", "plots", "model")
         show_pretraining_report(report, files, commands_for_encoder(folder))
 
@@ -182,7 +183,7 @@ def _report_scores(
     speed = evaluation_throughput(tokens, len(rows[split]), seconds)
     facts = _Facts("eval", pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split]), None)
     report = _report(assembly, rows, scores, facts, Fitted(assembly.opened.checkpoint, speed, []))
-    write_pretraining_report(folder, report)
+    write_pretraining_report(folder.root, report, run_facts(folder, "eval"))
     following = [f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"]
     show_pretraining_report(report, files_of(folder, "page", "report"), following)
 

@@ -11,14 +11,9 @@ from functools import partial
 from encoderlab.baselines.supervised import Baseline, baselines, planned
 from encoderlab.config.commands import RunConfig
 from encoderlab.errors import SettingError
-from encoderlab.reports.folds.written import report_folds
-from encoderlab.reports.parts.run_facts import run_facts
-from encoderlab.reports.parts.run_report import files_of, summary_of
-from encoderlab.reports.screens.dry_run import show_dry_run
-from encoderlab.reports.training.model_card import model_card
-from encoderlab.reports.training.report import BASELINE_NAMES, build_report, labels_alike, shared_rows
-from encoderlab.reports.training.screen import show_report, show_survey
-from encoderlab.reports.training.written import write_report
+from encoderlab.reports.cards import model_card
+from encoderlab.reports.preparation import BASELINE_NAMES, labels_alike, shared_rows, show_dry_run, show_survey
+from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.reading import reading_notes
@@ -27,7 +22,8 @@ from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.folds import cross_validate
+from encoderlab.runs.folds import cross_validate, report_folds
+from encoderlab.runs.for_reports import files_of, run_facts, summary_of
 from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.models.pretrained import Pretrained
 from encoderlab.runs.models.saved_model import Origin, save_model
@@ -144,10 +140,12 @@ class TrainingOnLabels(Training[Config]):
             summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found
         )
         origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
-        card = model_card(report, assembly.task.labels, run_facts(folder, self.command))
-        save_model(assembly.saved(origin), folder.model, card)
+        facts = run_facts(folder, self.command)
+        save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
         trackers.report(report)
-        write_report(folder, report, corpus.split(scored), scores[scored], partial(token_importance, assembly))
+        examples, explain = corpus.split(scored), partial(token_importance, assembly)
+        carried = None if examples.carried is None else examples.carried.select(scores[scored].rows).rows()
+        write_report(folder.root, report, facts, examples, scores[scored], explain, carried)
         files = files_of(folder, "page", "report", "predictions", "plots", "model")
         show_report(report, files, _next_commands(folder, scored, corpus.paired))
 

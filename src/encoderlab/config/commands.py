@@ -235,12 +235,11 @@ class ExportConfig(CommandConfig):
 
 
 class PredictionFormat(Enum):
-    """How predictions are written: as a table, one JSON object per line, a Parquet file, or GLUE's submission format."""
+    """How predictions are written: as a table, one JSON object per line, or a Parquet file."""
 
     csv = "csv"
     jsonl = "jsonl"
     parquet = "parquet"
-    glue = "glue"
 
 
 @dataclass
@@ -283,11 +282,9 @@ class PredictConfig(InputConfig):
         None, "Column of `input` that holds the text; null: the one the run was trained on."
     )
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
-    output: str | None = setting(
-        None, "File to write; null: standard output. With format=glue also a folder, which gets GLUE's own file names."
-    )
+    output: str | None = setting(None, "File to write; null: standard output.")
     format: PredictionFormat | None = setting(
-        None, "csv, jsonl, parquet, or glue (for GLUE's server); null: by the extension of output, otherwise csv."
+        None, "csv, jsonl or parquet; null: by the extension of output, otherwise csv."
     )
     top_k: int | None = setting(
         None,
@@ -331,7 +328,6 @@ class AttentionConfig(OpenRunConfig):
 class ImportanceMethod(Enum):
     """How the importance of a token is computed; see `runs.inference.importance`."""
 
-    both = "both"
     gradient = "gradient"
     occlusion = "occlusion"
 
@@ -350,7 +346,7 @@ class ExplainConfig(OpenRunConfig):
     word: int | None = setting(
         None, "If words are labelled, the word to explain, counted from 0; null: the first.", least=0, most=1048575
     )
-    method: ImportanceMethod = setting(ImportanceMethod.both, "gradient (times input), occlusion (slower), or both.")
+    method: ImportanceMethod = setting(ImportanceMethod.occlusion, "occlusion, or gradient (times input; faster).")
     precision: Precision = setting(
         Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
     )

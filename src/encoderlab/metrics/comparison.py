@@ -22,6 +22,7 @@ from encoderlab.metrics.entities import ENTITY_SCORES, entity_counts, entity_lab
 from encoderlab.metrics.intervals import RESAMPLES, f1_macro, f1_weighted, matthews, middle, resamples
 from encoderlab.metrics.regression import score_columns, score_of_totals
 
+SEPARATOR = "|"  # between the labels of a set, in predictions.csv
 OF_NUMBERS = ("pearson", "spearman", "mae", "rmse")
 OF_CLASSES = ("accuracy", "token_accuracy", "f1_macro", "f1_weighted", "f1", "matthews")
 OF_SETS = ("f1_micro", "f1_macro", "subset_accuracy")

@@ -1,1 +1,1 @@
-"""The results of a run, for people and for programs."""
+"""What is shown and written of a run: tables and plots described once, printed on screen and written as pages."""

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from encoderlab.config.commands import RunConfig
-from encoderlab.data.examples import Folded, Splits
+import numpy as np
+
+from encoderlab.config.commands import OpenRunConfig, RunConfig
+from encoderlab.data.examples import Folded, Splits, WordsExample
 from encoderlab.data.survey import survey
-from encoderlab.runs.assembly import cache_folder
+from encoderlab.reports.folds import (
+    OUT_OF_FOLD,
+    Fold,
+    build_folds_report,
+    check_labels,
+    out_of_fold_table,
+    show_folds_report,
+    write_folds_report,
+)
+from encoderlab.runs.assembly import cache_folder, reopen
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.for_reports import files_of, run_facts
+from encoderlab.runs.inference.predict import answers_of
 from encoderlab.runs.records import record_start
 from encoderlab.runs.resume import AUTO, HARDWARE, Config, continued_run, run_folder, with_recorded_settings
 from encoderlab.runs.task import with_positive_label
@@ -20,7 +34,6 @@ from encoderlab.system.processes import Processes
 from encoderlab.system.signals import stop_if_interrupted
 
 Train = Callable[[Config, Processes], RunFolder | None]
-OUT_OF_FOLD = "out_of_fold"  # the split made of all tested rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +139,42 @@ def _fold_run(
     train(processes.broadcast_from_main(resumed), processes)
     with processes.main_process_first():  # the others wait for its report
         return place
+
+
+def report_folds(folds: CrossValidation) -> None:
+    """Write predictions.csv, label_errors.csv, report.html and report.json, and show the scores."""
+    rows, labels = folds.folded.rows, folds.corpus.labels
+    report = build_folds_report(list(map(_finished, folds.runs)), folds.corpus.splits.origin["unused_test_rows"] or 0)
+    where = list(map(rows.where, range(len(rows))))
+    table = out_of_fold_table([run.predictions for run in folds.runs], folds.folded.folds, where, labels)
+    of_words = _word_probabilities(folds) if isinstance(rows[0], WordsExample) else None
+    checked = check_labels(table, labels, rows.target, of_words)
+    write_folds_report(folds.folder.root, report, run_facts(folds.folder, folds.command), table, checked)
+    files = files_of(folds.folder, "page", "report", "predictions", "label_errors")
+    show_folds_report(report, checked, files)
+
+
+def _finished(run: RunFolder) -> Fold:
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in (run.report, run.environment)]
+    return Fold(run.root, records[0], records[1]["dataset"]["splits"]["train"]["rows"])
+
+
+def _word_probabilities(folds: CrossValidation) -> Iterator[np.ndarray]:
+    """Yield the out-of-fold probabilities of each row's words, [words, labels], in the rows' order; truncated words
+    have none.
+
+    Runs do not record them: each fold's model is opened, and predicts its rows again. Raises DataError if a model is
+    damaged.
+    """
+    config, training = folds.config, folds.config.training
+    hardware = {"device": training.device, "precision": training.precision, "threads": training.threads}
+    of_row: dict[int, np.ndarray] = {}
+    for number, run in enumerate(folds.runs, start=1):
+        stop_if_interrupted()
+        assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=str(run.root), **hardware))
+        assert assembly.task.labels == folds.corpus.labels
+        rows = np.flatnonzero(folds.folded.folds == number).tolist()
+        for row, answer in zip(rows, answers_of(assembly, list(folds.folded.rows.take(rows))), strict=True):
+            assert answer.word_probabilities is not None
+            of_row[row] = answer.word_probabilities
+    yield from (of_row[row] for row in range(len(folds.folded.rows)))

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from encoderlab.errors import DataError, UserError
-from encoderlab.reports.parts.page import page
+from encoderlab.reports.page import render
 from encoderlab.runs.assembly import Assembly, check_paired
 from encoderlab.runs.inference.inputs import example_of, reads_words
 from encoderlab.runs.inference.predict import answers_of
@@ -79,7 +79,7 @@ class _Service:
     def __init__(self, assembly: Assembly, limits: Limits) -> None:
         self.assembly, self.limits = assembly, limits
         self.facts = _facts(assembly) | {"limits": asdict(limits)}
-        self.html = page("serve.html", title=f"{self.facts['task']}: try it", facts=self.facts)
+        self.html = render("serve.html", title=f"{self.facts['task']}: try it", facts=self.facts)
         self.worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
 
     async def page(self, request: Request) -> Response:

@@ -32,24 +32,12 @@ def show_results(sweep: Sweep, *, compared: bool = True) -> None:
 
 
 def compare_runs(root: Path, folders: Sequence[str]) -> None:
-    """Show the comparison of the runs, or GLUE's table, and write it to `root`; say why if they cannot be compared."""
-    from encoderlab.reports.comparison.comparison import build_comparison
-    from encoderlab.reports.comparison.files import write_comparison
-    from encoderlab.reports.comparison.glue_table import (
-        are_of_glue,
-        build_glue_table,
-        show_glue_table,
-        write_glue_table,
-    )
-    from encoderlab.reports.comparison.screen import show_comparison
-    from encoderlab.runs.folders.finished import finished_runs
+    """Show the comparison of the runs, and write it to `root`; say why if they cannot be compared."""
+    from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
+    from encoderlab.reports.finished import finished_runs
 
     try:
-        runs, _ = finished_runs(folders)
-        if are_of_glue(runs):
-            table = build_glue_table(runs)
-            show_glue_table(table, write_glue_table(root, table))
-            return
+        runs, _ = finished_runs(map(Path, folders))
         comparison = build_comparison(runs)
         show_comparison(comparison, write_comparison(root, comparison, runs))
     except (DataError, SettingError) as error:

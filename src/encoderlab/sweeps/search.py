@@ -241,22 +241,23 @@ def _stop_if_hopeless(study: Study) -> None:
 
 def _show(sweep: Sweep, study: Study, fixed: Sequence[str]) -> None:
     """Print the trials, the best first, and the line that trains with its settings; write them to search.csv."""
-    from encoderlab.reports.outputs.predictions import as_csv
-    from encoderlab.reports.parts.console import console_on, listing, table_of
+    from encoderlab.reports.predictions import as_csv
+    from encoderlab.reports.screen import show
+    from encoderlab.reports.tables import Items, Table
 
     trials = sorted(study.get_trials(), key=lambda trial: (-_value(trial), trial.number))
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    console, table = console_on(None), table_of("trial", f"on {SPLIT}", *names)
-    for trial in trials:
-        table.add_row(str(trial.number), "-" if trial.value is None else f"{trial.value:.4f}", *_drawn(trial, names))
+    rows = [
+        [str(trial.number), "-" if trial.value is None else f"{trial.value:.4f}", *_drawn(trial, names)]
+        for trial in trials
+    ]
     lines = ([trial.number, trial.value, *(trial.params.get(name) for name in names)] for trial in trials)
     atomic_write_text(sweep.folder.root / "search.csv", as_csv(["trial", SPLIT, *names], lines))
-    console.print()
-    console.print(table)
+    show([Table(("trial", f"on {SPLIT}", *names), rows)])
     if trials and trials[0].value is not None:
         line = shlex.join(["encoderlab", sweep.command, *fixed, *trials[0].user_attrs["drawn"]])
-        listing(console, f"Best on {SPLIT}", [line])
-        listing(console, "Next", [f"encoderlab compare {shlex.quote(str(sweep.folder.root))}"])
+        compare = f"encoderlab compare {shlex.quote(str(sweep.folder.root))}"
+        show([Items(f"Best on {SPLIT}", [line]), Items("Next", [compare])])
     print(f"{len(trials)} trials in {sweep.folder.root}", file=sys.stderr)
 
 

@@ -1,1 +1,0 @@
-"""What several runs on parts of the same rows show together."""

@@ -1,1 +1,0 @@
-"""The README.md of a saved or exported model."""

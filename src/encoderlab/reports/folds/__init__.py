@@ -1,1 +1,0 @@
-"""The results of a cross-validation: its report, its page, the predictions for all rows, and the labels to check."""

@@ -1,1 +1,0 @@
-"""Attention and token importance, as tables, plots and pages."""

@@ -1,1 +1,0 @@
-"""What commands write for other programs: predictions for new texts or for a split, and vectors."""

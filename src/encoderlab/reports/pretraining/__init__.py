@@ -1,1 +1,0 @@
-"""The report of a run that learned from documents."""

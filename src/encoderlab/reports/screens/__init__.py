@@ -1,1 +1,0 @@
-"""What commands that do not train print."""

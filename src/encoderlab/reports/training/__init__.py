@@ -1,1 +1,0 @@
-"""The report of a run that learned a task, from report.json to its page."""
