@@ -1,15 +1,12 @@
 """Settings left open are decided by the rows."""
 
-from dataclasses import replace
-
 import pytest
 
 from encoderlab.data.examples import TextExample
-from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.compilation import WITH_GRAPHS
-from encoderlab.training.config import Compile, Sharding, TrainingConfig
+from encoderlab.training.config import Compile, TrainingConfig
 from tests.runs.small_assembly import TOKENIZER, assembly_of
 
 LONG = [TextExample("0123456789" * 6, None, row % 3) for row in range(40)]
@@ -26,7 +23,6 @@ def test_rows_in_windows_are_read_as_often_as_truncated_rows():
     (whole, whole_rows), (cut, cut_rows) = settled(Windows.mean), settled(Windows.none)
     assert whole_rows.lengths.sum() > 5 * cut_rows.lengths.sum()
     assert whole.config.training.epochs == cut.config.training.epochs == 10
-    assert whole.step_memory(whole_rows).row > 5 * cut.step_memory(cut_rows).row
 
 
 @pytest.mark.parametrize(
@@ -53,14 +49,3 @@ def test_a_model_for_cuda_graphs_computes_whole_batches(monkeypatch):
     assert assembly.settled(rows).model.packs is False
     windowed = assembly_of(ClassificationConfig(name="long", windows=Windows.mean), training=training)
     assert "CUDA graphs would be recorded for each number" in str(windowed.settled(rows).compiled)
-
-
-def test_a_sharded_model_is_counted_by_its_part_and_kept_off_the_device():
-    four, config = Processes(0, 4), TrainingConfig(sharding=Sharding.full, steps=3)
-    assembly = assembly_of(training=config)
-    rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)
-    whole, piece = (replace(assembly, processes=processes).step_memory(rows) for processes in (SINGLE_PROCESS, four))
-    assert whole.row == piece.row
-    parts, n = assembly.model.parameters_by_part(), assembly.model.n_parameters
-    gathered = parts["embeddings"] + parts["heads"] + 2 * parts["layers"] // assembly.config.model.n_layers
-    assert piece.fixed == -(-n // 4) * 16 + gathered * 8

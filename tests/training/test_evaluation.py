@@ -11,13 +11,9 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.metrics import (
     ClassificationMetrics,
-    LabelSetMetrics,
-    PretrainingMetrics,
-    RegressionMetrics,
-    TaggingMetrics,
 )
 from encoderlab.system.device import Compute
-from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.training.evaluation import evaluate
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
@@ -80,13 +76,6 @@ def test_scores_are_computed_in_the_requested_precision():
     assert model.calls == [(False, False, torch.bfloat16)]
 
 
-def test_the_weights_are_unchanged():
-    model = Dropping()
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    scored(model, ALL)
-    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
-
-
 def test_a_diverged_model_is_not_scored():
     model = Dropping()
     with torch.no_grad():
@@ -106,39 +95,3 @@ def test_the_model_keeps_its_train_or_eval_mode_even_after_an_error(training):
     with pytest.raises(IndexError):
         scored(model, [[30]])
     assert model.dropout.training is training
-
-
-@pytest.mark.parametrize(
-    "metrics",
-    [
-        ClassificationMetrics(["no", "yes"]),
-        LabelSetMetrics(["a", "b"], {"a": 0.5, "b": 0.5}, "f1_micro", shared=True),
-        RegressionMetrics(0.0, 1.0, "pearson"),
-        TaggingMetrics(["x", "y"], "token_accuracy", lambda logits, batch: logits.argmax(-1)),
-        PretrainingMetrics(None),
-    ],
-    ids=lambda metrics: type(metrics).__name__,
-)
-def test_metrics_collect_predictions_without_waiting_for_the_device(metrics):
-    meta = torch.device("meta")
-    ids = torch.zeros(3, 4, dtype=torch.int64, device=meta)
-    number, sets = isinstance(metrics, RegressionMetrics), isinstance(metrics, LabelSetMetrics)
-    labels = torch.zeros((3, 2) if sets else (3,), device=meta, dtype=torch.float32 if number or sets else torch.int64)
-    positions = torch.zeros(5, dtype=torch.int64, device=meta)
-    answers = Prediction(torch.zeros(3, 1 if number else 2, device=meta), torch.zeros(5, 2, device=meta))
-    batch = Batch(ids, ids, None, ids[:, 0], positions, labels, positions, 12)
-    for _ in range(3):
-        metrics.add(answers, batch)
-    with pytest.raises((RuntimeError, NotImplementedError)):  # what is read at the end are numbers
-        metrics.scores()
-
-
-def test_scores_are_exchanged_between_hosts_and_never_between_devices(monkeypatch):
-    sent = []
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, *rest: sent.append(tensor.device.type))
-    monkeypatch.setattr(torch.distributed, "gather_object", lambda mine, found: sent.append(mine))
-    monkeypatch.setattr(torch.distributed, "broadcast_object_list", lambda made, device: sent.append(device.type))
-    assert scored(Dropping(), ALL, processes=Processes(1, 2)) is None  # nobody answers this one, which is not the first
-    interrupted, collected, device = sent
-    assert interrupted == device == "cpu"
-    assert {tensor.device.type for batch in collected for tensor in batch} == {"cpu"}

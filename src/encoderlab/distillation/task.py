@@ -29,7 +29,7 @@ from encoderlab.runs.models.pretrained import encoder_folder, load_pretrained, v
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, TaughtRows, joined
 from encoderlab.training.batches import Rows
-from encoderlab.training.evaluation import answered
+from encoderlab.training.evaluation import predict_batches
 
 ENCODED_AT_A_TIME = 16_384
 
@@ -106,7 +106,7 @@ class TaskTeacher:
         found: dict[int, np.ndarray] = {}
         for start in range(0, len(examples), ENCODED_AT_A_TIME):
             rows = encoded_rows(self.assembly, examples[start : start + ENCODED_AT_A_TIME])
-            for batch, (logits, counts) in answered(
+            for batch, (logits, counts) in predict_batches(
                 self.assembly.scoring_batches(rows), self._answers, self.assembly.compute
             ):
                 stop_if_interrupted()

@@ -259,13 +259,8 @@ def show_dry_run(
 
 def _memory(memory: Mapping[str, Any]) -> str:
     of = "on the GPU" if memory["device"] == "cuda" else "the whole process, with Python and libraries"
-    parts = []
-    if memory.get("estimate") is not None:
-        parts.append(f"{_bytes(memory['estimate'])} estimated for the weights and a step")
-    parts.append(f"{'unknown here' if memory['peak'] is None else _bytes(memory['peak'])} peak measured ({of})")
-    if memory.get("free") is not None:
-        parts.append(f"{_bytes(memory['free'])} were free")
-    return ", ".join([*parts, f"a checkpoint takes {_bytes(memory['checkpoint'])} on disk"])
+    peak = "unknown here" if memory["peak"] is None else _bytes(memory["peak"])
+    return f"{peak} peak measured ({of}), a checkpoint takes {_bytes(memory['checkpoint'])} on disk"
 
 
 def _time(facts: Mapping[str, Any]) -> str:

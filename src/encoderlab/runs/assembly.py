@@ -38,7 +38,7 @@ from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, c
 from encoderlab.runs.task import build_task, label_loss_of, settled_task, start_from_frequencies
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.tasks.config import PretrainingConfig, TaggingConfig, TaskConfig
+from encoderlab.tasks.config import TaggingConfig, TaskConfig
 from encoderlab.tasks.task import Task
 from encoderlab.training.batches import Rows, scoring_batches, training_batches
 from encoderlab.training.checkpoint import weights_of
@@ -48,13 +48,7 @@ from encoderlab.training.distribution import Sharded, Whole, distribute, distrib
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import fixed_by_rows, passes_for, steps_per_epoch, total_steps
 from encoderlab.training.loss import PLAIN, LabelLoss
-from encoderlab.training.micro_batches import (
-    MicroBatches,
-    StepMemory,
-    choose_micro_batches,
-    sharded_bytes,
-    step_memory,
-)
+from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
 from encoderlab.training.optimizer import freeze, peak_for_width
 
 NOT_IN_PIECES = "not compiled (its weights are sharded)"
@@ -136,12 +130,13 @@ class Assembly:
         return SavedModel(self.config, self.task.labels, self.tokenizer, weights_of(self.model), origin)
 
     def settled(self, train: Rows) -> Assembly:
-        """Return the assembly with the open settings of `training` decided by the rows, the encoder's width and the
-        free memory.
-        """
-        micro_batches = self._micro_batches(train)
+        """Return the assembly with the open settings of `training` decided by the rows and the encoder's width."""
+        lengths = train.epoch(self.config.seed, 0).lengths
+        micro_batches = choose_micro_batches(
+            self.config.training, self.config.model, int(lengths.max()), self.compute.device, self.processes
+        )
         # Windows do not change the number of epochs: a row is one example, however much of it is read.
-        tokens = int(np.minimum(train.epoch(self.config.seed, 0).lengths, self.task.max_length).sum())
+        tokens = int(np.minimum(lengths, self.task.max_length).sum())
         passes = passes_for(self.config.training, self.config.task.passes, len(self.task.labels))
         training = fixed_by_rows(self.config.training, len(train), tokens, passes)
         training = replace(training, accumulate=micro_batches.number)
@@ -173,29 +168,6 @@ class Assembly:
         if compiled == WITH_GRAPHS:
             self.model.let_batches_decide_all_shapes()
         return compiled
-
-    def _micro_batches(self, rows: Rows) -> MicroBatches:
-        training = self.config.training
-        if training.accumulate is not None:
-            return MicroBatches(training.accumulate, "as set")
-        if training.compile is Compile.cuda_graphs:
-            return MicroBatches(1, "required by CUDA graphs")
-        share = -(-training.batch_size // self.processes.size)
-        return choose_micro_batches(share, self.step_memory(rows), self.compute.device, self.processes)
-
-    def step_memory(self, train: Rows) -> StepMemory:
-        """Return an estimate of the memory of a step on the longest rows, besides the weights."""
-        config, heads, vocabulary = self.config, self.task.heads, self.tokenizer.vocabulary_size
-        target_share = config.task.mlm_probability if isinstance(config.task, PretrainingConfig) else 1.0
-        longest = int(train.epoch(config.seed, 0).lengths.max())
-        step = step_memory(
-            config.model, self.model.n_parameters, heads, vocabulary, target_share, longest, self.compute
-        )
-        if not is_sharded(config.training, self.processes):
-            return step
-        parts = self.model.parameters_by_part()
-        gathered = parts["embeddings"] + parts["heads"] + 2 * parts["layers"] // config.model.n_layers
-        return replace(step, fixed=sharded_bytes(self.model.n_parameters, gathered, self.processes.size, self.compute))
 
 
 def compute_for(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Compute:

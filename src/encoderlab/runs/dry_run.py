@@ -25,11 +25,10 @@ from encoderlab.training.batches import (
     scoring_batches,
 )
 from encoderlab.training.config import seconds_of
-from encoderlab.training.distribution import is_sharded
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import FixedSteps, horizon_of, steps_per_epoch, total_steps
 from encoderlab.training.loop import Learner, NonFiniteGuard
-from encoderlab.training.micro_batches import WEIGHT_BYTES, MicroBatches, StepsWithinMemory, free_memory
+from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
 
 WARM_UP, WARM_UP_SECONDS = (
@@ -60,7 +59,7 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
     of a run call it. `time` is in seconds and `memory` in bytes. Raises MemoryTooSmallError and TrainingError as a
     run does.
     """
-    device, free = assembly.compute.device, free_memory(assembly.compute.device)
+    device = assembly.compute.device
     reset_peak_memory(device)
     distributed = assembly.distribute()
     stepping = replace(assembly, model=distributed.model)
@@ -79,8 +78,7 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
         "steps": _counts(assembly, epoch, estimate, measured.micro_batches),
         "padding_fraction": 1 - epoch.tokens / epoch.padded_tokens,
         "memory": {
-            **_memory(assembly, rows["train"], measured.micro_batches),
-            "free": free,
+            "checkpoint": assembly.model.n_parameters * STATE_BYTES,
             "peak": peak_memory(device),
             "device": device.type,
         },
@@ -185,13 +183,3 @@ def _counts(
         "budget": training.budget,
         "tokens": total * epoch.tokens / epoch.steps,
     }
-
-
-def _memory(assembly: Assembly, train: Rows, micro_batches: MicroBatches) -> dict[str, Any]:
-    """Return an `estimate` of what a step takes with the weights, and the bytes of a `checkpoint`."""
-    share = -(-assembly.config.training.batch_size // assembly.processes.size)
-    weights = (
-        0 if is_sharded(assembly.config.training, assembly.processes) else assembly.model.n_parameters * WEIGHT_BYTES
-    )
-    step = assembly.step_memory(train).of(-(-share // micro_batches.number))
-    return {"estimate": weights + step, "checkpoint": assembly.model.n_parameters * STATE_BYTES}

@@ -90,7 +90,8 @@ class TrainingConfig:
     batch_size: int = setting(32, "Rows in each optimizer step.", least=1)
     accumulate: int | None = setting(
         None,
-        "Micro-batches per batch; only dropout's random draws depend on it; null or auto: as few as memory allows.",
+        "Micro-batches per batch; only dropout's random draws depend on it; null or auto: as few as a GPU's memory allows. On a CPU, "
+        "set more if the system ends the run for its memory.",
         least=1,
     )
     batching: Batching = setting(

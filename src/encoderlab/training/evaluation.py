@@ -1,7 +1,5 @@
-"""A model's answers for many batches: several batches at once on a CPU, and in halves where memory is too small for
-one.
-
-Evaluation: a model's predictions for a whole split, scored once at the end.
+"""Predictions for many batches, several at once on a CPU and in halves where memory is too small; and the scores of a
+whole split, computed once at the end.
 """
 
 from __future__ import annotations
@@ -9,12 +7,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice, zip_longest
-from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
@@ -24,86 +21,82 @@ from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.system.signals import stop_if_interrupted
-from encoderlab.training.micro_batches import MemoryTooSmallError, give_back_memory, is_about_memory
+from encoderlab.training.micro_batches import MemoryTooSmallError, is_out_of_memory, release_unused_memory
 
 if TYPE_CHECKING:
     from encoderlab.metrics import Metrics, SplitScores
 
-
-MOST_AT_ONCE = 8  # only one Python thread runs at a time, so with a small model more threads would wait for each other
-AHEAD = 2  # batches per thread that wait for their turn, or for the answers before theirs
-Answer = TypeVar("Answer")
-Answers = list[tuple[Batch, Answer]]
-_several_at_once = Lock()  # held while PyTorch has fewer threads
+MAX_THREADS = 8  # only one Python thread runs at a time, so with a small model more threads would wait for each other
+AHEAD = 2  # batches per thread that wait for their turn, or for the outputs before theirs
+Output = TypeVar("Output")
+_cores = Lock()  # held while several threads share them
 
 
-def answered(
+def predict_batches(
     batches: Iterable[Batch],
-    answer: Callable[[Batch], Answer],
+    predict: Callable[[Batch], Output],
     compute: Compute,
     *,
     at_once: bool = True,
     halve: bool = True,
-) -> Iterator[tuple[Batch, Answer]]:
-    """Yield each batch with its answer, in order. A batch that does not fit in memory is halved, as are all later ones
-    of its size.
+) -> Iterator[tuple[Batch, Output]]:
+    """Yield each batch with the output of `predict`, in order. A batch that does not fit in memory is halved, as are
+    all later ones of its size.
 
     On a CPU each core computes a batch of its own, because two cores multiply two pairs of matrices faster than one
-    pair after the other. Until the last answer, the calling thread has fewer PyTorch threads, too. With fewer batches
-    than cores, or more than MOST_AT_ONCE cores, several cores share a batch. One batch follows the other if there is
+    pair after the other. Until the last output, the calling thread has fewer PyTorch threads, too. With fewer batches
+    than cores, or more than MAX_THREADS cores, several cores share a batch. One batch follows the other if there is
     only one, if a teacher computes the targets of each between them, or while another thread uses the cores in this
     way.
 
-    `answer` is called in several threads. It must leave nothing behind if it fails, nor change the model, even briefly
-    (then say `at_once=False`), and its answer for a row must not depend on the batch. Processes that compute each batch
+    `predict` is called in several threads. It must leave nothing behind if it fails, nor change the model, even briefly
+    (then say `at_once=False`), and its output for a row must not depend on the batch. Processes that compute each batch
     together must not `halve` one alone. Raises MemoryTooSmallError if a single row is too much, or halving is not
     allowed.
     """
-    in_halves = _InHalves(answer, allowed=halve)
-    waiting = iter(batches)
-    first = (
-        list(islice(waiting, min(compute.threads, MOST_AT_ONCE))) if at_once and compute.device.type == "cpu" else []
-    )
-    waiting = chain(first, waiting)
+    in_halves = _InHalves(predict, allowed=halve)
+    batches = iter(batches)
+    first = list(islice(batches, min(compute.threads, MAX_THREADS))) if at_once and compute.device.type == "cpu" else []
+    batches = chain(first, batches)
     several = len(first) > 1 and first[0].targets is None
-    if several and _several_at_once.acquire(blocking=False):
+    if several and _cores.acquire(blocking=False):
         try:
-            with closing(_at_once(waiting, in_halves, compute.threads, len(first))) as found:
-                yield from chain.from_iterable(found)
+            with closing(_in_threads(batches, in_halves, compute.threads, len(first))) as outputs:
+                yield from chain.from_iterable(outputs)
         finally:
-            _several_at_once.release()
+            _cores.release()
     else:
-        yield from chain.from_iterable(map(in_halves, waiting))
+        yield from chain.from_iterable(map(in_halves, batches))
 
 
-class _InHalves(Generic[Answer]):
-    """Answers a batch, in halves if it does not fit in memory."""
+class _InHalves(Generic[Output]):
+    """Computes a batch, in halves if it does not fit in memory."""
 
-    def __init__(self, answer: Callable[[Batch], Answer], *, allowed: bool) -> None:
-        self.answer, self.allowed = answer, allowed
+    def __init__(self, predict: Callable[[Batch], Output], *, allowed: bool) -> None:
+        self.predict, self.allowed = predict, allowed
         self.too_many = math.inf  # tokens, including padding
 
-    def __call__(self, batch: Batch) -> Answers[Answer]:
-        found: Answers[Answer] = []
-        waiting = [batch]
-        while waiting:
-            part = waiting.pop()
-            one = self._unless_too_much(part) if part.input_ids.numel() < self.too_many or len(part) == 1 else None
+    def __call__(self, batch: Batch) -> list[tuple[Batch, Output]]:
+        outputs: list[tuple[Batch, Output]] = []
+        todo = [batch]
+        while todo:
+            part = todo.pop()
+            one = self._unless_too_large(part) if part.input_ids.numel() < self.too_many or len(part) == 1 else None
             if one is not None:
-                found.append((part, one[0]))
+                outputs.append((part, one[0]))
                 continue
             if len(part) == 1 or not self.allowed:
                 raise _too_small_for_a_row(part)
             self.too_many = min(self.too_many, part.input_ids.numel())
-            give_back_memory()
-            waiting.extend(reversed(part.halves()))
-        return found
+            release_unused_memory()
+            todo.extend(reversed(part.halves()))
+        return outputs
 
-    def _unless_too_much(self, batch: Batch) -> tuple[Answer] | None:
+    def _unless_too_large(self, batch: Batch) -> tuple[Output] | None:
         try:
-            return (self.answer(batch),)
+            return (self.predict(batch),)
         except RuntimeError as error:
-            if not is_about_memory(error):
+            if not is_out_of_memory(error):
                 raise
         return None  # by now the error is freed, and with it the tensors in its frames
 
@@ -116,75 +109,30 @@ def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
     return MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model")
 
 
-def _at_once(
-    batches: Iterator[Batch], answer: Callable[[Batch], Answers[Answer]], cores: int, most: int
-) -> Generator[Answers[Answer]]:
-    """Yield the answers for each batch, in order, computed by `most` threads or fewer: as many as use most of the
+def _in_threads(
+    batches: Iterator[Batch], compute_batch: _InHalves[Output], cores: int, most: int
+) -> Generator[list[tuple[Batch, Output]]]:
+    """Yield the outputs for each batch, in order, computed by `most` threads or fewer: as many as use most of the
     cores.
 
     An error in a thread is raised here, when its batch is due. The threads end with this generator, however that ends.
     """
-    at_once = max(range(1, most + 1), key=lambda threads: (cores // threads * threads, threads))
-    todo: SimpleQueue[tuple[Batch, Future[Answers[Answer]]] | None] = SimpleQueue()
-    workers = [Thread(target=_answer_all, args=(todo, answer), name="answers", daemon=True) for _ in range(at_once)]
-    due: deque[Future[Answers[Answer]]] = deque()
+    n_threads = max(range(1, most + 1), key=lambda threads: (cores // threads * threads, threads))
+    due: deque[Future[list[tuple[Batch, Output]]]] = deque()
     before = torch.get_num_threads()
-    torch.set_num_threads(cores // at_once)
+    torch.set_num_threads(cores // n_threads)
+    # Flushing denormal numbers is a setting of each thread: see `choose_compute`.
+    threads = ThreadPoolExecutor(n_threads, "predictions", partial(torch.set_flush_denormal, True))
     try:
-        for worker in workers:
-            worker.start()
         for batch in batches:
-            due.append(Future())
-            todo.put((batch, due[-1]))
-            if len(due) > AHEAD * at_once:
+            due.append(threads.submit(compute_batch, batch))
+            if len(due) > AHEAD * n_threads:
                 yield due.popleft().result()
         while due:
             yield due.popleft().result()
     finally:
-        try:
-            _end(workers, due, todo)
-        finally:
-            torch.set_num_threads(before)
-
-
-def _end(
-    workers: Sequence[Thread],
-    due: Iterable[Future[Answers[Answer]]],
-    todo: SimpleQueue[tuple[Batch, Future[Answers[Answer]]] | None],
-) -> None:
-    """Cancel what is still due and has not begun, and wait for the rest."""
-    for future in due:
-        future.cancel()
-    for _ in workers:
-        todo.put(None)
-    for worker in workers:
-        if worker.ident is not None:  # it was started
-            worker.join()
-
-
-def _answer_all(
-    todo: SimpleQueue[tuple[Batch, Future[Answers[Answer]]] | None], answer: Callable[[Batch], Answers[Answer]]
-) -> None:
-    """Answer batches until there are none left."""
-    torch.set_flush_denormal(True)  # as in the main thread: see `choose_compute`
-    while (entry := todo.get()) is not None:
-        batch, future = entry
-        _resolve(future, partial(answer, batch))
-        del entry, batch, future  # nothing is kept while this thread waits
-
-
-def _resolve(future: Future[Answers[Answer]], work: Callable[[], Answers[Answer]]) -> None:
-    """Set the result of `work`, or what it raises, which is then raised where the result is due; not if that was
-    cancelled.
-    """
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        future.set_result(work())
-    except BaseException as error:
-        future.set_exception(error)
-    finally:
-        del future, work  # the error's traceback refers to this frame: with it to the future, and so to itself
+        threads.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)
 
 
 def evaluate(
@@ -201,7 +149,6 @@ def evaluate(
     in halves, which changes no score. Raises MemoryTooSmallError if one row is too much. The model is left in the mode
     it was found in, because a loop may be training a wrapper that would not notice.
     """
-
     alone = processes.size == 1
 
     def columns(batch: Batch) -> tuple[Tensor, ...] | None:
@@ -212,9 +159,11 @@ def evaluate(
             return metrics.columns(prediction, batch) if len(batch.rows) else None
 
     with _in_evaluation_mode(model):
-        for _, found in answered(_until_interrupted(batches, processes), columns, compute, at_once=alone, halve=alone):
-            if found is not None:
-                metrics.keep(found)
+        for _, kept in predict_batches(
+            _until_interrupted(batches, processes), columns, compute, at_once=alone, halve=alone
+        ):
+            if kept is not None:
+                metrics.keep(kept)
     if alone:
         return metrics.scores()
     collected = processes.gather(metrics.collected())

@@ -24,7 +24,7 @@ from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.inference.token_gradients import predict_from_embeddings
 from encoderlab.runs.inference.token_spans import Span, TokensRead, spans_of, texts_of
 from encoderlab.tasks.rows import hold_encoded
-from encoderlab.training.evaluation import answered
+from encoderlab.training.evaluation import predict_batches
 
 Explained = tuple[np.ndarray, np.ndarray]  # float32: a score for each token read, and a logit for each class
 ForOne = TypeVar("ForOne")
@@ -204,7 +204,7 @@ def _in_order(
     heads = assembly.task.heads
     rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, heads)
     found: dict[int, ForOne] = {}
-    for batch, answers in answered(assembly.scoring_batches(rows), answer, assembly.compute, at_once=at_once):
+    for batch, answers in predict_batches(assembly.scoring_batches(rows), answer, assembly.compute, at_once=at_once):
         found.update(zip(batch.rows.tolist(), answers, strict=True))
     return [found[row] for row in range(len(rows))]
 

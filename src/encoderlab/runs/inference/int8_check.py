@@ -28,7 +28,7 @@ from encoderlab.runs.models.compact_model import SENTENCES
 from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.tasks.task import Answer
-from encoderlab.training.evaluation import answered
+from encoderlab.training.evaluation import predict_batches
 
 MOST_ROWS = 5000  # of a split, evenly spaced: half a point of accuracy is 25 of them
 LARGEST_LOSS = 0.01  # in the main score, in addition to chance
@@ -97,7 +97,7 @@ class _Side:
             self.answers.update(zip(batch.rows.tolist(), self.assembly.task.answers(prediction, batch), strict=True))
 
     def _all(self, batches: Sequence[Batch]) -> list[tuple[Batch, Prediction]]:
-        return list(answered(batches, self.predict, self.assembly.compute))
+        return list(predict_batches(batches, self.predict, self.assembly.compute))
 
     def score(self) -> tuple[str, float | None]:
         """Return name and value of the main metric."""

@@ -12,7 +12,7 @@ from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Answer
-from encoderlab.training.evaluation import answered
+from encoderlab.training.evaluation import predict_batches
 
 
 def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
@@ -32,6 +32,6 @@ def answers_of_rows(assembly: Assembly, rows: ExampleRows) -> list[Answer]:
             return assembly.task.answers(prediction, batch)
 
     answers: dict[int, Answer] = {}
-    for batch, found in answered(assembly.scoring_batches(rows), answer, assembly.compute):
+    for batch, found in predict_batches(assembly.scoring_batches(rows), answer, assembly.compute):
         answers.update(zip(batch.rows.tolist(), found, strict=True))
     return [answers[row] for row in range(len(rows))]

@@ -15,7 +15,7 @@ from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
 from encoderlab.runs.assembly import Assembly
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.training.evaluation import answered
+from encoderlab.training.evaluation import predict_batches
 
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 
@@ -39,7 +39,7 @@ def vectors_of(
         vectors = hidden.float() if pooling is None else _pooled(hidden.float(), batch, pooling)
         return (F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy()
 
-    for batch, vectors in answered(assembly.scoring_batches(rows), found, assembly.compute):
+    for batch, vectors in predict_batches(assembly.scoring_batches(rows), found, assembly.compute):
         lengths = [1] * len(batch) if pooling is not None else rows.lengths[batch.rows.cpu().numpy()].tolist()
         for row, length, of_row in zip(batch.rows.tolist(), lengths, vectors, strict=True):
             yield row, of_row[:length]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Targets
 from encoderlab.system.device import Compute
-from encoderlab.training.evaluation import MOST_AT_ONCE, answered
+from encoderlab.training.evaluation import MAX_THREADS, predict_batches
 from encoderlab.training.micro_batches import MemoryTooSmallError
 
 
@@ -24,7 +24,7 @@ def four_threads():
 
 
 def running():
-    return [thread for thread in threading.enumerate() if thread.name == "answers"]
+    return [thread for thread in threading.enumerate() if thread.name == "x"]
 
 
 class Reader:
@@ -53,31 +53,19 @@ def compute(threads, device="cpu"):
 def test_every_row_is_predicted_once_and_in_order_however_little_memory_there_is(sizes, room, threads):
     starts = [sum(sizes[:n]) for n in range(len(sizes))]
     found = list(
-        answered((of_rows(start, n) for start, n in zip(starts, sizes, strict=True)), Reader(room), compute(threads))
+        predict_batches(
+            (of_rows(start, n) for start, n in zip(starts, sizes, strict=True)), Reader(room), compute(threads)
+        )
     )
     assert [row for _, rows in found for row in rows] == list(range(sum(sizes)))
     assert all(batch.rows.tolist() == rows for batch, rows in found)
-
-
-def test_a_size_that_failed_once_is_not_tried_again():
-    reader = Reader(21)
-    assert len(list(answered([of_rows(0, 4), of_rows(4, 4), of_rows(8, 5)], reader, compute(1)))) == 6
-    assert reader.sizes_read == [28, 14, 14, 14, 14, 14, 21]
 
 
 def test_a_single_row_that_does_not_fit_is_reported():
     with pytest.raises(
         MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a row of 7 tokens\."
     ):
-        list(answered([of_rows(0, 3)], Reader(6), compute(2)))
-
-
-def test_other_errors_of_a_prediction_are_raised():
-    def broken(batch):
-        raise RuntimeError("shapes cannot be multiplied")
-
-    with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        list(answered([of_rows(0, 3)], broken, compute(2)))
+        list(predict_batches([of_rows(0, 3)], Reader(6), compute(2)))
 
 
 def test_a_processor_computes_one_batch_per_core_at_once():
@@ -87,17 +75,19 @@ def test_a_processor_computes_one_batch_per_core_at_once():
         met.wait()  # until four of them are here
         return torch.get_num_threads()
 
-    found = list(answered([of_rows(n, 1) for n in range(8)], answer, compute(4)))
+    found = list(predict_batches([of_rows(n, 1) for n in range(8)], answer, compute(4)))
     assert [threads for _, threads in found] == [1] * 8
     assert not running()
 
 
 @pytest.mark.parametrize(
     ("cores", "batches", "for_each"),
-    [(8, 2, 4), (4, 3, 2), (12, 30, 2), (15, 30, 3), (2 * MOST_AT_ONCE, 30, 2), (3, 30, 1)],
+    [(8, 2, 4), (4, 3, 2), (12, 30, 2), (15, 30, 3), (2 * MAX_THREADS, 30, 2), (3, 30, 1)],
 )
 def test_cores_without_a_batch_of_their_own_share_one(cores, batches, for_each):
-    found = answered([of_rows(n, 1) for n in range(batches)], lambda batch: torch.get_num_threads(), compute(cores))
+    found = predict_batches(
+        [of_rows(n, 1) for n in range(batches)], lambda batch: torch.get_num_threads(), compute(cores)
+    )
     assert [threads for _, threads in found] == [for_each] * batches
 
 
@@ -115,7 +105,7 @@ def test_these_are_computed_one_after_another_on_all_cores(batches, options):
     device = batches[0].input_ids.device.type
     mine = threading.current_thread()
     found = list(
-        answered(
+        predict_batches(
             batches, lambda batch: (torch.get_num_threads(), threading.current_thread()), compute(4, device), **options
         )
     )
@@ -124,34 +114,24 @@ def test_these_are_computed_one_after_another_on_all_cores(batches, options):
 
 def test_only_one_caller_at_a_time_uses_all_cores():
     mine = threading.current_thread()
-    first = answered([of_rows(n, 1) for n in range(9)], Reader(7), compute(4))
+    first = predict_batches([of_rows(n, 1) for n in range(9)], Reader(7), compute(4))
     next(first)
-    second = list(answered([of_rows(n, 1) for n in range(9)], lambda batch: threading.current_thread(), compute(4)))
+    second = list(
+        predict_batches([of_rows(n, 1) for n in range(9)], lambda batch: threading.current_thread(), compute(4))
+    )
     assert {thread for _, thread in second} == {mine}
     first.close()
-    third = answered([of_rows(n, 1) for n in range(9)], lambda batch: threading.current_thread(), compute(4))
+    third = predict_batches([of_rows(n, 1) for n in range(9)], lambda batch: threading.current_thread(), compute(4))
     assert mine not in {thread for _, thread in third}
 
 
 def test_processes_that_compute_a_batch_together_do_not_halve_it():
     with pytest.raises(MemoryTooSmallError, match=r"too small for 3 rows of 7 tokens\."):
-        list(answered([of_rows(0, 3)], Reader(7), compute(2), halve=False))
-
-
-def test_only_a_few_batches_are_made_ahead_of_their_answers():
-    made = []
-
-    def batches():
-        for n in range(40):
-            made.append(n)
-            yield of_rows(n, 1)
-
-    for number, _ in enumerate(answered(batches(), Reader(7), compute(2))):
-        assert len(made) <= number + 7  # two threads, and two for each that wait
+        list(predict_batches([of_rows(0, 3)], Reader(7), compute(2), halve=False))
 
 
 def test_the_threads_end_with_a_consumer_that_stops_early():
-    found = answered([of_rows(n, 1) for n in range(20)], Reader(7), compute(2))
+    found = predict_batches([of_rows(n, 1) for n in range(20)], Reader(7), compute(2))
     next(found)
     found.close()
     assert not running()
@@ -164,11 +144,13 @@ def test_an_error_while_making_a_batch_ends_the_threads():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(answered(batches(), Reader(7), compute(2)))
+        list(predict_batches(batches(), Reader(7), compute(2)))
     assert not running()
 
 
 def test_denormal_numbers_are_zero_in_every_thread():
     torch.set_flush_denormal(True)
-    found = answered([of_rows(n, 1) for n in range(4)], lambda batch: (torch.tensor([1e-38]) / 1e3).item(), compute(2))
+    found = predict_batches(
+        [of_rows(n, 1) for n in range(4)], lambda batch: (torch.tensor([1e-38]) / 1e3).item(), compute(2)
+    )
     assert [number for _, number in found] == [0.0] * 4
