@@ -65,11 +65,12 @@ class Machine:
         prepare = f"hostname {self.name}; mount --bind '{self.hosts}' /etc/hosts"
         self.outer, self.init = _namespaces(self.folder / "ready", prepare)
         here, there = (f"{self.name}{end}{os.getpid()}"[:15] for end in "ab")
+        in_switch = ("nsenter", f"--target={self.switch}", "--net", "ip", "link")
+        with suppress(UnavailableError):  # that of before a boot, which may not have gone yet
+            _checked(*in_switch, "delete", there)
         _checked("ip", "link", "add", here, "type", "veth", "peer", "name", there)
         _checked("ip", "link", "set", there, "netns", str(self.switch))
-        in_switch = ("nsenter", f"--target={self.switch}", "--net", "ip", "link", "set", there)
-        _checked(*in_switch, "master", "bridge")
-        _checked(*in_switch, "up")
+        _checked(*in_switch, "set", there, "master", "bridge", "up")
         _checked("ip", "link", "set", here, "netns", str(self.init))
         self.run("ip", "link", "set", here, "name", "eth0")
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
