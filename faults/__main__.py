@@ -106,7 +106,7 @@ PROMISES = {
         ),
         Promise(
             "process_lost",
-            "If one of two processes is killed or stops answering, the run ends, and resumes from its last checkpoint.",
+            "If one of two processes is killed, the run ends, and resumes from its last checkpoint.",
             processes.one_lost,
             quick=0,
             full=12,
@@ -128,7 +128,7 @@ PROMISES = {
         ),
         Promise(
             "machine_lost",
-            "If one of two machines loses power, freezes or is cut off, the other ends with an error, nothing saved is lost, and "
+            "If one of two machines loses power, freezes or is cut off, the other ends with an error within minutes, nothing saved is lost, and "
             "resume=auto ends bit for bit like an undisturbed run.",
             machines.lost,
             quick=0,

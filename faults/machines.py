@@ -28,7 +28,7 @@ NAMES = ("anna", "berta")
 TOOLS = ("unshare", "nsenter", "setpriv", "ip", "mount", "hostname")
 START_SECONDS, POLL_SECONDS = 10.0, 0.02
 ENOUGH = 240.0  # seconds for any of these runs
-WAIT_SECONDS = 15  # that a machine waits for the other here; ten minutes by default
+NOTICED = 720.0  # seconds: `system/processes.py` waits ten minutes for a machine that is silent
 STEPS, MIDDLE = 40, 20
 ROUNDING = 2e-5  # of a loss: sums over several processes round differently from sums over one
 _ROWS = (
@@ -81,7 +81,7 @@ class Machine:
         """Start a program on the machine; its output goes to a file."""
         inside = ["nsenter", f"--target={self.init}", "--net", "--uts", "--mount", "--pid"]
         own = {"HOME": str(self.folder / "home"), "ENCODERLAB_CACHE": str(self.folder / "cache"), "PYTHONPATH": _path()}
-        environment = {**os.environ, **ONE_THREAD, **own, "ENCODERLAB_WAIT_SECONDS": str(WAIT_SECONDS)}
+        environment = {**os.environ, **ONE_THREAD, **own}
         with self.output.open("wb") as file:
             line = [*inside, "sh", "-c", 'cd "$0" && exec "$@"', str(self.work), *command]
             streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
@@ -214,7 +214,7 @@ def lost(conditions: Conditions) -> Iterator[Trial]:
             strike(machines)
             saved, struck = newest_step(run), time.monotonic()
             with suppress(subprocess.TimeoutExpired):
-                launch.processes[0].wait(ENOUGH)
+                launch.processes[0].wait(NOTICED)
             code, seconds = launch.processes[0].poll(), time.monotonic() - struck
             launch.end()
             mend(machines)

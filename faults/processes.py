@@ -25,7 +25,6 @@ from faults.training import GRID, HOW_TO_RESUME, REVERSE, SIGNALS, STEPS, differ
 
 SETTINGS = (*REVERSE, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
 NAMES = ("dropout", "masked tokens and pairs", "micro-batches", "by epochs")  # of the grid, for signals
-WAIT = "20"  # seconds that a process waits for the others when one is stopped
 ENOUGH = 240.0  # seconds for any of these runs
 POLL = 0.02
 SAME = 2e-3  # of the final loss: sums over two processes round differently from sums over one
@@ -49,14 +48,14 @@ def signalled(conditions: Conditions) -> Iterator[Trial]:
 
 
 def one_lost(conditions: Conditions) -> Iterator[Trial]:
-    """Kill (kill -9) or stop for good (SIGSTOP) one of two processes in training; the run must end, and then resume."""
-    draw, cases = random.Random(conditions.seed), cycle(product((signal.SIGKILL, signal.SIGSTOP), (0, 1)))
-    for number, rank in islice(cases, conditions.trials or 0):
+    """Kill (kill -9) one of two processes in training; the run must end, and then resume."""
+    draw = random.Random(conditions.seed)
+    for rank in islice(cycle((0, 1)), conditions.trials or 0):
         with _folder() as run:
             step = draw.randrange(5, 60, 5)
-            ended = launch(run, 2, *SETTINGS, disturb=_after_step(run, step, number, rank))
+            ended = launch(run, 2, *SETTINGS, disturb=_after_step(run, step, signal.SIGKILL, rank))
             failure = "exit code 0 without a report" if ended.code == 0 and not finished(run) else ""
-            yield Trial(f"{number.name} to process {rank} after step {step}", failure or _ends(run, 2, SETTINGS))
+            yield Trial(f"process {rank} killed after step {step}", failure or _ends(run, 2, SETTINGS))
 
 
 def number_changed(conditions: Conditions) -> Iterator[Trial]:
@@ -83,7 +82,7 @@ def launch(run: Path, size: int, *words: str, disturb: Disturb | None = None) ->
     folder = () if any(word.startswith("resume=") for word in words) else (f"run_dir={run}",)
     program = ["-m", "encoderlab", *words, *folder, f"cache_dir={shared_folder() / 'cache'}"]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"] if size > 1 else []
-    environment = {**os.environ, **ONE_THREAD, "ENCODERLAB_WAIT_SECONDS": WAIT}
+    environment = {**os.environ, **ONE_THREAD}
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         started = time.monotonic()
         streams = {"stdout": output, "stderr": output, "start_new_session": True}
