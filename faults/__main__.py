@@ -128,8 +128,8 @@ PROMISES = {
         ),
         Promise(
             "machine_lost",
-            "If one of two machines loses power, freezes or is cut off, the other ends with an error within minutes, nothing saved is lost, and "
-            "resume=auto ends bit for bit like an undisturbed run.",
+            "If one of two machines loses power, freezes or is cut off, the other ends with an error within minutes, nothing saved "
+            "is lost, and resume=auto ends bit for bit like an undisturbed run.",
             machines.lost,
             quick=0,
         ),
