@@ -288,10 +288,10 @@ def stand_in_encoders(tmp_path_factory):
     from encoderlab.config.commands import RunConfig
     from encoderlab.data.sources.generated import BracketsDataset
     from encoderlab.data.tokenizers.config import WordPieceConfig
-    from encoderlab.exchange.compact_weights import COMPACT, compacted
+    from encoderlab.exchange.weights import COMPACT, compacted
     from encoderlab.model.config import ModelConfig, Pairs
     from encoderlab.model.heads import EncoderWithHeads
-    from encoderlab.runs.models.saved_model import Origin, SavedModel, encoder_alone, write_model
+    from encoderlab.runs.saved_model import Origin, SavedModel, encoder_alone, write_model
     from encoderlab.tasks.config import ClassificationConfig
     from encoderlab.training.checkpoint import weights_of
     from encoderlab.training.config import TrainingConfig
@@ -318,7 +318,7 @@ def stand_in_encoders(tmp_path_factory):
 def shipped(stand_in_encoders, tmp_path_factory, monkeypatch):
     """Return a copy of the stand-in that a test can damage; encoderlab ships it for the length of the test."""
     copy = shutil.copytree(stand_in_encoders, tmp_path_factory.mktemp("shipped") / "encoders")
-    monkeypatch.setattr("encoderlab.encoders.catalogue.FOLDER", copy)
+    monkeypatch.setattr("encoderlab.shipped.FOLDER", copy)
     return copy / "mini-en"
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from encoderlab.data.sources.hub import HubDataset
 from encoderlab.data.sources.wikipedia import WikipediaDataset
 from encoderlab.errors import UserError
-from encoderlab.runs.models.hub_model import fetch_model_folder
+from encoderlab.runs.pretrained import fetch_model_folder
 
 def rows():
     settings = {"name": None, "validation_split": None, "test_split": None, "validation_fraction": 0}

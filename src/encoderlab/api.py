@@ -33,8 +33,7 @@ from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.inference.inputs import encoded_rows, example_of, reads_words
-from encoderlab.runs.inference.predict import answers_of
-from encoderlab.runs.inference.vectors import vectors_of
+from encoderlab.runs.predict import answers_of, vectors_of
 from encoderlab.settings import CACHE
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}

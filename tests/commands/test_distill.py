@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.models.saved_model import HASHED
+from encoderlab.runs.saved_model import HASHED
 from encoderlab.system.files import write_manifest
 from encoderlab.system.signals import Interrupted
 from tests.experiment_models import BRACKETS_MODEL

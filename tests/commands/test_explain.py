@@ -49,13 +49,13 @@ def test_each_word_is_printed_with_its_score_and_written_as_page_and_figures(com
 
 def test_predict_and_explain_agree_on_the_answer(command, brackets_run, tmp_path, printed):
     predicted = printed("predict", f"run={brackets_run}", "text=(((", "format=jsonl", "precision=fp32")
-    command("explain", f"run={brackets_run}", "text=(((", "method=gradient", "run_dir=why")
+    command("explain", f"run={brackets_run}", "text=(((", "run_dir=why")
     (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
     assert figures["predicted"] == predicted["predicted"]
 
 
 def test_rows_of_a_split_and_a_chosen_class_are_explained(command, pairs_run, tmp_path, capsys):
-    chosen = ("split=test", "rows=[0,2]", "label=down", "method=occlusion")
+    chosen = ("split=test", "rows=[0,2]", "label=down")
     command("explain", f"run={pairs_run}", *chosen, "run_dir=why")
     found = json.loads((tmp_path / "why" / "explain.json").read_text())
     assert [one["name"] for one in found] == ["test-0", "test-2"]
@@ -76,7 +76,7 @@ def test_the_label_of_a_word_is_explained_by_all_words(command, reverse_run, tmp
 
 
 def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
-    command("explain", f"run={brackets_run}", "text=<script>alert(1)</script>[red]", "method=gradient", "run_dir=why")
+    command("explain", f"run={brackets_run}", "text=<script>alert(1)</script>[red]", "run_dir=why")
     written = (tmp_path / "why" / "explain.html").read_text()
     assert "<script" not in written
     assert Page(tmp_path / "why" / "explain.html").passages == "<script>alert(1)</script>[red]"
@@ -84,7 +84,7 @@ def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
 
 
 def test_truncated_words_are_shown_without_a_score(command, brackets_run, tmp_path, capsys):
-    command("explain", f"run={brackets_run}", "text=" + "(" * 400, "method=gradient", "run_dir=why")
+    command("explain", f"run={brackets_run}", "text=" + "(" * 400, "run_dir=why")
     (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
     assert figures["truncated"]
     assert len(figures["words"]) < 400
@@ -99,7 +99,6 @@ REFUSED = {
     ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
     ("text= ",): "text is empty. Allowed: a text with at least one word.",
     ("text=(", "word=-1"): "word is -1. Allowed: at least 0",
-    ("text=(", "method=magic"): "method=magic is not a valid choice. Allowed: gradient, occlusion.",
 }
 
 

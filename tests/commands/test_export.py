@@ -23,8 +23,8 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.models.pretrained import load_pretrained
-from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.pretrained import load_pretrained
+from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig

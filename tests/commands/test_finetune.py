@@ -11,7 +11,7 @@ import yaml
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.models.saved_model import read_model
+from encoderlab.runs.saved_model import read_model
 from encoderlab.system.signals import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of

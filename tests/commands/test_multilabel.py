@@ -112,7 +112,7 @@ def test_eval_names_the_row_with_an_unknown_label(command, topics_run, tmp_path)
 
 
 def test_explain_covers_one_label(command, topics_run, tmp_path):
-    command("explain", f"run={topics_run}", "text=rain goal", "label=sport", "run_dir=why", "method=occlusion")
+    command("explain", f"run={topics_run}", "text=rain goal", "label=sport", "run_dir=why")
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     scores = {word["word"]: word["occlusion"] for word in found["words"]}
     assert scores["goal"] > max(scores["rain"], 0)

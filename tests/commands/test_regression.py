@@ -101,7 +101,7 @@ def test_eval_on_another_file_gives_the_same_figures_as_its_predictions(command,
 
 
 def test_explain_shows_what_increases_the_number(command, numbers_run, capsys, tmp_path):
-    command("explain", f"run={numbers_run}", "text=great awful", "run_dir=why", "method=occlusion")
+    command("explain", f"run={numbers_run}", "text=great awful", "run_dir=why")
     assert "makes it larger" in capsys.readouterr().out
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     scores = {word["word"]: word["occlusion"] for word in found["words"]}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from encoderlab.encoders import catalogue
+from encoderlab import shipped as catalogue
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.models.pretrained import load_pretrained
+from encoderlab.runs.pretrained import load_pretrained
 
 OPENING = {
     "finetune": ["finetune", "task=brackets"],
@@ -104,14 +104,6 @@ def test_it_predicts_nothing_and_has_no_rows(command, shipped):
         command("embed", "split=test", "output=vectors.npy")
 
 
-def test_a_length_beyond_its_maximum_is_refused_with_the_maximum(command, shipped):
-    with pytest.raises(
-        SettingError,
-        match=r"model\.max_length is 500, but the pretrained encoder has only 32 positions\. Allowed: at most 32",
-    ):
-        command("finetune", "task=brackets", "model.max_length=500")
-
-
 def test_list_shows_it_and_explains_the_other_choices(command, shipped, capsys):
     command("list", "encoders")
     first, *others = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
@@ -121,14 +113,3 @@ def test_list_shows_it_and_explains_the_other_choices(command, shipped, capsys):
     damage(shipped / "model.safetensors")
     command("list", "encoders")
     assert "is damaged: its SHA-256 differs" in capsys.readouterr().out
-
-
-def test_verify_checks_it(command, shipped, capsys):
-    command("verify", "run=mini-en")
-    assert capsys.readouterr().out.split(maxsplit=2)[:2] == ["good", "model"]
-    damage(shipped / "model.safetensors")
-    with pytest.raises(
-        DataError, match=r"1 of 1 parts of .*mini-en are damaged or inconsistent: model\. Reinstall encoderlab"
-    ):
-        command("verify", "run=mini-en")
-    assert "model.safetensors: missing, or different from manifest.json" in capsys.readouterr().out

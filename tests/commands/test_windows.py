@@ -75,7 +75,7 @@ def test_eval_and_predict_read_all_windows(command, long_run, capsys, tmp_path):
 
 def test_explain_finds_a_word_beyond_the_first_window(command, long_run, tmp_path):
     text = " ".join([*WORDS * 3, "rain"])
-    command("explain", f"run={long_run}", f"text={text}", "run_dir=why", "method=both")
+    command("explain", f"run={long_run}", f"text={text}", "run_dir=why")
     (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     assert [word["word"] for word in found["words"]] == text.split() and not found["truncated"]
     assert max(found["words"], key=lambda word: word["occlusion"])["word"] == "rain"
@@ -95,14 +95,6 @@ def test_embed_averages_the_windows_and_attention_shows_the_first(command, long_
     np.testing.assert_allclose(vectors[1], tokens[10:].mean(0), atol=1e-5)
     command("attention", f"run={long_run}", f"text={long}", "run_dir=looks")
     assert "the maps show the first" in capsys.readouterr().err
-
-
-def test_a_compact_model_reads_all_windows(command, long_run, capsys):
-    command("export", f"run={long_run}", "format=compact", "path=compact")
-    capsys.readouterr()
-    text = " ".join([*WORDS * 3, "rain"])
-    command("predict", "run=compact", f"text={text}")
-    assert capsys.readouterr().out.splitlines()[-1].split(",")[1] == '"rain"'
 
 
 @pytest.mark.usefixtures("symbolic_sizes")

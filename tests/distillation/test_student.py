@@ -9,7 +9,7 @@ from encoderlab.distillation.student import check_start, projection, start_stude
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.models.pretrained import TOKEN_TABLE, Pretrained
+from encoderlab.runs.pretrained import TOKEN_TABLE, Pretrained
 
 
 def config_of(**changes):

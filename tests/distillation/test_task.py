@@ -16,7 +16,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.inference.inputs import encoded_rows
-from encoderlab.runs.models.saved_model import Origin
+from encoderlab.runs.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.tasks.rows import TaughtRows
 from encoderlab.training.config import TrainingConfig

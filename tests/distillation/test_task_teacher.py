@@ -16,7 +16,7 @@ from encoderlab.distillation import task as task_teacher
 from encoderlab.distillation.task import TaskTeacher, TeacherLogits
 from encoderlab.errors import DataError
 from encoderlab.model.config import ModelConfig
-from encoderlab.runs.models.saved_model import Origin
+from encoderlab.runs.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, PretrainingConfig, TaggingConfig
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import LABELS, assembly_of

@@ -9,7 +9,7 @@ from encoderlab.distillation.teacher import VectorTeacher
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.models.pretrained import Pretrained
+from encoderlab.runs.pretrained import Pretrained
 from encoderlab.tasks.config import TeacherVectorsConfig
 from encoderlab.tasks.teacher_vectors import TeacherVectors
 from tests.runs.small_assembly import CPU, TOKENIZER

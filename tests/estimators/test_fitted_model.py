@@ -11,7 +11,7 @@ from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.errors import SettingError
 from encoderlab.estimators.fitted_model import FittedModel
 from encoderlab.estimators.inputs import InputError
-from encoderlab.runs.models.saved_model import Origin, read_model
+from encoderlab.runs.saved_model import Origin, read_model
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import LABELS, assembly_of

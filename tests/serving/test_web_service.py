@@ -19,8 +19,8 @@ from starlette.testclient import TestClient
 
 from encoderlab.commands.serve import LOOPBACK
 from encoderlab.data.examples import TextExample
-from encoderlab.runs.inference.predict import answers_of
-from encoderlab.runs.models.saved_model import Origin
+from encoderlab.runs.predict import answers_of
+from encoderlab.runs.saved_model import Origin
 from encoderlab.serving import web_service as service
 from encoderlab.serving.web_service import Limits, web_service
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig, Windows

@@ -14,8 +14,8 @@ from encoderlab.errors import SettingError
 from encoderlab.reports.explanation import HeadSummary, show_heads
 from encoderlab.reports.plots import attention_plot, write_png
 from encoderlab.runs.assembly import Assembly, reopen
+from encoderlab.runs.explain import check_selection, selected_examples
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.records import record_start
 from encoderlab.system.files import atomic_write_text
@@ -24,9 +24,9 @@ from encoderlab.system.files import atomic_write_text
 def attention(config: AttentionConfig) -> RunFolder:
     """Plot the attention maps of a text, or of rows of a split, into a new run folder. Raises SettingError, DataError."""
     check_free(config.run_dir)
-    check_chosen(config)
+    check_selection(config)
     assembly = reopen(config)
-    examples = chosen_examples(config, assembly)
+    examples = selected_examples(config, assembly)
     _check_joint(assembly)
     summary = HeadSummary()
     with RunFolder.new(config.run_dir, "attention", assembly.config.task.name) as folder:

@@ -23,7 +23,7 @@ from encoderlab.runs.inference.inputs import (
     split_examples,
     standard_input_examples,
 )
-from encoderlab.runs.inference.vectors import vectors_of
+from encoderlab.runs.predict import vectors_of
 from encoderlab.tasks.rows import ExampleRows
 
 

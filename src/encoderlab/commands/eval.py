@@ -16,12 +16,11 @@ from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.reading import reading_note
+from encoderlab.runs.explain import token_importance
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.for_reports import files_of, run_facts, summary_of
-from encoderlab.runs.inference.importance import token_importance
 from encoderlab.runs.journal import evaluation_throughput
-from encoderlab.runs.models.graph_model import GraphModel
 from encoderlab.runs.records import announce, record_start
 from encoderlab.runs.score import scores_of
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -84,7 +83,7 @@ def _score_and_report(
     throughput = evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds)
     scored = Fitted(_checkpoint(assembly, config), throughput, notes)
     report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
-    importance = None if isinstance(assembly.model, GraphModel) else partial(token_importance, assembly)
+    importance = partial(token_importance, assembly)
     examples = corpus.split(split)
     carried = None if examples.carried is None else examples.carried.select(scores.rows).rows()
     write_report(folder.root, report, run_facts(folder, "eval"), examples, scores, importance, carried)

@@ -11,9 +11,8 @@ from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
 from encoderlab.reports.explanation import explanation_of, show_explanations, write_explanations
 from encoderlab.runs.assembly import Assembly, reopen
+from encoderlab.runs.explain import check_explainable, check_selection, selected_examples, token_importance
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.inference.chosen import check_chosen, chosen_examples
-from encoderlab.runs.inference.importance import check_answers, token_importance
 from encoderlab.runs.inference.inputs import reads_words
 from encoderlab.runs.records import record_start
 from encoderlab.system.files import atomic_write_text
@@ -24,14 +23,14 @@ def explain(config: ExplainConfig) -> RunFolder:
     DataError.
     """
     check_free(config.run_dir)
-    check_chosen(config)
+    check_selection(config)
     assembly = reopen(config)
-    check_answers(assembly)
+    check_explainable(assembly)
     if config.word is not None and not reads_words(assembly):
         raise SettingError(
             f"word={config.word} selects a word, but this model labels whole texts", remedy="Remove word"
         )
-    examples = chosen_examples(config, assembly)
+    examples = selected_examples(config, assembly)
     explanations = _explanations(config, assembly, examples)
     with RunFolder.new(config.run_dir, "explain", assembly.config.task.name) as folder:
         record_start(folder, "explain", config, assembly.compute)
@@ -47,5 +46,5 @@ def _explanations(config: ExplainConfig, assembly: Assembly, examples: dict[str,
     some = list(examples.values())
     labels = None if config.label is None else [config.label] * len(some)
     words = None if config.word is None else [config.word] * len(some)
-    explained = token_importance(assembly, some, config.method.value, labels=labels, words=words)
+    explained = token_importance(assembly, some, labels=labels, words=words)
     return [explanation_of(name, one) for name, one in zip(examples, explained, strict=True)]

@@ -1,5 +1,5 @@
-"""encoderlab export: writes a run's model for transformers or onnxruntime, to be opened without our code, or in a
-compact form.
+"""encoderlab export: writes a run's model for transformers, sentence-transformers or onnxruntime, to be opened without
+our code.
 
 Its tokenizer gives the same ids as ours, truncated texts included, with two exceptions. transformers reads [MASK] and
 the like in a text as the special token, as its users expect; we never let a text contain one. And when both texts of a
@@ -10,49 +10,55 @@ odd position to the second text; we give it to the first, as BERT's own code doe
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import safetensors.torch
+import tokenizers
 
-from encoderlab.config.commands import ExportConfig, ExportFormat, ExportPrecision, OpenRunConfig
+from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
+from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.compact_weights import COMPACT
-from encoderlab.exchange.huggingface import to_huggingface
-from encoderlab.exchange.onnx_int8 import write_int8
+from encoderlab.errors import DataError, SettingError, UserError
+from encoderlab.exchange import onnx
+from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
 from encoderlab.exchange.sentence_transformers import answers_texts, pooling_of, write_modules
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.reports.cards import (
-    agreement_in_words,
     export_card,
     huggingface_section,
-    int8_section,
     line_that_opens,
-    megabytes,
     onnx_section,
     sentence_transformers_section,
     windows_section,
 )
-from encoderlab.reports.tables import words_of
-from encoderlab.runs.assembly import Assembly, cache_folder, reopen
-from encoderlab.runs.folder import GRAPH, is_graph, model_folder
-from encoderlab.runs.inference.int8_check import check_int8
-from encoderlab.runs.models.compact_model import in_compact_storage
-from encoderlab.runs.models.graph_folder import gives_answers, thresholds_json, write_checked_graph, write_graph_folder
-from encoderlab.runs.models.saved_model import (
-    SavedModel,
-    check_shapes,
-    encoder_alone,
-    in_user_units,
-    read_model,
-    write_model,
-)
-from encoderlab.system.files import atomic_write
+from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset, reopen
+from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
+from encoderlab.runs.graph_model import GraphModel
+from encoderlab.runs.inference.inputs import example_of, reads_words
+from encoderlab.runs.predict import answers_of
+from encoderlab.runs.saved_model import SavedModel, check_shapes, config_json, encoder_alone, in_user_units, read_model
+from encoderlab.system.files import atomic_write, write_manifest
+from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, TaskConfig
+from encoderlab.tasks.task import Answer
 from encoderlab.training.config import Precision
+
+PREDICT = Path(onnx.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
+MOST_ROWS = 500  # on which an 8-bit graph is compared with its model
+SENTENCES = (  # if the run's rows are gone
+    "The film is warm, funny and a little too long.",
+    "Shipping took three weeks, and the box was empty when it came!",
+    "Shares of the company fell by 12% after it lowered its forecast for the year.",
+    "I don't know why, but my phone won't charge any more :(",
+)
 
 
 def export(config: ExportConfig) -> Path:
@@ -63,28 +69,17 @@ def export(config: ExportConfig) -> Path:
     if not config.path or path.exists():
         wrong = f"path={config.path} already exists" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
-    _check_precision(config)
     return EXPORTERS[config.format](config, path)
-
-
-def _check_precision(config: ExportConfig) -> None:
-    """Raise SettingError for a precision that the format does not support."""
-    formats = {ExportFormat.onnx: list(ExportPrecision), ExportFormat.int8: [ExportPrecision.int8]}
-    if config.precision is not None and config.precision not in formats.get(config.format, []):
-        wrong = f"format={config.format.name} does not support precision={config.precision.name}"
-        raise SettingError(
-            wrong, allowed="format=onnx with fp32 or int8, format=int8 with int8", remedy="Remove precision"
-        )
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = in_user_units(_read(config, path))
     fields, weights = _as_huggingface(saved)
     fields |= thresholds_json(saved.config.task)
-    long_texts = windows_section(saved.task().windows, saved.config.model.reach)
-    card = export_card(_card(config, saved.config.task.name), "transformers", huggingface_section(fields), long_texts)
+    sections = (huggingface_section(fields), windows_section(saved.task().windows, saved.config.model.reach))
     with _new_folder(path) as temporary:
-        _write(temporary, fields, weights, saved.tokenizer, card)
+        _write(temporary, fields, weights, saved.tokenizer)
+        _write_card(temporary, config, saved.config.task.name, "transformers", *sections)
     print(f"{path}\n{line_that_opens(fields, config.path)}")
     return path
 
@@ -96,109 +91,152 @@ def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
     fields, weights = _as_huggingface(encoder_alone(saved, name))
     if answers:
         labels = dict(enumerate(saved.labels))
-        fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}} | thresholds_json(
-            saved.config.task
-        )
+        fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}}
+        fields |= thresholds_json(saved.config.task)
     section = sentence_transformers_section(heads, answers=answers, paired=bool(saved.origin.paired))
     long_texts = windows_section(saved.task().windows, saved.config.model.reach) if answers else ""
-    card = export_card(_card(config, name), "sentence-transformers", section, long_texts)
     head = {part: saved.weights[f"sequence_head.{part}"] for part in ("weight", "bias")} if answers else {}
     with _new_folder(path) as temporary:
-        _write(temporary, fields, weights, saved.tokenizer, card)
+        _write(temporary, fields, weights, saved.tokenizer)
         write_modules(temporary, saved.config.model, pooling, head)
+        _write_card(temporary, config, name, "sentence-transformers", section, long_texts)
     print(f"{path}\n{path / 'README.md'} shows how sentence-transformers opens it")
     return path
 
 
 def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
-    """Export an ONNX graph, with 8-bit weights on request; see `graph_folder`."""
-    int8 = config.format is ExportFormat.int8 or config.precision is ExportPrecision.int8
-    assembly = _opened_for_onnx(config, int8=int8)
+    """Write config.json, the graph, a tokenizer, and predict.py, which needs neither torch nor encoderlab."""
+    assembly = _opened_for_onnx(config)
+    task, reach = assembly.task, assembly.config.model.reach
+    opens = gives_answers(assembly) and assembly.config.dataset is not None  # predict and serve do
     with _new_folder(path) as temporary:
-        fields = write_checked_graph(temporary, assembly)
-        checked, section = _quantized(config, temporary / GRAPH, assembly) if int8 else ("", "")
-        fields |= {"precision": "int8"} if int8 else {}
-        opened = gives_answers(assembly) and assembly.config.dataset is not None
-        long_texts = windows_section(assembly.task.windows, assembly.task.max_length, reader="predict.py")
-        sections = (onnx_section(fields, opened=opened), section, long_texts)
-        card = export_card(_card(config, assembly.config.task.name), "onnx", *sections)
-        write_graph_folder(temporary, assembly, fields, card)
-    off = f"{fields['largest_difference']:.1e} of the largest output (allowed: {fields['tolerance']:g})"
+        whole = onnx.WholeModel(assembly.model).eval()
+        onnx.write_graph(whole, temporary / GRAPH)
+        off = onnx.largest_difference(whole, temporary / GRAPH, reach, assembly.tokenizer.vocabulary_size)
+        fields = _graph_fields(assembly, whole) | {"largest_difference": off, "precision": "fp32"}
+        change = ""
+        if config.format is ExportFormat.int8:
+            fields["precision"] = "int8"
+            change = _quantized(temporary / GRAPH, assembly, cache_folder(config.cache_dir))
+        _write_json(temporary / "config.json", fields | (config_json(assembly.saved(assembly.opened)) if opens else {}))
+        _write_padding_tokenizer(temporary / "tokenizer.json", assembly)
+        shutil.copyfile(PREDICT, temporary / "predict.py")
+        write_manifest(temporary, GRAPH_FILES)
+        section = f"## 8 bits\n\nCompared with the 32-bit model: {change}.\n" if change else ""
+        long_texts = windows_section(task.windows, task.max_length, reader="predict.py")
+        name = assembly.config.task.name
+        _write_card(temporary, config, name, "onnx", onnx_section(fields, opened=opens), section, long_texts)
+    difference = f"off by {off:.1e} of the largest output (allowed: {fields['tolerance']:g})"
     print(
-        f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: off by {off}; see its README.md"
+        f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: {difference}; see its README.md"
     )
-    if checked:
-        print(checked)
+    if change:
+        print(f"8 bits: {change}")
     return path
 
 
-def _opened_for_onnx(config: ExportConfig, *, int8: bool) -> Assembly:
+def _opened_for_onnx(config: ExportConfig) -> Assembly:
     """Return the model to export. Raises SettingError or DataError, before anything is written, if that is impossible."""
     if not config.heads:
         raise SettingError(
             f"heads=false does not work with format={config.format.name}, which writes the heads too",
-            allowed="heads=false with format=compact or huggingface",
+            allowed="heads=false with format=huggingface or sentence_transformers",
         )
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
             wrong = f"format={config.format.name} needs {name}, which is not installed"
             raise SettingError(wrong, remedy='Run pip install "encoderlab[onnx]"')
-    _refuse_graph(config)
     assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
-    if int8 and not gives_answers(assembly):
+    if config.format is ExportFormat.int8 and not gives_answers(assembly):
         wrong = (
-            f"{assembly.config.task.name} is an encoder without predictions, and format=int8 is verified by predictions"
+            f"{assembly.config.task.name} is an encoder without predictions, and format=int8 is checked by predictions"
         )
-        raise SettingError(wrong, remedy="Use format=compact, or format=onnx in fp32")
+        raise SettingError(wrong, remedy="Use format=onnx")
     saved = in_user_units(assembly.saved(assembly.opened))
     assembly.model.load_state_dict(saved.weights)
     return replace(assembly, config=saved.config, task=saved.task())
 
 
-def _refuse_graph(config: ExportConfig) -> None:
-    """Raise DataError if the run is already a graph."""
-    folder = model_folder(config.run)
-    if is_graph(folder):
-        raise DataError(
-            f"run={config.run} contains an ONNX graph without weights", remedy="Use the run it was exported from"
-        )
+def _graph_fields(assembly: Assembly, whole: onnx.WholeModel) -> dict[str, Any]:
+    """Return what config.json says to predict.py, and how the graph was checked."""
+    task = assembly.task
+    of_texts = "texts" if task.heads.sequence_classes is not None else "nothing"
+    answers_for = of_texts if task.heads.token_classes is None else "words"
+    return {
+        "task": assembly.config.task.name,
+        "answers_for": answers_for,
+        "paired": bool(assembly.opened.paired),
+        "problem_type": None if task.heads.sequence_classes is None else PROBLEM_TYPES[task.heads.sequence_target],
+        "id2label": dict(enumerate(task.labels)),
+        "label2id": {label: index for index, label in enumerate(task.labels)},
+        "inputs": whole.inputs,
+        "outputs": whole.outputs,
+        "answer": "last_hidden_state" if answers_for == "nothing" else whole.outputs[-1],
+        "max_length": assembly.config.model.reach,
+        "pad_token_id": assembly.tokenizer.pad_id,
+        "special_tokens": getattr(assembly.config.task, "special_tokens", True),
+        "opset": onnx.OPSET,
+        "tolerance": onnx.TOLERANCE,
+        "onnxruntime": version("onnxruntime"),
+    } | thresholds_json(assembly.config.task)
 
 
-def _quantized(config: ExportConfig, graph: Path, assembly: Assembly) -> tuple[str, str]:
-    """Replace the graph by an 8-bit one. Return a line for the screen and a section for the card on what changes."""
-    in_32_bits = graph.with_name("fp32.onnx")
-    data = graph.with_name(f"{graph.name}.data")
-    if data.exists():
-        raise SettingError("A graph of 2 GB or more cannot be exported in 8 bits", remedy="Use format=onnx in fp32")
-    graph.rename(in_32_bits)
-    write_int8(in_32_bits, graph)
-    check = check_int8(assembly, graph, cache_folder(config.cache_dir))
-    n_bytes = (in_32_bits.stat().st_size, graph.stat().st_size)
+def gives_answers(assembly: Assembly) -> bool:
+    """Return whether the model makes predictions for a task; an encoder alone and a pretrained model do not."""
+    heads = assembly.task.heads
+    has_head = heads.sequence_classes is not None or heads.token_classes is not None
+    return has_head and not isinstance(assembly.config.task, DocumentTaskConfig)
+
+
+def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
+    """Replace the graph by an 8-bit one, and return in words what that changes. Raises SettingError, DataError."""
+    if graph.with_name(f"{graph.name}.data").exists():
+        raise SettingError("A graph of 2 GB or more cannot be exported in 8 bits", remedy="Use format=onnx")
+    in_32_bits = graph.rename(graph.with_name("fp32.onnx"))
+    onnx.write_int8(in_32_bits, graph)
+    sizes = f"{in_32_bits.stat().st_size / 1e6:.1f} MB reduced to {graph.stat().st_size / 1e6:.1f} MB"
     in_32_bits.unlink()
-    before, after = check.texts_per_second
-    sizes = f"{megabytes(n_bytes[0])} reduced to {megabytes(n_bytes[1])}"
-    scores = (
-        "" if check.before is None else f"; {words_of(check.score)} {check.before:.4f} before, {check.after:.4f} after"
-    )
-    line = f"8 bits: {sizes}; {agreement_in_words(check)}{scores}; {before:,.0f} texts per second before, {after:,.0f} after"
-    return line, int8_section(check, n_bytes)
+    quantized = replace(assembly, model=cast("EncoderWithHeads", GraphModel(graph, assembly.model)))
+    examples, where = _examples_to_compare(assembly, cache)
+    before, after = (answers_of(one, examples) for one in (assembly, quantized))
+    pairs = list(zip(before, after, strict=True))
+    change = float(np.max([np.abs(_values(one) - _values(other)).max(initial=0.0) for one, other in pairs]))
+    if not np.isfinite(change):
+        raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use format=onnx")
+    if before[0].number is not None:
+        return f"{sizes}; on {where} a number changes by at most {change:.4g}"
+    differing = sum(one.labels != other.labels for one, other in pairs)
+    return f"{sizes}; on {where} a probability changes by at most {change:.4f}, and {differing} predictions change"
 
 
-def _export_compact(config: ExportConfig, path: Path) -> Path:
-    saved = _read(config, path)
-    if saved.config.dataset is None and config.heads:
-        wrong = f"run={config.run} is not an encoderlab run, and format=compact stores a run's settings with its heads"
-        raise SettingError(wrong, remedy="Use heads=false to write only its encoder")
-    stored, change = in_compact_storage(saved)
-    before = sum(weight.nbytes for weight in saved.weights.values())
-    card = _card(config, saved.config.task.name)
-    with _new_folder(path) as temporary:
-        write_model(temporary, stored, COMPACT)
-        after = (temporary / "model.safetensors").stat().st_size
-        (temporary / "README.md").write_text(card, encoding="utf-8")
-    changed = f"on a few sentences a vector changes by at most {change.vector:.2%} of its length"
-    print(f"{path}\nweights: {megabytes(before)} reduced to {megabytes(after)}; {changed}")
-    return path
+def _values(answer: Answer) -> np.ndarray:
+    if answer.number is not None:
+        return np.array([answer.number])
+    return np.asarray(answer.probabilities if answer.word_probabilities is None else answer.word_probabilities)
+
+
+def _examples_to_compare(assembly: Assembly, cache: Path) -> tuple[list[Example], str]:
+    """Return rows of the split that the run's report scores and their description, or some sentences if it is gone."""
+    try:
+        corpus = Corpus.load(own_dataset(assembly), cache, assembly.config.task.target)
+        name = corpus.scored_splits()[-1]
+        split = corpus.split(name)
+    except UserError:
+        others, paired = SENTENCES[1:] + SENTENCES[:1], bool(assembly.opened.paired)
+        pairs = zip(SENTENCES, others, strict=True)
+        examples = [example_of(text, other if paired else None, reads_words(assembly)) for text, other in pairs]
+        return examples, f"{len(examples)} sentences"
+    rows = np.unique(np.linspace(0, len(split) - 1, min(len(split), MOST_ROWS)).round().astype(np.int64))
+    return list(split.take(rows.tolist())), f"{len(rows)} rows of {name}"
+
+
+def _write_padding_tokenizer(path: Path, assembly: Assembly) -> None:
+    """Write a tokenizer.json that truncates and pads as the model requires, so that no other file is needed."""
+    assembly.tokenizer.save(path)
+    backend = tokenizers.Tokenizer.from_file(str(path))
+    backend.enable_truncation(assembly.config.model.reach)
+    backend.enable_padding(pad_id=assembly.tokenizer.pad_id, pad_token=assembly.tokenizer.specials["pad_token"])
+    backend.save(str(path))
 
 
 def _read(config: ExportConfig, path: Path) -> SavedModel:
@@ -208,16 +246,14 @@ def _read(config: ExportConfig, path: Path) -> SavedModel:
     return saved if config.heads else encoder_alone(saved, path.resolve().name)
 
 
-def _card(config: ExportConfig, name: str) -> str:
-    """Return the text of the card: the file in `config.card`, else the model's own, else a title. Raises DataError."""
-    card = model_folder(config.run) / "README.md" if config.card is None else Path(config.card)
-    if config.card is None and not card.is_file():
-        return f"# {name}\n"
-    try:
-        return card.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise DataError(f"card={card} cannot be read: {reason}", allowed="a Markdown file") from None
+def thresholds_json(task: TaskConfig) -> dict[str, Any]:
+    """Return the fields of config.json about labels: their thresholds, and the positive class of a binary task."""
+    if isinstance(task, MultilabelConfig) and task.thresholds:
+        return {"thresholds": task.thresholds}
+    if not isinstance(task, ClassificationConfig) or task.positive_label is None:
+        return {}
+    threshold = {} if task.threshold is None else {"thresholds": {task.positive_label: task.threshold}}
+    return {"positive_label": task.positive_label} | threshold
 
 
 def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -237,13 +273,24 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer, card: str) -> None:
+def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """Write a folder of transformers; its tokenizer truncates to the longest sequence that the model reads."""
     _write_json(folder / "config.json", fields)
     content = safetensors.torch.save(weights, metadata={"format": "pt"})
     (folder / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read the file
     tokenizer.save(folder / "tokenizer.json")
-    _complete(folder / "tokenizer_config.json", fields)
-    (folder / "README.md").write_text(card, encoding="utf-8")
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    settings["model_max_length"] = fields["max_position_embeddings"]
+    if fields["model_type"] == "distilbert":  # it has no segments
+        settings["model_input_names"] = ["input_ids", "attention_mask"]
+    _write_json(folder / "tokenizer_config.json", settings)
+
+
+def _write_card(folder: Path, config: ExportConfig, name: str, library: str, *sections: str) -> None:
+    """Write README.md: the model's own card, else a title, with sections on the library that opens the folder."""
+    own = model_folder(config.run) / "README.md"
+    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {name}\n"
+    (folder / "README.md").write_text(export_card(card, library, *sections), encoding="utf-8")
 
 
 @contextmanager
@@ -259,15 +306,6 @@ def _new_folder(path: Path) -> Iterator[Path]:
         raise DataError(f"path={path} cannot be written: {error.strerror}", remedy="Choose another folder") from None
 
 
-def _complete(path: Path, fields: dict[str, Any]) -> None:
-    """Set the tokenizer's longest sequence for transformers and, for DistilBERT, that there are no segments."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    content["model_max_length"] = fields["max_position_embeddings"]
-    if fields["model_type"] == "distilbert":
-        content["model_input_names"] = ["input_ids", "attention_mask"]
-    _write_json(path, content)
-
-
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -277,5 +315,4 @@ EXPORTERS = {
     ExportFormat.sentence_transformers: _export_to_sentence_transformers,
     ExportFormat.onnx: _export_to_onnx,
     ExportFormat.int8: _export_to_onnx,
-    ExportFormat.compact: _export_compact,
 }

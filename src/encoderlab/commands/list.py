@@ -7,8 +7,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from encoderlab.encoders.catalogue import describe, shipped_names
 from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.shipped import describe, shipped_names
 
 GROUPS = ("task", "dataset", "tokenizer", "model", "training", "experiment", "sweep")
 ENCODERS = "encoders"  # not a config group: values of init_from and run

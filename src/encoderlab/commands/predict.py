@@ -27,7 +27,7 @@ from encoderlab.runs.inference.inputs import (
     split_examples,
     standard_input_examples,
 )
-from encoderlab.runs.inference.predict import answers_of_rows
+from encoderlab.runs.predict import answers_of_rows
 from encoderlab.system.files import atomic_write
 from encoderlab.tasks.task import Answer, Task
 
@@ -47,7 +47,7 @@ def predict(config: PredictConfig) -> None:
     """Predict for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
     _check_settings(config)
     form = _form(config)
-    assembly = reopen(config)
+    assembly = reopen(config, or_graph=True)
     wanted = _wanted(config, assembly)
     examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None

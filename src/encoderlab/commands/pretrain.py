@@ -30,11 +30,11 @@ from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.for_reports import commands_for_encoder, files_of, run_facts, summary_of
-from encoderlab.runs.inference.masked_predictions import fill_masks
 from encoderlab.runs.journal import evaluation_throughput
-from encoderlab.runs.models.pretrained import Pretrained
-from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.predict import fill_masks
+from encoderlab.runs.pretrained import Pretrained
 from encoderlab.runs.records import announce, record_start
+from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.score import guessed_pairs, guessed_tokens, pair_facts, training_facts
 from encoderlab.runs.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes

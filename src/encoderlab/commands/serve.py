@@ -14,7 +14,7 @@ from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.inference.inputs import example_of, reads_words
-from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.predict import answers_of
 from encoderlab.system.signals import deferred, is_interrupted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def serve(config: ServeConfig) -> None:
                 f"serve needs {name}, which is not installed", remedy='Run pip install "encoderlab[serve]"'
             )
     with _listening(config.host, config.port) as listening:
-        assembly = reopen(config)
+        assembly = reopen(config, or_graph=True)
         _warm_up(assembly)
         server = _server(config, assembly)
         host, port = listening.getsockname()[:2]

@@ -18,16 +18,16 @@ from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_f
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.reading import reading_notes
 from encoderlab.runs.dry_run import dry_run
+from encoderlab.runs.explain import token_importance
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
 from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.folds import cross_validate, report_folds
 from encoderlab.runs.for_reports import files_of, run_facts, summary_of
-from encoderlab.runs.inference.importance import token_importance
-from encoderlab.runs.models.pretrained import Pretrained
-from encoderlab.runs.models.saved_model import Origin, save_model
+from encoderlab.runs.pretrained import Pretrained
 from encoderlab.runs.resume import Config
+from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.score import score_splits, threshold_notes
 from encoderlab.runs.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS, Processes

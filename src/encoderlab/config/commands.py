@@ -10,10 +10,10 @@ from encoderlab.data.files.encodings import refuse_unknown
 from encoderlab.data.files.formats import Dialect, Quoting
 from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.tokenizers.config import TokenizerConfig
-from encoderlab.encoders.catalogue import SHIPPED
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
+from encoderlab.shipped import SHIPPED
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
@@ -200,38 +200,24 @@ class ExportFormat(Enum):
     huggingface = "huggingface"
     sentence_transformers = "sentence_transformers"
     onnx = "onnx"
-    compact = "compact"
-    int8 = "int8"
-
-
-class ExportPrecision(Enum):
-    """The number format of the weights of an exported graph."""
-
-    fp32 = "fp32"
     int8 = "int8"
 
 
 @dataclass
 class ExportConfig(CommandConfig):
-    """Export a run's model to a format that other tools read without encoderlab, or to a smaller folder."""
+    """Export a run's model to a format that other tools read without encoderlab."""
 
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     format: ExportFormat = setting(
         ExportFormat.huggingface,
         "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library (mean pooling); "
-        "onnx: a graph for onnxruntime, checked against the model, which predict, eval and serve open too; compact: encoderlab's "
-        "own at a third of the size (8-bit token embeddings, everything else in 16 bits); int8: onnx with precision=int8.",
-    )
-    precision: ExportPrecision | None = setting(
-        None,
-        "With format=onnx: fp32, or int8 (8-bit weights with a scale per channel, a quarter of the size, compared with the model "
-        "on the run's own test split before it is written); null: fp32.",
+        "onnx: a graph for onnxruntime, checked against the model, which predict and serve open too; int8: the graph with "
+        "8-bit weights, a quarter of the size, whose predictions are compared with the model's.",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
     heads: bool = setting(
         True, "Export the heads too; false: only the encoder, to finetune from or to embed with (not for onnx)."
     )
-    card: str | None = setting(None, "A Markdown file to write as README.md; null: the model's own.")
 
 
 class PredictionFormat(Enum):
@@ -325,13 +311,6 @@ class AttentionConfig(OpenRunConfig):
     run_dir: str | None = setting(None, RUN_DIR)
 
 
-class ImportanceMethod(Enum):
-    """How the importance of a token is computed; see `runs.inference.importance`."""
-
-    gradient = "gradient"
-    occlusion = "occlusion"
-
-
 @dataclass
 class ExplainConfig(OpenRunConfig):
     """Show which words support a prediction, and which count against it: on screen, and as a page."""
@@ -346,7 +325,6 @@ class ExplainConfig(OpenRunConfig):
     word: int | None = setting(
         None, "If words are labelled, the word to explain, counted from 0; null: the first.", least=0, most=1048575
     )
-    method: ImportanceMethod = setting(ImportanceMethod.occlusion, "occlusion, or gradient (times input; faster).")
     precision: Precision = setting(
         Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
     )

@@ -11,7 +11,7 @@ from encoderlab.config.commands import StudentStart
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.models.pretrained import TOKEN_TABLE, Pretrained
+from encoderlab.runs.pretrained import TOKEN_TABLE, Pretrained
 
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
 SEGMENT_TABLE = "encoder.embeddings.segment.weight"

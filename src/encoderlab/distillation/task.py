@@ -25,7 +25,7 @@ from encoderlab.runs.assembly import Assembly, check_paired, compute_for, reopen
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fitting.teaching import Teaching
 from encoderlab.runs.inference.inputs import encoded_rows
-from encoderlab.runs.models.pretrained import encoder_folder, load_pretrained, vocabulary_difference
+from encoderlab.runs.pretrained import encoder_folder, load_pretrained, vocabulary_difference
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, TaughtRows, joined
 from encoderlab.training.batches import Rows

@@ -23,7 +23,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import attendable
 from encoderlab.model.pooling import MeanPool
-from encoderlab.runs.models.pretrained import (
+from encoderlab.runs.pretrained import (
     Pretrained,
     encoder_folder,
     load_into,

@@ -11,8 +11,8 @@ from encoderlab.data.examples import TextExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.estimators.inputs import refuse
 from encoderlab.runs.assembly import Assembly, check_paired
-from encoderlab.runs.inference.predict import answers_of
-from encoderlab.runs.models.saved_model import SavedModel, save_model
+from encoderlab.runs.predict import answers_of
+from encoderlab.runs.saved_model import SavedModel, save_model
 from encoderlab.system.device import choose_compute
 from encoderlab.tasks.task import Answer
 

@@ -30,7 +30,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, run_training
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.models.saved_model import Origin, SavedModel, read_model
+from encoderlab.runs.saved_model import Origin, SavedModel, read_model
 from encoderlab.runs.score import score_splits
 from encoderlab.runs.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS

@@ -14,11 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from encoderlab.data.examples import TextExample
-from encoderlab.encoders.catalogue import SHIPPED
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.estimators.fitted_model import FittedModel
 from encoderlab.estimators.fitting import Fit, fitted
 from encoderlab.estimators.inputs import InputError, refuse, targets_of, texts_of
+from encoderlab.shipped import SHIPPED
 from encoderlab.tasks.task import Answer
 
 SETTINGS = {  # the parameters that are settings, by the names of those; None leaves a setting as the command has it

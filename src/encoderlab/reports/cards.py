@@ -265,56 +265,6 @@ def onnx_section(fields: Mapping[str, Any], *, opened: bool) -> str:
     )
 
 
-class Int8Check(Protocol):
-    """How the predictions of an 8-bit graph compare with those of the 32-bit model, as the export measured it."""
-
-    rows: int
-    split: str
-    unscored: str
-    agreement: float | None
-    change: float
-    score: str
-    before: float | None
-    after: float | None
-    texts_per_second: tuple[float, float]
-    threads: int
-
-
-def megabytes(n_bytes: int) -> str:
-    """Return a size in words, such as 9.4 MB."""
-    return f"{n_bytes / 1e6:.1f} MB"
-
-
-def agreement_in_words(check: Int8Check) -> str:
-    """Return a clause on how well the predictions agree."""
-    rows = f"{check.rows:,} rows of {check.split}" if check.split else f"{check.rows} sentences"
-    if check.agreement is None:
-        return f"on {rows} a number changes by at most {check.change:.4g}"
-    return (
-        f"on {rows} {check.agreement:.2%} of the predictions agree, and a probability changes by at most "
-        f"{check.change:.4f}"
-    )
-
-
-def int8_section(check: Int8Check, n_bytes: tuple[int, int]) -> str:
-    """Return the section on an 8-bit graph; `n_bytes` are the sizes of the graph before and after."""
-    sizes, speeds = map(megabytes, n_bytes), (f"{speed:,.0f}" for speed in check.texts_per_second)
-    threads = f"{check.threads} thread{'s' * (check.threads != 1)}"
-    rows = {
-        "graph": sizes,
-        f"texts per second, encoderlab in fp32 and this graph, {threads}": speeds,
-    }
-    if check.before is not None:
-        rows[f"{words_of(check.score)} on {check.split}"] = (f"{one:.4f}" for one in (check.before, check.after))
-    table = "".join(f"| {name} | {' | '.join(cells)} |\n" for name, cells in rows.items())
-    unscored = f" It was not scored: {check.unscored}" if check.unscored else ""
-    return (
-        "## 8 bits\n\nThe weights of matrix products and embeddings are 8-bit integers; those of matrix products have a "
-        "scale for each channel. Activations are quantized dynamically. Compared with the 32-bit model, "
-        f"{agreement_in_words(check)}.{unscored}\n\n| | 32 bits | 8 bits |\n|---|---|---|\n{table}"
-    )
-
-
 class Windows(Protocol):
     """How long texts were read in windows: at most `most`, which share a part with the next, with pooled logits."""
 

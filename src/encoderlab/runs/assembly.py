@@ -32,9 +32,9 @@ from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
-from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
-from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into
-from encoderlab.runs.models.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
+from encoderlab.runs.graph_model import GraphModel, compute_to_answer
+from encoderlab.runs.pretrained import Pretrained, check_same_vocabulary, load_into
+from encoderlab.runs.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
 from encoderlab.runs.task import build_task, label_loss_of, settled_task, start_from_frequencies
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -229,13 +229,13 @@ def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun
     return cast("SettledRun", RunConfig(**{**shared, "model": model}))
 
 
-def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS) -> Assembly:
-    """Open a finished run, a Hugging Face folder or an exported graph. Only the main process reads it, and broadcasts
+def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_graph: bool = False) -> Assembly:
+    """Open a finished run, a Hugging Face folder or, with `or_graph`, an exported graph. Only the main process reads it, and broadcasts
     it.
 
     Raises DataError if it is damaged or missing.
     """
-    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run), or_graph=True))
+    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run), or_graph=or_graph))
     check_shapes(saved, f"run={run.run}")
     compute = compute_to_answer(run, saved.config.model.d_model, processes, graph=saved.graph is not None)
     model = saved.model().to(compute.device)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from encoderlab.encoders.catalogue import shipped_folder, suggestion
 from encoderlab.errors import DataError, SettingError, TrainingError
-from encoderlab.exchange.huggingface_files import read_config
+from encoderlab.exchange.weights import read_config
+from encoderlab.shipped import shipped_folder, suggestion
 
 LARGEST_CONFIG = 10_000_000  # bytes; it contains every label twice
 MODEL_TYPE = "encoderlab"  # in the config.json of our own models

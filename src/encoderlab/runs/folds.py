@@ -25,7 +25,7 @@ from encoderlab.runs.assembly import cache_folder, reopen
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.for_reports import files_of, run_facts
-from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.predict import answers_of
 from encoderlab.runs.records import record_start
 from encoderlab.runs.resume import AUTO, HARDWARE, Config, continued_run, run_folder, with_recorded_settings
 from encoderlab.runs.task import with_positive_label

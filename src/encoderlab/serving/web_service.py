@@ -29,7 +29,7 @@ from encoderlab.errors import DataError, UserError
 from encoderlab.reports.page import render
 from encoderlab.runs.assembly import Assembly, check_paired
 from encoderlab.runs.inference.inputs import example_of, reads_words
-from encoderlab.runs.inference.predict import answers_of
+from encoderlab.runs.predict import answers_of
 from encoderlab.tasks.task import Answer, Task, as_objects, likeliest
 
 BODY_SECONDS = 10.0  # that a request may take to arrive

@@ -161,7 +161,7 @@ class Regression(TextTask):
 
 @dataclass
 class EncodingConfig(TaskConfig):
-    """Texts become sequences, and nothing is predicted. No run is trained for it; see `runs.models.saved_model`."""
+    """Texts become sequences, and nothing is predicted. No run is trained for it; see `runs.saved_model`."""
 
 
 class Encoding(Task):

@@ -16,8 +16,8 @@ from tokenizers import models
 from encoderlab.data.tokenizers import config as tokenizer_config
 from encoderlab.data.tokenizers.config import PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
-from encoderlab.encoders.catalogue import shipped_folder
 from encoderlab.errors import DataError, SettingError
+from encoderlab.shipped import shipped_folder
 from tests.data.tokenizers.texts import AWKWARD, TEXTS
 
 

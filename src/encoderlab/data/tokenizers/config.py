@@ -16,9 +16,9 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from encoderlab.data.tokenizers.tokenizer import BERT_SPECIALS, Tokenizer, open_backend
-from encoderlab.encoders.catalogue import shipped_folder
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.shipped import shipped_folder
 from encoderlab.system.hub_access import http_error, hub_answers
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.models.pretrained import Pretrained
+from encoderlab.runs.pretrained import Pretrained
 from encoderlab.training.batches import Rows
 
 

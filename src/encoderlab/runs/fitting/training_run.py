@@ -14,7 +14,7 @@ from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.models.pretrained import Pretrained, load_pretrained
+from encoderlab.runs.pretrained import Pretrained, load_pretrained
 from encoderlab.runs.records import announce, record_start
 from encoderlab.runs.resume import Config, continued_run, run_folder
 from encoderlab.runs.trackers import Trackers, check_trackers, tracked

@@ -13,12 +13,12 @@ import torch
 import transformers
 
 from encoderlab.exchange.huggingface import read_huggingface
-from encoderlab.runs.models.hub_model import at_hand, fetch_model_folder
+from encoderlab.runs.pretrained import at_hand, fetch_model_folder
 
 FETCH = """
 import sys
 from encoderlab.errors import DataError
-from encoderlab.runs.models.hub_model import fetch_model_folder
+from encoderlab.runs.pretrained import fetch_model_folder
 try:
     print(fetch_model_folder(sys.argv[1]))
 except DataError as error:
@@ -27,7 +27,7 @@ except DataError as error:
 REFUSED = """
 import sys
 from encoderlab.errors import DataError
-from encoderlab.runs.models.hub_model import fetch_model_folder
+from encoderlab.runs.pretrained import fetch_model_folder
 for name in sys.argv[1].split(","):
     try:
         print(fetch_model_folder(name))
@@ -36,7 +36,7 @@ for name in sys.argv[1].split(","):
 """
 AT_HAND = """
 import sys
-from encoderlab.runs.models.hub_model import at_hand
+from encoderlab.runs.pretrained import at_hand
 print(*map(at_hand, sys.argv[1].split(",")))
 """
 COMMIT = "0" * 39 + "1"

@@ -13,7 +13,7 @@ from encoderlab.errors import DataError
 from encoderlab.model.config import Activation, ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.models.saved_model import Origin, read_model, save_model
+from encoderlab.runs.saved_model import Origin, read_model, save_model, write_shipped_encoder
 from encoderlab.runs.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import TaggingConfig, TaggingScore
@@ -163,3 +163,14 @@ def test_weights_of_another_model_are_refused(folder, tmp_path):
     with pytest.raises(DataError, match=r"^The weights of run=.*do not match its config: .*size mismatch") as refused:
         opened(folder, tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_a_shipped_encoder_is_a_third_of_the_size_and_starts_runs(assembly, folder, tmp_path):
+    write_shipped_encoder(str(folder), tmp_path / "box" / "mine", "# a cärd")
+    saved = read_model(tmp_path / "box" / "mine")
+    assert (saved.config.task.name, saved.config.dataset, saved.labels) == ("mine", None, [])
+    assert str(tmp_path) not in (tmp_path / "box" / "mine" / "config.json").read_text(encoding="utf-8")
+    assert "model.safetensors" in (tmp_path / "box" / "mine" / "README.md").read_text(encoding="utf-8")
+    weights = assembly.model.state_dict()
+    assert saved.weights.keys() == {name for name in weights if name.startswith("encoder.")}
+    assert all(torch.allclose(weight, weights[name], atol=0.02) for name, weight in saved.weights.items())

@@ -1,6 +1,5 @@
 """An exported ONNX graph used like a model: it takes the same batches and returns the same predictions, computed by
-onnxruntime.
-"""
+onnxruntime."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from encoderlab.batch import Batch, Prediction, WindowPooling
 from encoderlab.config.commands import OpenRunConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.onnx_graph import SLOWER
+from encoderlab.exchange.onnx import SLOWER
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.pooling import pool_windows
 from encoderlab.system.device import Compute, choose_compute
@@ -28,6 +27,7 @@ from encoderlab.training.config import Precision
 
 if TYPE_CHECKING:
     import onnxruntime
+
 
 TOKENS_AT_A_TIME = (
     512  # with 8-bit weights, 4,096 took 1.2 times as long: the activations of a layer then exceed the cache
@@ -48,7 +48,7 @@ class GraphModel(nn.Module):
         self.masked_token_head = None  # no task has one
         self.of_tokens = shape.token_head is not None
         self.n_parameters, self._by_part = shape.n_parameters, shape.parameters_by_part()
-        self._opening, self._file = Lock(), _identity(path)
+        self._opening = Lock()
         session = _session(path)
         self._sessions = {torch.get_num_threads(): session}
         self.inputs = [given.name for given in session.get_inputs()]
@@ -61,7 +61,7 @@ class GraphModel(nn.Module):
     def encoder(self) -> NoReturn:
         """Raise DataError, because a graph can only predict."""
         raise DataError(
-            f"{self.path.parent} contains an ONNX graph without weights, which only predict, eval and serve can open",
+            f"{self.path.parent} contains an ONNX graph without weights, which only predict and serve can open",
             remedy="Use the run it was exported from",
         )
 
@@ -83,23 +83,12 @@ class GraphModel(nn.Module):
         return torch.from_numpy(np.asarray(logits))
 
     def _opened(self) -> onnxruntime.InferenceSession:
-        """Return the graph opened for PyTorch's present number of threads; for another one if the file is no longer the
-        same.
-        """
+        """Return the graph opened for PyTorch's present number of threads: alone, or one of several at a time."""
         with self._opening:
             threads = torch.get_num_threads()
-            if threads not in self._sessions and _identity(self.path) == self._file:
+            if threads not in self._sessions:
                 self._sessions[threads] = _session(self.path)
-            return self._sessions[threads if threads in self._sessions else next(iter(self._sessions))]
-
-
-def _identity(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes if the file is replaced; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+            return self._sessions[threads]
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:

@@ -21,8 +21,8 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.assembly import Assembly, assemble, run_settings
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folder import model_folder
-from encoderlab.runs.models.pretrained import Pretrained, check_same_vocabulary, load_into, load_pretrained
-from encoderlab.runs.models.saved_model import Origin, read_model, save_model
+from encoderlab.runs.pretrained import Pretrained, check_same_vocabulary, load_into, load_pretrained
+from encoderlab.runs.saved_model import Origin, read_model, save_model
 from encoderlab.runs.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes

@@ -2,7 +2,7 @@
 
 A shipped encoder is a name. It becomes a folder where `run=`, `init_from=` and `tokenizer.name=` do, and nowhere else,
 and wins over a folder with that name. Its files are hashed each time it is opened. It is a model folder of ours that
-states an encoder instead of a run's settings, in compact storage (`exchange.compact_weights`).
+states an encoder instead of a run's settings, in compact storage (`exchange.weights`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from encoderlab.errors import DataError, closest
 from encoderlab.system.files import differing_files
 
 SHIPPED = "mini-en"  # the default of finetune and embed
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).with_name("encoders")
 FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
 REINSTALL = "Reinstall encoderlab (pip install --force-reinstall --no-deps encoderlab)"
 
@@ -41,9 +41,10 @@ def shipped_names() -> list[str]:
     return list(dict.fromkeys([SHIPPED, *others]))
 
 
-def shipped_location(name: str) -> Path | None:
-    """Return the folder of the shipped encoder of this name, unchecked; None for an unknown name. Raises DataError if
-    missing.
+def shipped_folder(name: str) -> Path | None:
+    """Return the folder of the shipped encoder of this name, with every hash checked; None for an unknown name.
+
+    Raises DataError if the encoder is missing or a file has changed.
     """
     if name not in shipped_names():
         return None
@@ -52,16 +53,7 @@ def shipped_location(name: str) -> Path | None:
         raise DataError(
             f"The encoder {name} is missing from this installation of encoderlab ({folder})", remedy=REINSTALL
         )
-    return folder
-
-
-def shipped_folder(name: str) -> Path | None:
-    """Return the folder of the shipped encoder of this name, with every hash checked; None if there is none.
-
-    Raises DataError if the encoder is missing or a file has changed.
-    """
-    folder = shipped_location(name)
-    if folder is not None and (differing := differing_files(folder)):
+    if differing := differing_files(folder):
         raise DataError(
             f"{folder / differing[0]} is damaged: its SHA-256 differs from the shipped file's", remedy=REINSTALL
         )

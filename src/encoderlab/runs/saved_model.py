@@ -2,8 +2,7 @@
 code.
 
 Only known schemas are built from a saved config. Weights are compared with the shapes that the config requires before a
-model of its size is built (`check_shapes`).
-"""
+model of its size is built (`check_shapes`)."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ from encoderlab.data.tokenizers.config import PretrainedConfig
 from encoderlab.data.tokenizers.tokenizer import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
-from encoderlab.exchange.huggingface_files import read_config, read_weights
+from encoderlab.exchange.weights import COMPACT, compacted, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.runs.folder import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph, is_huggingface
-from encoderlab.runs.models.graph_model import GraphModel
+from encoderlab.runs.folder import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph, is_huggingface, model_folder
+from encoderlab.runs.graph_model import GraphModel
 from encoderlab.runs.task import build_task
 from encoderlab.settings import REQUIRED
-from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
+from encoderlab.system.files import MANIFEST, atomic_write, differing_files, sha256_of, write_manifest
 from encoderlab.tasks.config import (
     ClassificationConfig,
     Decoding,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         model: ModelConfig
 else:
     SettledRun = RunConfig
+
 
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
@@ -142,6 +142,18 @@ def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> No
     write_manifest(folder, HASHED)
 
 
+def write_shipped_encoder(run: str, folder: Path, card: str) -> None:
+    """Write the encoder of a run, in compact storage, as the folder that encoderlab ships; scripts/make_encoder does."""
+    saved = read_model(model_folder(run))
+    check_shapes(saved, f"run={run}")
+    encoder = encoder_alone(saved, folder.name)
+    folder.mkdir(parents=True)
+    write_model(folder, replace(encoder, weights=compacted(encoder.weights)), COMPACT)
+    hashes = "".join(f"\n* `{name}`: SHA-256 `{sha256_of(folder / name)}`" for name in HASHED)
+    storage = "Token embeddings are 8-bit integers with a scale for each row, everything else 16-bit floats."
+    (folder / "README.md").write_text(f"{card.rstrip()}\n\n## Storage\n\n{storage}\n{hashes}\n", encoding="utf-8")
+
+
 def config_json(saved: SavedModel) -> dict[str, Any]:
     """Return the content of config.json. An encoder without a head has only its name, size and shape, not a run's
     settings.
@@ -198,7 +210,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     """
     graph = folder / GRAPH if is_graph(folder) else None
     if graph is not None and not or_graph:
-        no_weights = f"{folder} contains an ONNX graph without weights, which only predict, eval and serve can open"
+        no_weights = f"{folder} contains an ONNX graph without weights, which only predict and serve can open"
         raise DataError(no_weights, remedy="Use the run it was exported from")
     if is_huggingface(folder):
         return _of_huggingface(folder)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from encoderlab.errors import DataError
-from encoderlab.exchange import onnx_graph
-from encoderlab.exchange.onnx_graph import WholeModel, largest_difference, write_graph
+from encoderlab.exchange import onnx as onnx_graph
+from encoderlab.exchange.onnx import WholeModel, largest_difference, write_graph
 from encoderlab.model.config import Activation, Norm, NormPosition, Pairs, Pooling, Positions
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")

@@ -5,16 +5,14 @@ else.
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from encoderlab.config.commands import OpenRunConfig
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.onnx_graph import WholeModel
+from encoderlab.exchange.onnx import WholeModel
+from encoderlab.runs import graph_model
+from encoderlab.runs.graph_model import GraphModel, compute_to_answer
 from encoderlab.runs.inference.inputs import encoded_rows
-from encoderlab.runs.models import graph_model
-from encoderlab.runs.models.graph_model import GraphModel, compute_to_answer
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
 from encoderlab.training.config import Precision
@@ -77,56 +75,10 @@ def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind,
     )
 
 
-def test_the_graph_is_opened_once_for_each_number_of_threads_unless_the_file_was_replaced(opened, monkeypatch):
-    assembly, graph = opened("texts")
-    [(before, session)] = graph._sessions.items()
-    counts = []
-    monkeypatch.setattr(graph_model, "_session", lambda path: counts.append(torch.get_num_threads()) or session)
-    rows = encoded_rows(assembly, [TextExample("0123"), TextExample("9")])
-    batch = rows.prepare(rows.gather(np.arange(2), assembly.tokenizer.pad_id))
-    for threads in (before, before + 1, before, before + 1, before + 2, before):
-        torch.set_num_threads(threads)
-        graph(batch)
-        if threads == before + 1:
-            graph.path.write_bytes(b"another graph")
-    assert counts == [before + 1]
-
-
-@given(st.lists(st.integers(0, 600), min_size=1, max_size=20))
-def test_parts_have_every_real_token_once_and_in_order(lengths):
-    from encoderlab.batch import Batch
-
-    longest = max(*lengths, 1)
-    mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
-    ids = torch.arange(mask.numel()).reshape(mask.shape)
-    none = torch.zeros(0, dtype=torch.int64)
-    batch = Batch(ids, torch.zeros_like(ids), mask, torch.arange(len(lengths)), none, None, None, sum(lengths))
-    pieces = list(graph_model._pieces(batch))
-    assert np.concatenate([some[given.astype(bool)] for some, given, _ in pieces]).tolist() == ids[mask].tolist()
-    assert sum(len(some) for some, _, _ in pieces) == len(lengths)
-    assert all(len(some) == 1 or some.size <= graph_model.TOKENS_AT_A_TIME for some, _, _ in pieces)
-
-
 def test_anything_that_requires_weights_is_refused(opened):
     _, graph = opened("texts")
-    with pytest.raises(DataError, match="an ONNX graph without weights, which only predict, eval and serve can open"):
+    with pytest.raises(DataError, match="an ONNX graph without weights, which only predict and serve can open"):
         _ = graph.encoder
-
-
-def test_a_file_that_is_not_a_graph_is_refused_in_one_line(tmp_path):
-    pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
-    (tmp_path / "model.onnx").write_bytes(b"no graph")
-    with pytest.raises(DataError, match=r"model\.onnx cannot be opened by onnxruntime") as refused:
-        graph_model._session(tmp_path / "model.onnx")
-    assert "\n" not in str(refused.value)
-
-
-def test_a_missing_onnxruntime_is_named_with_its_extra(tmp_path, monkeypatch):
-    monkeypatch.setattr(graph_model, "find_spec", lambda name: None)
-    with pytest.raises(
-        SettingError, match=r'needs onnxruntime, which is not installed.*pip install "encoderlab\[onnx\]"'
-    ):
-        graph_model._session(tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""The pretrained encoders that encoderlab ships, a folder each, and their catalogue."""

@@ -1,0 +1,205 @@
+"""Token importance: a token's score is the effect of hiding it, whatever else is requested, and belongs to its text."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoderlab.config.commands import AttentionConfig
+from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.tokenizers.config import WordPieceConfig
+from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
+from encoderlab.runs.explain import check_selection, selected_examples, spans_of, texts_of, token_importance
+from encoderlab.runs.task import build_task
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, Windows
+from encoderlab.tasks.rows import hold_encoded
+from encoderlab.tasks.texts import EncodingConfig
+from tests.runs.small_assembly import LABELS, TOKENIZER, assembly_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SHAPES = [
+    {"positions": Positions.learned, "pooling": Pooling.mean, "norm_position": NormPosition.pre, "segments": 2},
+    {
+        "positions": Positions.rotary,
+        "norm": Norm.rms,
+        "activation": Activation.geglu,
+        "pooling": Pooling.max,
+        "bias": False,
+    },
+    {
+        "pooling": Pooling.pooler,
+        "scale_embeddings": True,
+        "word_dropout": 0.5,
+        "dropout": 0.5,
+        "attention_dropout": 0.5,
+    },
+]
+digits = st.text("0123456789ab", min_size=1, max_size=14)
+LONG = TextExample("0123456789ab73a")
+
+
+def odds_of(assembly, encoded, label):
+    """Return the log-odds of a label for one sequence of ids."""
+    rows = hold_encoded([encoded], TOKENIZER.vocabulary_size, assembly.task.heads)
+    assembly.model.eval()
+    with torch.inference_mode():
+        prediction = assembly.model(rows.gather(np.array([0]), TOKENIZER.pad_id))
+    logits = prediction.token_logits if prediction.sequence_logits is None else prediction.sequence_logits
+    probability = logits.double().softmax(-1)[0, LABELS.index(label)]
+    return float(torch.log(probability) - torch.log1p(-probability))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_score_is_the_change_of_the_log_odds_without_the_token(shape):
+    assembly, text = assembly_of(**shape), TextExample("12ab", "73")
+    (importance,) = token_importance(assembly, [text])
+    (encoded,) = assembly.task.encode([text])
+    before = odds_of(assembly, encoded, importance.label)
+    for place, score in enumerate(importance.scores):
+        ids = list(encoded.input_ids)
+        ids[place] = TOKENIZER.mask_id
+        after = odds_of(assembly, replace(encoded, input_ids=ids), importance.label)
+        assert score == pytest.approx(before - after, abs=2e-4)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_a_token_is_hidden_in_every_window_that_reads_it(pooling):
+    task = ClassificationConfig(name="long", windows=Windows(pooling))
+    assembly = assembly_of(task, max_length=8, pooling=Pooling.mean)
+    (importance,) = token_importance(assembly, [LONG])
+    (encoded,) = assembly.task.encode([LONG])
+    assert importance.pieces == ["[CLS]", *LONG.text, "[SEP]"]
+    assert [(span.begin, span.end) for span in importance.spans[1:-1]] == [(n, n + 1) for n in range(15)]
+    ids, shared = np.array(encoded.input_ids), 5  # [CLS] 0 1 2 3 4: in the first two windows
+    assert (ids == ids[shared]).sum() == 2
+    hidden = replace(encoded, input_ids=np.where(ids == ids[shared], TOKENIZER.mask_id, ids).tolist())
+    expected = odds_of(assembly, encoded, importance.label) - odds_of(assembly, hidden, importance.label)
+    assert importance.scores[shared] == pytest.approx(expected, abs=2e-4)
+
+
+def test_a_very_long_text_loses_neighbouring_tokens_together(monkeypatch):
+    monkeypatch.setattr("encoderlab.runs.explain.MOST_OCCLUSIONS", 3)
+    assembly, text = assembly_of(), TextExample("1234")
+    (importance,) = token_importance(assembly, [text])
+    (encoded,) = assembly.task.encode([text])
+    hidden = replace(encoded, input_ids=[TOKENIZER.mask_id] * 2 + encoded.input_ids[2:])
+    change = odds_of(assembly, encoded, importance.label) - odds_of(assembly, hidden, importance.label)
+    assert importance.scores[:2].tolist() == pytest.approx([change / 2] * 2, abs=2e-4)
+    assert len(importance.scores) == 6
+
+
+@given(texts=st.lists(st.tuples(digits, st.none() | digits), min_size=2, max_size=5), shape=st.sampled_from(SHAPES))
+@settings(max_examples=20)
+def test_scores_do_not_depend_on_the_other_texts(texts, shape):
+    assembly, examples = assembly_of(**shape), [TextExample(*text) for text in texts]
+    for one, among in zip(examples, token_importance(assembly, examples), strict=True):
+        (alone,) = token_importance(assembly, [one])
+        assert alone.label == among.label
+        np.testing.assert_allclose(alone.scores, among.scores, rtol=2e-3, atol=2e-3)
+
+
+@given(text=st.text("0123456789ab xy", max_size=16), pair=st.none() | st.text("0123456789ab ", max_size=16))
+@settings(max_examples=30)
+def test_every_token_except_special_ones_stands_for_its_characters(text, pair):
+    (importance,) = token_importance(assembly_of(), [TextExample(text, pair)])
+    assert [piece in ("[CLS]", "[SEP]") for piece in importance.pieces] == importance.special.tolist()
+    for piece, span in zip(importance.pieces, importance.spans, strict=True):
+        if span is not None:
+            shown = importance.texts[span.text][span.begin : span.end]
+            assert piece == (shown if shown in "0123456789ab" else "[UNK]")
+    words = importance.words()
+    assert [word.text for word in words] == sorted(word.text for word in words)
+    assert sum(word.score for word in words) == pytest.approx(importance.scores[~importance.special].sum(), abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def wordpiece(tmp_path_factory):
+    texts = ["unhappy people are unhappy", "people run happily"] * 3
+    return WordPieceConfig(vocabulary_size=100, min_frequency=1).build(lambda: texts, tmp_path_factory.mktemp("pieces"))
+
+
+def test_the_pieces_of_a_text_joined_are_its_words_and_truncated_text_has_none(wordpiece):
+    example = TextExample("People, unhappily!", "run people")
+    (encoded,) = build_task(ClassificationConfig(name="t"), wordpiece, ["a", "b"], 64).encode([example])
+    spans = spans_of(wordpiece, example, encoded)
+    assert spans[0] is None and spans[-1] is None
+    for number, text in enumerate(texts_of(example)):
+        own = [text[span.begin : span.end] for span in spans if span and span.text == number]
+        assert "".join(own) == text.replace(" ", "")
+    (encoded,) = build_task(ClassificationConfig(name="t"), wordpiece, ["a", "b"], 6).encode([example])
+    assert len(spans_of(wordpiece, example, encoded)) == 6
+
+
+def test_each_piece_of_a_given_word_stands_for_the_whole_word(wordpiece):
+    example = WordsExample(("people", "unhappily", "run"), (0, 1, 0))
+    (encoded,) = build_task(TaggingConfig(name="t"), wordpiece, ["a", "b"], 64).encode([example])
+    spans = {(span.word, span.begin, span.end) for span in spans_of(wordpiece, example, encoded) if span}
+    assert spans == {(0, 0, 6), (1, 7, 16), (2, 17, 20)}
+
+
+def test_of_two_classes_one_opposes_the_other_and_the_likeliest_is_explained():
+    assembly = assembly_of(labels=LABELS[:2])
+    examples = [TextExample("12ab"), TextExample("3")]
+    up, down = (token_importance(assembly, examples, labels=[label] * 2) for label in LABELS[:2])
+    for one, other, likeliest in zip(up, down, token_importance(assembly, examples), strict=True):
+        assert one.probability + other.probability == pytest.approx(1)
+        np.testing.assert_allclose(one.scores, -other.scores, atol=1e-3)
+        assert likeliest.label == max(likeliest.probabilities, key=likeliest.probabilities.get)
+
+
+@pytest.mark.parametrize("special_tokens", [True, False])
+def test_the_label_of_a_word_is_explained_by_all_words(special_tokens):
+    assembly = assembly_of(TaggingConfig(name="tags", special_tokens=special_tokens))
+    example = WordsExample(("12", "a", "b34"))
+    (encoded,) = assembly.task.encode([example])
+    (importance,) = token_importance(assembly, [example], words=[2])
+    assert (importance.word, importance.texts) == (2, ("12 a b34",))
+    assert [importance.texts[0][word.begin : word.end] for word in importance.words()] == ["12", "a", "b34"]
+    target = {list(encoded.token_labels)[2]: None}
+    hidden = replace(encoded, input_ids=[TOKENIZER.mask_id, *encoded.input_ids[1:]], token_labels=target)
+    before = odds_of(assembly, replace(encoded, token_labels=target), importance.label)
+    assert importance.scores[0] == pytest.approx(before - odds_of(assembly, hidden, importance.label), abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "example", "options", "refusal", "fragment"),
+    [
+        ({}, TextExample("1"), {"labels": ["dwn"]}, SettingError, "label=down"),
+        ({"task": TaggingConfig(name="t")}, WordsExample(("1", "2")), {"words": [3]}, DataError, "word=3"),
+        ({"task": TaggingConfig(name="t")}, WordsExample(("1",) * 12), {"words": [11]}, DataError, "0 to 9"),
+        ({"task": PretrainingConfig(name="w"), "labels": ["a", "b"]}, TextExample("1"), {}, DataError, "finetune"),
+        ({"task": EncodingConfig(name="bert"), "labels": []}, TextExample("1"), {}, DataError, "without a head"),
+        ({"labels": ["up"]}, TextExample("1"), {}, DataError, "only one class"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused(settings, example, options, refusal, fragment):
+    with pytest.raises(refusal, match=fragment):
+        token_importance(assembly_of(**settings), [example], **options)
+
+
+@pytest.mark.parametrize("selection", [{"text": "a", "split": "test"}, {"text": " "}, {"text_pair": "b"}, {"rows": []}])
+def test_contradictory_selections_are_refused(selection):
+    with pytest.raises(SettingError):
+        check_selection(AttentionConfig(cache_dir=".", run="outputs/a", **selection))
+
+
+def test_rows_are_named_by_their_split_and_missing_ones_refused(tmp_path):
+    assembly = assembly_of()
+    dataset = BracketsDataset(train_rows=20, validation_rows=6, test_rows=4, pairs=5)
+    config = SimpleNamespace(task=assembly.config.task, dataset=dataset)
+    run = SimpleNamespace(config=config, task=assembly.task, opened=assembly)
+
+    def names(**selection):
+        return list(selected_examples(AttentionConfig(cache_dir=str(tmp_path), run="outputs/a", **selection), run))
+
+    assert names() == ["validation-0"]
+    assert names(split="test", rows=[3, 1]) == ["test-3", "test-1"]
+    for row in (4, -1):
+        with pytest.raises(DataError, match="0 to 3"):
+            names(split="test", rows=[row])
