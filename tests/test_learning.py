@@ -9,7 +9,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import Split, Splits, TextExample
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.survey import survey
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.assembly import assemble
 from encoderlab.runs.corpora.corpus import Corpus

@@ -56,7 +56,7 @@ def training_data(options: argparse.Namespace) -> TrainingData:
 def _intents(limit: int | None) -> TrainingData:
     """Return the built-in task, with the tokenizer that ours trains on it."""
     from encoderlab.data.built_in import IntentsDataset
-    from encoderlab.data.tokenizers.config import WordPieceConfig
+    from encoderlab.data.tokenizers import WordPieceConfig
 
     cache = Path(os.environ.get("ENCODERLAB_CACHE", "~/.cache/encoderlab")).expanduser()
     splits = IntentsDataset(limit=limit).load(cache)

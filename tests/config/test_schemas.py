@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import register_schemas, settings_from_dict, settings_to_dict, typed
 from encoderlab.data.files.files import FilesDataset
-from encoderlab.data.tokenizers.config import WordPieceConfig
+from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.tasks.config import ClassificationConfig

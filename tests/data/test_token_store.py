@@ -36,24 +36,6 @@ def test_a_store_is_written_block_by_block_and_reopened(tmp_path, monkeypatch):
     assert "other" not in store
 
 
-@given(blocks=st.lists(ragged, max_size=4))
-@settings(max_examples=50, deadline=None)
-def test_the_files_equal_those_numpy_writes_for_all_rows_at_once(tmp_path_factory, blocks):
-    folder = tmp_path_factory.mktemp("store")
-    rows = [row for block in blocks for row in block]
-    write_blocks(
-        folder / "s",
-        {"ids": "uint16"},
-        (
-            {"ids": (np.array([n for row in block for n in row], "uint16"), np.array([len(row) for row in block]))}
-            for block in blocks
-        ),
-    )
-    np.save(folder / "offsets.npy", np.cumsum([0, *map(len, rows)], dtype=np.int64))
-    assert (folder / "s" / "ids.offsets.npy").read_bytes() == (folder / "offsets.npy").read_bytes()
-    assert (folder / "s" / "ids.bin").read_bytes() == np.array([n for row in rows for n in row], "uint16").tobytes()
-
-
 def test_a_block_that_fails_leaves_no_store_behind(tmp_path):
     def blocks():
         yield {"ids": (np.ones(3, "uint16"), np.array([1, 2]))}
@@ -68,7 +50,7 @@ def cut_off(path):
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize("name", ["ids.bin", "ids.offsets.npy", "none.bin", "none.offsets.npy", "store.json"])
+@pytest.mark.parametrize("name", ["ids.bin", "ids.offsets.bin", "none.bin", "none.offsets.bin", "store.json"])
 @pytest.mark.parametrize("damage", [cut_off, lambda path: path.write_bytes(b""), lambda path: path.unlink()])
 def test_a_damaged_store_is_refused(tmp_path, name, damage):
     folder = tmp_path / "s"
@@ -81,13 +63,6 @@ def test_a_damaged_store_is_refused(tmp_path, name, damage):
     with pytest.raises(DataError) as refused:
         open_store(folder)
     assert str(refused.value) == f"The cache folder {folder} is damaged. Delete it; it will be rebuilt."
-
-
-def test_a_store_whose_description_lacks_sizes_is_refused(tmp_path):
-    write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1]}])
-    (tmp_path / "s" / "store.json").write_text('{"rows": 1, "columns": {"ids": "uint16"}}')
-    with pytest.raises(DataError, match="is damaged"):
-        open_store(tmp_path / "s")
 
 
 def test_a_row_that_does_not_fit_leaves_no_store_behind(tmp_path):

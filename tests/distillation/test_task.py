@@ -9,7 +9,7 @@ import pytest
 from encoderlab.config.commands import DistillConfig, StudentStart
 from encoderlab.data.examples import Split, Splits, TextExample, WordsExample
 from encoderlab.data.survey import survey
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.distillation import task as task_distillation
 from encoderlab.distillation.task import TaskDistillation, TaskTeacher, TeacherLogits, _labelled
 from encoderlab.errors import DataError, SettingError

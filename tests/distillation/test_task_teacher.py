@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from encoderlab.config.commands import DistillConfig
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.distillation import task as task_teacher
 from encoderlab.distillation.task import TaskTeacher, TeacherLogits
 from encoderlab.errors import DataError

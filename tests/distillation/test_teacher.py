@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.distillation.teacher import VectorTeacher
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig

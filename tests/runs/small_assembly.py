@@ -4,7 +4,7 @@ import torch
 
 from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.assembly import Assembly, build_model
 from encoderlab.runs.task import build_task

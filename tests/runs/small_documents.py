@@ -1,9 +1,9 @@
 """A few documents whose sentences end with full stops, as the corpus of a pretraining run."""
 
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
-from encoderlab.data.sentences.splitter import SentenceSplitter
+from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.sources.dataset import Pack
-from encoderlab.data.tokenizers.config import WordPieceConfig
+from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import PretrainingConfig

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.sources.generated import BracketsDataset
-from encoderlab.data.tokenizers.config import WordPieceConfig
+from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
 from encoderlab.runs.explain import check_selection, selected_examples, spans_of, texts_of, token_importance

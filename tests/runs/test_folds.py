@@ -7,7 +7,7 @@ import pytest
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.sources.generated import BracketsDataset
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.folder import RunFolder

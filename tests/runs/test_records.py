@@ -10,7 +10,7 @@ from encoderlab.config.commands import EvalConfig, RunConfig
 from encoderlab.config.schemas import settings_from_dict
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.sources.generated import BracketsDataset
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.folder import RunFolder

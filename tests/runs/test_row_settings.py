@@ -4,7 +4,7 @@ import pytest
 
 from encoderlab.config.schemas import AsPretrained
 from encoderlab.data.sources.generated import BracketsDataset
-from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.runs.assembly import check_pairs, with_case, with_pairs

@@ -8,7 +8,7 @@ import torch
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.sources.generated import ReverseDataset
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.assembly import assemble
 from encoderlab.runs.corpora.corpus import Corpus

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, HeadSizes, Prediction
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokenizers.config import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.tasks.config import ClassificationConfig, ClassificationScore
 from encoderlab.tasks.texts import Classification

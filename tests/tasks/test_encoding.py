@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.tasks.texts import Classification, Encoding, EncodingConfig
 

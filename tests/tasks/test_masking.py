@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
-from encoderlab.data.tokenizers.config import SymbolsConfig, _wordpiece
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import SymbolsConfig, Tokenizer, _wordpiece
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.masking import Masking, uniform
@@ -23,7 +22,7 @@ PAD, UNK, CLS, SEP, MASK = range(5)
 def tokenizer():
     from tokenizers import models, normalizers
 
-    from encoderlab.data.tokenizers.tokenizer import BERT_SPECIALS
+    from encoderlab.data.tokenizers import BERT_SPECIALS
 
     vocabulary = {piece: id_ for id_, piece in enumerate([*SPECIALS, *WORDS])}
     backend = _wordpiece(models.WordPiece(vocabulary, unk_token="[UNK]"), normalizers.BertNormalizer())

@@ -8,7 +8,7 @@ import torch
 
 from encoderlab.batch import Prediction
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.tasks.config import FittedThresholds, MultilabelConfig
 from encoderlab.tasks.rows import hold_encoded

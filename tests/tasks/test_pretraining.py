@@ -5,8 +5,7 @@ import torch
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizers.config import SymbolsConfig
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import SymbolsConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 from encoderlab.tasks.pretraining import PAIR_LABELS, Pretraining

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Encoded, HeadSizes
-from encoderlab.tasks import rows
 from encoderlab.tasks.rows import hold_encoded
 from tests.stand_ins import encoded
 
@@ -60,20 +59,3 @@ def test_a_batch_with_an_unknown_label_has_no_labels(has_token_targets):
 
 def test_the_share_of_truncated_rows_is_counted():
     assert held(encoded([3, 9, 10, 4])).truncated_share() == 0.5
-
-
-@pytest.mark.parametrize("n", [0, 1, 6, 7])
-def test_rows_encoded_in_chunks_equal_rows_encoded_at_once(monkeypatch, n):
-    examples, taken = encoded([row % 5 + 1 for row in range(n)]), []
-    at_once = held(examples)
-    monkeypatch.setattr(rows, "ROWS_AT_A_TIME", 3)
-    monkeypatch.setattr(
-        rows, "memory_store", lambda *args, store=rows.memory_store: taken.append(len(args[1])) or store(*args)
-    )
-    in_micro_batches = held(iter(examples))
-    assert max(taken) <= 3
-    assert len(in_micro_batches) == len(at_once) == n
-    for name in ("input_ids", "first_length", "truncated", "label"):
-        assert in_micro_batches.store[name].values.dtype == at_once.store[name].values.dtype
-        assert in_micro_batches.store[name].values.tolist() == at_once.store[name].values.tolist()
-        assert in_micro_batches.store[name].offsets.tolist() == at_once.store[name].offsets.tolist()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import memory_store
-from encoderlab.data.tokenizers.config import WordPieceConfig
+from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 from encoderlab.tasks.pretraining import Pretraining
 from encoderlab.tasks.sentence_rows import SentenceRows

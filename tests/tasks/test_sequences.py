@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, Targets
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import TeacherVectorsConfig
 from encoderlab.tasks.teacher_vectors import TeacherVectors

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import HeadSizes
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, Windows

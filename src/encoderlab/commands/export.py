@@ -25,7 +25,7 @@ import tokenizers
 
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.data.examples import Example
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.exchange import onnx
 from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface

@@ -9,7 +9,7 @@ from encoderlab.data.files.delimiters import refuse_unusable
 from encoderlab.data.files.encodings import refuse_unknown
 from encoderlab.data.files.formats import Dialect, Quoting
 from encoderlab.data.sources.dataset import DatasetConfig
-from encoderlab.data.tokenizers.config import TokenizerConfig
+from encoderlab.data.tokenizers import TokenizerConfig
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting

@@ -33,8 +33,8 @@ from encoderlab.data.built_in import ArticlesDataset, IntentsDataset
 from encoderlab.data.files.files import FilesDataset
 from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.sources.hub import HubDataset
-from encoderlab.data.sources.wikipedia import WikipediaDataset
-from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
+from encoderlab.data.wikipedia import WikipediaDataset
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
 from encoderlab.settings import check_settings, setting

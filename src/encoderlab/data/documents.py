@@ -1,19 +1,35 @@
-"""Corpora as documents: each a list of paragraphs, read from disk on demand."""
+"""Corpora as documents, each a list of paragraphs: read from disk on demand, or streamed while a run trains.
+
+A stream is a `datasets.IterableDataset`, and its `state_dict` is what a checkpoint keeps of it. Its shuffle buffer would not
+resume exactly, so shards are drawn in random order instead, several are read at once, and the sentences of a window are
+shuffled (`tasks.stream`).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from encoderlab.data.examples import Example, Split, Splits, WordsExample
-from encoderlab.data.shards import Shards
 from encoderlab.data.survey import hashed
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
+from encoderlab.settings import setting
+
+if TYPE_CHECKING:
+    from datasets import IterableDataset
 
 TOKENIZER_CHARACTERS = 50_000_000  # the most a tokenizer is trained on: more text changes only rare tokens
+READERS = 8  # shards of a stream that are read at the same time
+HELD_OUT_DOCUMENTS = 1000  # of a stream, at most, in each scored split; they are among the first READ_TO_HOLD_OUT
+READ_TO_HOLD_OUT = 100_000
 PARAGRAPHS_VERSION = 1  # raise it whenever the same rows would give other paragraphs: it is part of every fingerprint
 
 
@@ -22,9 +38,8 @@ class DocumentSplit:
     """The documents of one split.
 
     `documents` reads the split again at each call: each document is the list of its paragraphs, none of them blank; a
-    document
-        without text is an empty list. `total` is the number of documents, None if only reading to the end would tell.
-        `fingerprint` changes whenever the documents do.
+    document without text is an empty list. `total` is the number of documents, None if only reading to the end would
+    tell. `fingerprint` changes whenever the documents do.
     """
 
     documents: Callable[[], Iterator[list[str]]]
@@ -45,27 +60,17 @@ class DocumentSplit:
 class Documents:
     """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Splits`.
 
-    If a run is to read its documents during training, it reads them from `shards`.
+    If a run is to read its documents during training, it reads them from `stream`.
     """
 
     by_name: dict[str, DocumentSplit]
     origin: dict[str, Any]
-    shards: Shards | None = None
+    stream: DocumentStream | None = None
 
 
 def as_documents(splits: Splits) -> Documents:
     """Return each row as a document."""
     return Documents({name: _rows_as_documents(split) for name, split in splits.by_name.items()}, splits.origin)
-
-
-def streamed_documents(shards: Shards, origin: dict[str, Any]) -> Documents:
-    """Return the documents of shards, for a run that reads them during training."""
-    made_from = repr((list(shards.fingerprints.items()), shards.fractions))
-    by_name = {
-        name: DocumentSplit(partial(shards.split, name), None, fingerprint(f"{made_from} {name}".encode()))
-        for name in ("train", *shards.fractions.held_out())
-    }
-    return Documents(by_name, origin | {"streamed": len(shards.names)}, shards)
 
 
 def _rows_as_documents(split: Split) -> DocumentSplit:
@@ -100,4 +105,153 @@ def refuse_lone_document(total: int) -> None:
             allowed="at least 2, because sentences that do not follow are taken from another document",
             remedy="In .txt files a blank line ends a document, in tables each row is one. Check how many are held out "
             "(dataset.validation_fraction) and that dataset.limit is large enough",
+        )
+
+
+@dataclass
+class StreamSettings:
+    """How documents are read during training."""
+
+    streaming: bool = setting(
+        False,
+        "For pretraining: read the documents during training and store nothing, for corpora larger than disk or memory.",
+    )
+    window: int = setting(
+        16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", least=100
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentStream:
+    """Documents that a run reads while it trains: the column `text` of `dataset`, a paragraph a line.
+
+    `shards` has a fingerprint of each of the dataset's shards, its files, by name. A few readers go through them at the
+    same time; `window` is how many characters they hold. Shares of the documents, which their text and `seed` select,
+    are held out. `explained` turns errors of the source into DataError.
+    """
+
+    dataset: IterableDataset
+    shards: dict[str, str]
+    window: int
+    validation: float = 0.0
+    test: float = 0.0
+    seed: int = 0
+    explained: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    @property
+    def readers(self) -> int:
+        """Return how many shards are read at the same time."""
+        return min(READERS, self.dataset.num_shards)
+
+    def split_of(self, text: str) -> str:
+        """Return the split of a document: train, validation or test."""
+        digest = hashlib.blake2b(f"{self.seed} {text}".encode(errors="replace"), digest_size=8).digest()
+        place = int.from_bytes(digest, "big") / 2**64
+        if place < self.validation:
+            return "validation"
+        return "test" if place < self.validation + self.test else "train"
+
+    def documents(self, name: str) -> Iterator[list[str]]:
+        """Yield the documents of a split in the order of the shards: all for training, at most HELD_OUT_DOCUMENTS of
+        the first READ_TO_HOLD_OUT for others.
+        """
+        rows = self.dataset if name == "train" else self.dataset.take(READ_TO_HOLD_OUT)
+        chosen = (text for text in texts_of(rows, self.explained) if self.split_of(text) == name)
+        yield from map(paragraphs, chosen if name == "train" else islice(chosen, HELD_OUT_DOCUMENTS))
+
+    def as_documents(self, origin: dict[str, Any]) -> Documents:
+        """Return the splits of the stream."""
+        made_from = repr((list(self.shards.items()), self.validation, self.test, self.seed))
+        names = ("train", *(name for name in ("validation", "test") if getattr(self, name)))
+        by_name = {
+            name: DocumentSplit(partial(self.documents, name), None, fingerprint(f"{made_from} {name}".encode()))
+            for name in names
+        }
+        return Documents(by_name, origin | {"streamed": len(self.shards)}, self)
+
+
+def texts_of(
+    dataset: IterableDataset, explained: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> Iterator[str]:
+    """Yield the texts of a stream; errors of its source are `explained`."""
+    rows = iter(dataset)
+    while True:
+        with explained():
+            texts = [row["text"] for row in islice(rows, 100)]
+        if not texts:
+            return
+        yield from texts
+
+
+def stream_of_files(paths: Sequence[Path], read: Callable[[Path], Iterator[list[str]]]) -> IterableDataset:
+    """Return the documents that `read` yields for each file, each as the list of its paragraphs; a file is a shard."""
+    from datasets import Features, IterableDataset, Value
+
+    features = Features({"text": Value("large_string")})  # if unknown, every file would be opened to infer them
+    return IterableDataset.from_generator(_rows_of_files, features, gen_kwargs={"paths": list(paths), "read": read})
+
+
+def _rows_of_files(paths: Sequence[Path], read: Callable[[Path], Iterator[list[str]]]) -> Iterator[dict[str, str]]:
+    for path in paths:
+        for document in read(path):
+            yield {"text": "\n".join(document)}
+
+
+class StreamReader:
+    """One of the readers of a stream: goes through its share of the training documents, pass after pass.
+
+    Each pass draws the order of all shards from `seed` and deals them out to the readers in turn. `position`, of plain
+    values, is where a reader resumes; None: at the beginning.
+    """
+
+    def __init__(self, stream: DocumentStream, number: int, seed: int, position: Mapping[str, Any] | None) -> None:
+        self.stream, self.number, self.seed = stream, number, seed
+        self._open(*((0, None) if position is None else (position["passes"], position["state"])))
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Return how many passes are complete, and where this one is, as `datasets` states it."""
+        return {"passes": self.passes, "state": self._rows.state_dict() if self._begun else None}
+
+    def take(self) -> list[list[str]]:
+        """Return the next documents: its share of a window, or what is left of its pass."""
+        documents, characters = [], 0
+        with self.stream.explained():
+            for row in self._iterator:
+                self._begun = True
+                if self.stream.split_of(row["text"]) != "train":
+                    continue
+                documents.append(paragraphs(row["text"]))
+                characters += len(row["text"])
+                if characters * self.stream.readers >= self.stream.window:
+                    return documents
+        self._open(self.passes + 1, None)  # a window holds no document twice
+        return documents
+
+    def _open(self, passes: int, state: dict[str, Any] | None) -> None:
+        from datasets import concatenate_datasets
+
+        total = self.stream.dataset.num_shards
+        order = np.random.default_rng([self.seed, passes]).permutation(total)[self.number :: self.stream.readers]
+        shards = [self.stream.dataset.shard(total, index, contiguous=False) for index in order.tolist()]
+        self.passes, self._rows, self._begun = passes, concatenate_datasets(shards), state is not None
+        if state is not None:
+            self._rows.load_state_dict(state)
+        self._iterator = iter(self._rows)
+
+
+def refuse_stream(streaming: bool) -> None:
+    """Raise DataError if rows are requested from a stream."""
+    if streaming:
+        raise DataError(
+            "dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false"
+        )
+
+
+def refuse_limit(limit: int | None) -> None:
+    """Raise SettingError if a stream has a limit."""
+    if limit is not None:
+        raise SettingError(
+            f"dataset.limit={limit} does not apply to dataset.streaming=true, which has no end",
+            remedy="Remove dataset.limit and set training.steps, or set dataset.streaming=false",
         )

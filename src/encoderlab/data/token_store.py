@@ -1,7 +1,7 @@
 """The token store: named columns of numbers, flat on disk and memory-mapped, so that a batch is a vectorised gather.
 
-A ragged column keeps the numbers of all rows in one flat file and the offset of each row in a second one. Nothing is
-read until a batch needs it, and memory does not grow with the corpus.
+A ragged column keeps the numbers of all rows in one flat file and where each row begins in a second one. Nothing is read
+until a batch needs it, and memory does not grow with the corpus.
 
 The store knows nothing about examples: `tasks.rows` turns encoded examples into columns, and columns into batches.
 """
@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -51,9 +50,8 @@ class Column:
         int64.
         """
         begins = np.cumsum(lengths) - lengths  # where each stretch begins in the result
-        places = np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
-        found = self.values[places]
-        return found if found.dtype.kind == "f" else found.astype(np.int64)
+        numbers = self.values[np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)]
+        return numbers if numbers.dtype.kind == "f" else numbers.astype(np.int64)
 
 
 class TokenStore:
@@ -76,30 +74,29 @@ Rows = Iterable[Mapping[str, Sequence[float]]]
 Block = Mapping[str, tuple[np.ndarray, np.ndarray]]  # some rows: each column's numbers, flat, and how many each row has
 
 
-def open_store(folder: Path) -> TokenStore:
-    """Open the store that `write_store` wrote to `folder`, memory-mapped.
+def id_type(vocabulary_size: int) -> str:
+    """Return the smallest NumPy dtype that holds every id."""
+    return "uint16" if vocabulary_size <= 2**16 else "uint32"
 
-    Raises DataError if a file is missing, or has the wrong size.
+
+def memory_store(columns: Mapping[str, str], rows: Rows) -> TokenStore:
+    """Return a store of rows in memory, as arrays; they take a tenth of the memory of lists. `columns` as for
+    `write_store`.
     """
-    try:
-        shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
-        whole = _file_sizes(folder, shape["columns"]) == shape["bytes"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder) from error
-    if not whole:
-        raise _damaged(folder)
-    return TokenStore(
-        shape["rows"], {name: _open_column(folder, name, dtype) for name, dtype in shape["columns"].items()}
-    )
+    return memory_blocks(columns, _as_blocks(rows, columns))
 
 
-def memory_store(columns: Mapping[str, str], rows: Sequence[Mapping[str, Sequence[float]]]) -> TokenStore:
-    """Return a store of a few rows in memory; `columns` as for `write_store`."""
-    made = {}
-    for name, dtype in columns.items():
-        flat, lengths = _flatten(rows, name, dtype)
-        made[name] = Column(flat, np.concatenate([[0], lengths]).cumsum())
-    return TokenStore(len(rows), made)
+def memory_blocks(columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
+    """Return a store in memory of rows that come in blocks, with arrays of the dtypes in `columns`."""
+    parts = list(blocks)
+    made = {
+        name: Column(
+            np.concatenate([np.empty(0, dtype), *(part[name][0] for part in parts)]),
+            np.concatenate([np.zeros(1, np.int64), *(part[name][1] for part in parts)]).cumsum(),
+        )
+        for name, dtype in columns.items()
+    }
+    return TokenStore(len(next(iter(made.values())).offsets) - 1, made)
 
 
 def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenStore:
@@ -118,13 +115,33 @@ def write_blocks(folder: Path, columns: Mapping[str, str], blocks: Iterable[Bloc
     try:
         with atomic_write(folder) as temporary:
             temporary.mkdir(parents=True)
-            count = _write_columns(temporary, columns, blocks)
-            shape = {"rows": count, "columns": dict(columns), "bytes": _file_sizes(temporary, columns)}
+            _write_columns(temporary, columns, blocks)
+            shape = {"columns": dict(columns), "bytes": _file_sizes(temporary, columns)}
             (temporary / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
     except OSError:
         if not (folder / SHAPE).exists():  # otherwise another process has already written the same
             raise
     return open_store(folder)
+
+
+def open_store(folder: Path) -> TokenStore:
+    """Open the store that `write_store` wrote to `folder`, memory-mapped.
+
+    Raises DataError if a file is missing, or has the wrong size.
+    """
+    damaged = DataError(f"The cache folder {folder} is damaged", remedy="Delete it; it will be rebuilt")
+    try:
+        shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
+        is_whole = _file_sizes(folder, shape["columns"]) == shape["bytes"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged from error
+    if not is_whole:
+        raise damaged
+    columns = {
+        name: Column(*(_mapped(*one) for one in zip(_files_of(folder, name), (dtype, "int64"), strict=True)))
+        for name, dtype in shape["columns"].items()
+    }
+    return TokenStore(len(next(iter(columns.values())).offsets) - 1, columns)
 
 
 def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
@@ -144,81 +161,40 @@ def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
 def _as_blocks(rows: Rows, columns: Mapping[str, str]) -> Iterator[Block]:
     rows = iter(rows)
     while some := list(islice(rows, ROWS_AT_A_TIME)):
-        yield {name: _flatten(some, name, dtype) for name, dtype in columns.items()}
+        yield {name: _flatten([row[name] for row in some], dtype) for name, dtype in columns.items()}
 
 
-def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> int:
-    with ExitStack() as files:
-        writers = {name: _ColumnWriter(files, *_files_of(folder, name), dtype) for name, dtype in columns.items()}
-        for block in blocks:
-            for name, (values, lengths) in block.items():
-                writers[name].write(values, lengths)
-        counts = {writer.finish() for writer in writers.values()}
-    assert len(counts) == 1, "every column has the same number of rows"
-    return counts.pop()
-
-
-class _ColumnWriter:
-    """Writes a column block by block: its numbers to one file and, in NumPy's format, the offsets of its rows to
-    another.
-    """
-
-    def __init__(self, files: ExitStack, values: Path, offsets: Path, dtype: str) -> None:
-        self._values: BinaryIO = files.enter_context(values.open("wb"))
-        self._offsets: BinaryIO = files.enter_context(offsets.open("wb"))
-        self._dtype, self._rows, self._end = np.dtype(dtype), 0, 0
-        self._head()
-        self._begins = self._offsets.tell()
-        self._offsets.write(np.zeros(1, np.int64).tobytes())
-
-    def write(self, values: np.ndarray, lengths: np.ndarray) -> None:
-        """Write some rows."""
-        assert values.dtype == self._dtype, f"{values.dtype} written as {self._dtype}"
-        ends = np.cumsum(lengths, dtype=np.int64) + self._end
-        self._values.write(values.tobytes())
-        self._offsets.write(ends.tobytes())
-        self._rows, self._end = self._rows + len(lengths), self._end + len(values)
-        assert not len(ends) or ends[-1] == self._end, "the lengths do not add up to the numbers"
-
-    def finish(self) -> int:
-        """Write the number of rows to the file's header, and return it."""
-        self._offsets.seek(0)
-        self._head()
-        assert self._offsets.tell() == self._begins, "NumPy leaves room in its header for any length"
-        return self._rows
-
-    def _head(self) -> None:
-        shape = {
-            "descr": np.lib.format.dtype_to_descr(np.dtype(np.int64)),
-            "fortran_order": False,
-            "shape": (self._rows + 1,),
-        }
-        np.lib.format.write_array_header_1_0(self._offsets, shape)
-
-
-def _flatten(rows: Sequence[Mapping[str, Sequence[float]]], name: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return one column of the rows as a flat array, and how many numbers each row has."""
-    values = [row[name] for row in rows]
+def _flatten(values: Sequence[Sequence[float]], dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return one column of some rows as a flat array, and how many numbers each row has."""
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     return np.fromiter(chain.from_iterable(values), dtype, int(lengths.sum())), lengths
 
 
-def _open_column(folder: Path, name: str, dtype: str) -> Column:
-    values, offsets = _files_of(folder, name)
-    empty = values.stat().st_size == 0  # an empty file cannot be mapped
-    return Column(
-        np.empty(0, dtype) if empty else np.memmap(values, dtype=dtype, mode="r"), np.load(offsets, mmap_mode="r")
-    )
+def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> None:
+    with ExitStack() as files:
+        written = {name: [files.enter_context(path.open("wb")) for path in _files_of(folder, name)] for name in columns}
+        ends = dict.fromkeys(columns, 0)
+        for _, offsets in written.values():
+            offsets.write(np.zeros(1, np.int64).tobytes())
+        for block in blocks:
+            for name, (numbers, lengths) in block.items():
+                assert numbers.dtype == columns[name], f"{numbers.dtype} written as {columns[name]}"
+                values, offsets = written[name]
+                values.write(numbers.tobytes())
+                offsets.write((np.cumsum(lengths, dtype=np.int64) + ends[name]).tobytes())
+                ends[name] += len(numbers)
 
 
 def _files_of(folder: Path, name: str) -> tuple[Path, Path]:
-    """Return the paths of a column's numbers, and of its rows' offsets."""
-    return folder / f"{name}.bin", folder / f"{name}.offsets.npy"
+    """Return the paths of a column's numbers, and of where its rows begin."""
+    return folder / f"{name}.bin", folder / f"{name}.offsets.bin"
+
+
+def _mapped(path: Path, dtype: str) -> np.ndarray:
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype=dtype, mode="r")
 
 
 def _file_sizes(folder: Path, columns: Iterable[str]) -> dict[str, int]:
     return {path.name: path.stat().st_size for name in columns for path in _files_of(folder, name)}
-
-
-def _damaged(folder: Path) -> DataError:
-    return DataError(f"The cache folder {folder} is damaged", remedy="Delete it; it will be rebuilt")

@@ -18,7 +18,7 @@ import torch
 
 from encoderlab.batch import Batch, HeadSizes, Targets
 from encoderlab.config.commands import DistillConfig
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import attendable

@@ -22,8 +22,7 @@ from encoderlab.batch import Batch
 from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.sources.dataset import DatasetConfig
-from encoderlab.data.tokenizers.config import AsPretrainedTokenizer, TokenizerConfig, WordPieceConfig
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer, TokenizerConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import SplitScores
 from encoderlab.model.attention import attention_kernel

@@ -20,7 +20,7 @@ from torch import Tensor
 from encoderlab.batch import Batch, Encoded, TargetKind
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example, WordsExample, are_words
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset
 from encoderlab.runs.corpora.corpus import Corpus

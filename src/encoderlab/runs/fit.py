@@ -130,7 +130,7 @@ class TrainState:
 
     def notes(self) -> list[str]:
         """Return notes for the report: on skipped steps, on memory that ran out, and on damaged shards."""
-        found = (self.learner.guard.note(), self.steps.note(), None if self.stream is None else self.stream.note())
+        found = (self.learner.guard.note(), self.steps.note())
         return [note for note in found if note]
 
     def weights(self) -> dict[str, Tensor]:

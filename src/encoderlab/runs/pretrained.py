@@ -14,7 +14,7 @@ from pathlib import Path
 from torch import Tensor
 
 from encoderlab.batch import HeadSizes
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface
 from encoderlab.model.config import ModelConfig, Pairs, Pooling

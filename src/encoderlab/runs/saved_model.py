@@ -18,8 +18,7 @@ from torch import Tensor
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
-from encoderlab.data.tokenizers.config import PretrainedConfig
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.weights import COMPACT, compacted, read_config, read_weights

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from encoderlab.batch import HeadSizes
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.metrics import AnswerScores, LabelSetScores, Scores
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.model.heads import EncoderWithHeads

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.batch import Batch
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, are_texts
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -21,11 +20,10 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Targets
-from encoderlab.data.token_store import Column, TokenStore, memory_store, write_store
+from encoderlab.data.token_store import Column, TokenStore, id_type, memory_blocks, memory_store, write_store
 
 UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
 LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
-ROWS_AT_A_TIME = 1000
 
 
 def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> TokenStore:
@@ -34,22 +32,16 @@ def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int
 
 
 def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> ExampleRows:
-    """Return the rows of encoded examples, in memory, as arrays, which take a tenth of the memory of the lists."""
-    types, rows = _column_types(vocabulary_size, heads), _as_columns(encoded, heads)
-    parts = [memory_store(types, some) for some in iter(lambda: list(islice(rows, ROWS_AT_A_TIME)), [])]
-    return ExampleRows(_one_behind_another(parts, types) if parts else memory_store(types, []))
+    """Return the rows of encoded examples, in memory."""
+    return ExampleRows(memory_store(_column_types(vocabulary_size, heads), _as_columns(encoded, heads)))
 
 
 def joined(parts: Sequence[ExampleRows]) -> ExampleRows:
     """Return the rows of all parts, one part after another, in memory."""
     names = ("input_ids", "first_length", "truncated", "label", "windows", "target_positions", "token_labels")
-    names = [name for name in names if name in parts[0].store]
-    return ExampleRows(_one_behind_another([part.store for part in parts], names))
-
-
-def id_type(vocabulary_size: int) -> str:
-    """Return the smallest NumPy dtype that holds every id."""
-    return "uint16" if vocabulary_size <= 2**16 else "uint32"
+    types = {name: parts[0].store[name].values.dtype.str for name in names if name in parts[0].store}
+    blocks = [{name: (part.store[name].values, part.store[name].lengths()) for name in types} for part in parts]
+    return ExampleRows(memory_blocks(types, blocks))
 
 
 def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
@@ -58,17 +50,6 @@ def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
         return columns | {"target_positions": "uint32", "token_labels": "int32"}
     windows = {} if heads.window_pooling is None else {"windows": "uint32"}
     return columns | {"label": LABEL_TYPES[heads.sequence_target]} | windows
-
-
-def _one_behind_another(stores: Sequence[TokenStore], names: Iterable[str]) -> TokenStore:
-    lengths = {name: [store[name].lengths() for store in stores] for name in names}
-    columns = {
-        name: Column(
-            np.concatenate([store[name].values for store in stores]), np.concatenate([[0], *lengths[name]]).cumsum()
-        )
-        for name in lengths
-    }
-    return TokenStore(sum(map(len, stores)), columns)
 
 
 def _as_columns(encoded: Iterable[Encoded], heads: HeadSizes) -> Iterator[Mapping[str, Sequence[float]]]:

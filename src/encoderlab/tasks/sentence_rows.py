@@ -14,7 +14,7 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import TokenStore
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
 from encoderlab.tasks.pairs import Pairs, Sentences, draw_pairs, windows
 from encoderlab.tasks.rows import side_by_side

@@ -13,7 +13,7 @@ import numpy as np
 
 from encoderlab.batch import Encoded, WindowPooling
 from encoderlab.data.examples import Example, TextExample, are_texts
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import TextTaskConfig, Windows
 

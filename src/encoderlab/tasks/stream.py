@@ -2,60 +2,45 @@
 
 A window holds the next documents of several shards and plays the part of an epoch: its pairs, their order and their
 masks are drawn from the seed and the number of the window. Its documents depend only on the shards, the seed and the
-settings, not on the number of processes that share the reading."""
+settings, not on the number of processes that share the reading.
+"""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from encoderlab.data.sentences.blocks import Preparation, SentenceBlock, by_size
-from encoderlab.data.shards import Place, ShardReader, Shards
+from encoderlab.data.documents import DocumentStream, StreamReader
+from encoderlab.data.sentences import Preparation, SentenceBlock, by_size, in_memory
 from encoderlab.data.sources.dataset import Pack
-from encoderlab.data.token_store import Column, TokenStore
+from encoderlab.data.token_store import TokenStore
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import SecondSentence
-from encoderlab.tasks.rows import id_type
 from encoderlab.tasks.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
 
 MARKS_KEPT = 16  # of the latest windows: batches are prepared ahead of their steps, but never by this many windows
-PASSES = 2  # over all shards without a single row, before giving up
 
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one reader adds to a window: sentences, its place after them, and the damaged shards it has found so far."""
-
-    block: SentenceBlock
-    place: Place
-    damaged: dict[str, str]
+Position = dict[str, Any] | None  # of a reader; None before its first document
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a window begins: its number, the steps before it, the place of each reader, and the damaged shards found
-    before.
-    """
+    """Where a window begins: its number, the steps before it, and the position of each reader."""
 
-    number: int = 0
-    first_step: int = 0
-    places: tuple[Place, ...] = ()
-    damaged: dict[str, str] = field(default_factory=dict)
+    number: int
+    first_step: int
+    positions: list[Position]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The rows of a window, and the places of the readers after it."""
+    """The rows of a window, and the positions of the readers after it."""
 
     mark: Mark
     rows: SentenceRows
-    places: tuple[Place, ...]
-    damaged: dict[str, str]
+    positions: list[Position]
 
 
 class StreamedRows:
@@ -65,11 +50,11 @@ class StreamedRows:
     `seed` determines the order of the shards.
     """
 
-    def __init__(self, shards: Shards, prepare: Preparation, task: DocumentTask, pack: Pack, seed: int) -> None:
-        self.shards, self.prepare, self.task, self.pack, self.seed = shards, prepare, task, pack, seed
-        self._readers: dict[int, ShardReader] = {}
+    def __init__(self, stream: DocumentStream, prepare: Preparation, task: DocumentTask, pack: Pack, seed: int) -> None:
+        self.stream, self.prepare, self.task, self.pack, self.seed = stream, prepare, task, pack, seed
+        self._readers: dict[int, StreamReader] = {}
         self._processes, self._all_gather = SINGLE_PROCESS, _all_gatherer(SINGLE_PROCESS)
-        self._current = self._read(Mark(places=(Place(),) * shards.readers))
+        self._current = self._read(Mark(0, 0, [None] * stream.readers))
         self._marks = [self._current.mark]
         self.first = self._current.rows
 
@@ -95,32 +80,21 @@ class StreamedRows:
             drawn = window.rows.epoch(seed, window.mark.number)
             yield window.mark.number, drawn, after - window.mark.first_step
             after = window.mark.first_step + -(-len(window.rows) // batch_size)
-            window = self._read(Mark(window.mark.number + 1, after, window.places, window.damaged))
+            window = self._read(Mark(window.mark.number + 1, after, window.positions))
             self._current, self._marks = window, [*self._marks[1 - MARKS_KEPT :], window.mark]
 
     def position(self, step: int) -> dict[str, Any]:
         """Return where the window of step `step` begins, as plain values."""
-        mark = self._mark_of(step)
-        return asdict(mark) | {"places": [list(astuple(place)) for place in mark.places]}
+        return asdict(self._mark_of(step))
 
     def resume(self, position: Mapping[str, Any]) -> None:
         """Continue from what `position` returned. Raises KeyError, TypeError or ValueError if it belongs to another
         stream.
         """
-        places = tuple(Place(*place) for place in position["places"])
-        if len(places) != self.shards.readers:
-            raise ValueError(f"the checkpoint was reading {len(places)} shards at once")
-        self._marks = [Mark(position["number"], position["first_step"], places, dict(position["damaged"]))]
-
-    def note(self) -> str | None:
-        """Return a note on damaged shards for the report; None if there are none."""
-        damaged, total = self._current.damaged, len(self.shards.names)
-        if not damaged:
-            return None
-        listed = "; ".join(f"{name} ({reason})" for name, reason in sorted(damaged.items())[:5])
-        more = f"; and {len(damaged) - 5} more" if len(damaged) > 5 else ""
-        counted = f"1 of {total:,} shards is" if len(damaged) == 1 else f"{len(damaged):,} of {total:,} shards are"
-        return f"{counted} damaged, and the rest of {'it' if len(damaged) == 1 else 'each'} was skipped: {listed}{more}"
+        mark = Mark(position["number"], position["first_step"], list(position["positions"]))
+        if len(mark.positions) != self.stream.readers:
+            raise ValueError(f"the checkpoint was reading {len(mark.positions)} shards at once")
+        self._marks = [mark]
 
     def _mark_of(self, step: int) -> Mark:
         return next((mark for mark in reversed(self._marks) if mark.first_step <= step), self._marks[0])
@@ -133,25 +107,18 @@ class StreamedRows:
         return self._current
 
     def _read(self, mark: Mark) -> Window:
-        """Return the window at `mark`, skipping documents that give no rows. Raises DataError if none gives any."""
-        places, damaged = mark.places, mark.damaged
+        """Return the window at `mark`, skipping documents that give no rows. Raises DataError if a pass gives none."""
+        positions = mark.positions
         while True:
-            shares = self._shares(places)
-            places = tuple(share.place for share in shares)
-            met = {name: reason for share in shares for name, reason in share.damaged.items() if name not in damaged}
-            damaged = damaged | met
-            for name, reason in met.items():
-                print(f"encoderlab: the rest of shard {name} is skipped: {reason}", file=sys.stderr)
-            store = _store([share.block for share in shares], id_type(self.task.tokenizer.vocabulary_size))
+            blocks, positions = self._shares(positions)
+            store = in_memory(blocks, self.task.tokenizer.vocabulary_size)
             if self._is_usable(store):
                 rows = SentenceRows(store, self.task, self.pack)
                 if len(rows):
-                    return Window(mark, rows, places, damaged)
-            if all(place.epoch >= before.epoch + PASSES for place, before in zip(places, mark.places, strict=True)):
+                    return Window(mark, rows, positions)
+            if all(_passes(now) > _passes(before) + 1 for now, before in zip(positions, mark.positions, strict=True)):
                 raise DataError(
-                    f"None of the {len(self.shards.names):,} shards has two documents to train on"
-                    if not damaged
-                    else f"All {len(damaged):,} shards are damaged: {next(iter(damaged.values()))}",
+                    f"None of the {len(self.stream.shards):,} shards has two documents to train on",
                     remedy="Check dataset.path, dataset.text, task.min_characters and task.min_sentences",
                 )
 
@@ -161,33 +128,38 @@ class StreamedRows:
         alone = self.task.config.paired is SecondSentence.next and len(document) and document[0] == document[-1]
         return len(store) > 1 and not alone
 
-    def _shares(self, places: Sequence[Place]) -> list[Share]:
-        """Return what each reader adds: the readers of this process read, and all processes exchange what they have
-        read.
+    def _shares(self, positions: Sequence[Position]) -> tuple[list[SentenceBlock], list[Position]]:
+        """Return what each reader adds, and its position afterwards.
+
+        The readers of this process read, and all processes exchange what they have read.
         """
-        mine = range(self._processes.rank, len(places), self._processes.size)
+        mine = range(self._processes.rank, len(positions), self._processes.size)
         try:
-            read: dict[int, Share] | DataError = {number: self._share(number, places[number]) for number in mine}
+            read: dict[int, tuple[list[SentenceBlock], Position]] | DataError = {
+                number: self._share(number, positions[number]) for number in mine
+            }
         except DataError as error:
             read = error
-        found = self._all_gather(read)
-        failed = next((one for one in found if isinstance(one, DataError)), None)
-        if failed is not None:
-            raise failed
-        by_number = {number: share for one in found for number, share in one.items()}
-        return [by_number[number] for number in range(len(places))]
+        everywhere = self._all_gather(read)
+        if error := next((one for one in everywhere if isinstance(one, DataError)), None):
+            raise error
+        shares = [share for _, share in sorted(pair for one in everywhere for pair in one.items())]
+        return [block for blocks, _ in shares for block in blocks], [position for _, position in shares]
 
-    def _share(self, number: int, place: Place) -> Share:
+    def _share(self, number: int, position: Position) -> tuple[list[SentenceBlock], Position]:
         reader = self._readers.get(number)
-        if reader is None or reader.place != place:
-            reader = self._readers[number] = ShardReader(self.shards, number, self.seed, place)
-        blocks = [self.prepare(some) for some in by_size(reader.take())]
-        return Share(_one_block(blocks), reader.place, dict(reader.damaged))
+        if reader is None or reader.position != position:
+            reader = self._readers[number] = StreamReader(self.stream, number, self.seed, position)
+        return [self.prepare(some) for some in by_size(reader.take())], reader.position
 
 
 def sample_of(rows: SentenceRows | StreamedRows) -> SentenceRows:
     """Return rows to count facts in: all of them or, for a stream, those of its first window."""
     return rows.first if isinstance(rows, StreamedRows) else rows
+
+
+def _passes(position: Position) -> int:
+    return 0 if position is None else position["passes"]
 
 
 def _all_gatherer(processes: Processes) -> Callable[[Any], list[Any]]:
@@ -203,35 +175,8 @@ def _all_gatherer(processes: Processes) -> Callable[[Any], list[Any]]:
     group = torch.distributed.new_group(backend="gloo")
 
     def all_gather(mine: Any) -> list[Any]:
-        found = [mine] * processes.size
-        torch.distributed.all_gather_object(found, mine, group)
-        return found
+        gathered = [mine] * processes.size
+        torch.distributed.all_gather_object(gathered, mine, group)
+        return gathered
 
     return all_gather
-
-
-def _one_block(blocks: Sequence[SentenceBlock]) -> SentenceBlock:
-    """Return the blocks as one, with documents and paragraphs numbered consecutively."""
-    documents = np.cumsum([0, *(block.documents for block in blocks)])
-    paragraphs = np.cumsum([0, *(block.paragraphs for block in blocks)])
-    nothing = np.empty(0, np.int64)
-    return SentenceBlock(
-        np.concatenate([nothing, *(block.input_ids for block in blocks)], dtype=np.uint32, casting="unsafe"),
-        np.concatenate([nothing, *(block.lengths for block in blocks)]),
-        np.concatenate([nothing, *(block.document + begin for block, begin in zip(blocks, documents, strict=False))]),
-        np.concatenate([nothing, *(block.paragraph + begin for block, begin in zip(blocks, paragraphs, strict=False))]),
-        int(documents[-1]),
-        int(paragraphs[-1]),
-    )
-
-
-def _store(blocks: Sequence[SentenceBlock], ids: str) -> TokenStore:
-    """Return the sentences of some blocks as a store in memory, with the columns of a prepared corpus."""
-    whole = _one_block(blocks)
-    places = np.arange(len(whole.lengths) + 1)
-    columns = {
-        "input_ids": Column(whole.input_ids.astype(ids), np.concatenate([[0], whole.lengths]).cumsum()),
-        "document": Column(whole.document.astype(np.uint32), places),
-        "paragraph": Column(whole.paragraph.astype(np.uint32), places),
-    }
-    return TokenStore(len(whole.lengths), columns)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, WordsExample, are_words
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import TaggingMetrics
 from encoderlab.metrics.entities import ValidDecoder, entity_labels

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind
 from encoderlab.data.examples import Example
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError, closest
 from encoderlab.tasks.sequences import Windowing
 

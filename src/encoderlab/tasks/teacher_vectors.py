@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch, HeadSizes, Targets
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.teacher_vectors import TeacherVectorsMetrics
 from encoderlab.tasks.config import TeacherVectorsConfig

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind
 from encoderlab.data.examples import Example
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import ClassificationMetrics, LabelSetMetrics, Metrics, RegressionMetrics
 from encoderlab.metrics.classification import given_from

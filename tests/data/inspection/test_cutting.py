@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers
 
 from encoderlab.data.inspection.cutting import cutting_of, first_words
-from encoderlab.data.tokenizers.tokenizer import BERT_SPECIALS, Tokenizer
+from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
 
 
 def tokenizer_of(model, pre_tokenizer):

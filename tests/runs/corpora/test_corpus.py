@@ -7,7 +7,7 @@ import pytest
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.sources.generated import BracketsDataset
 from encoderlab.data.survey import survey
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.corpora import corpus as module
 from encoderlab.runs.corpora.corpus import Corpus

@@ -1,7 +1,5 @@
 """The corpus of a pretraining run: sentences stored once, counted by document, and refused if nothing can be paired."""
 
-import os
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -9,13 +7,10 @@ import numpy as np
 import pytest
 from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
-from encoderlab.data.sentences import blocks as sentence_blocks
-from encoderlab.data.sentences.punkt import Punkt
-from encoderlab.data.sentences.splitter import SentenceSplitter
+from encoderlab.data.sentences import Punkt, SentenceSplitter
 from encoderlab.data.sources.dataset import Pack
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
-from encoderlab.runs.corpora import document_corpus
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import SecondSentence
 from tests.runs.small_documents import DOCUMENTS, LONG, documents_in, task_of
@@ -39,8 +34,8 @@ def test_sentences_of_long_paragraphs_are_stored_with_document_and_paragraph_num
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_of, monkeypatch, workers):
     """Compare with the plainest way to build it, which reads like the store's description."""
-    monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 200)
-    monkeypatch.setattr(document_corpus, "available_workers", lambda: workers)
+    monkeypatch.setattr("encoderlab.data.sentences._CHARACTERS", 200)
+    monkeypatch.setattr("encoderlab.data.sentences._MOST_WORKERS", workers)
     splitter = SentenceSplitter(Punkt(PunktSentenceTokenizer(PunktParameters())), "Punkt", "Punkt 1")
     documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
     corpus = replace(corpus_of(documents=documents), splitter=splitter)
@@ -56,33 +51,6 @@ def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_o
     assert store["document"].values.tolist() == document
     assert store["paragraph"].values.tolist() == paragraph
     assert store["document"].offsets.tolist() == store["paragraph"].offsets.tolist() == list(range(len(ids) + 1))
-
-
-DEADLY = """
-import os, signal
-
-class Deadly:
-    def __init__(self, spared):
-        self.spared = spared
-    def tokenize(self, paragraph):
-        if os.getpid() != self.spared:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return [paragraph]
-"""
-
-
-def test_a_killed_worker_leaves_no_store_behind(corpus_of, monkeypatch, tmp_path):
-    (tmp_path / "deadly.py").write_text(DEADLY)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sentence_blocks, "_CHARACTERS", 100)
-    monkeypatch.setattr(document_corpus, "available_workers", lambda: 2)
-    corpus = corpus_of(documents=DOCUMENTS * 20)
-    task = task_of(corpus)
-    deadly = SentenceSplitter(__import__("deadly").Deadly(os.getpid()), "deadly", "deadly 1")
-    with pytest.raises(DataError, match="A process that was preparing the data was killed"):
-        replace(corpus, splitter=deadly).rows("train", task)
-    assert list((tmp_path / "sentences").iterdir()) == []
-    del sys.modules["deadly"]
 
 
 @pytest.mark.parametrize("pack", Pack)

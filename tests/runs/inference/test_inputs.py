@@ -11,7 +11,7 @@ from encoderlab.data.documents import Documents, DocumentSplit
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.files.formats import AS_IT_SHOWS
 from encoderlab.data.sources.generated import BracketsDataset
-from encoderlab.data.tokenizers.config import SymbolsConfig
+from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.inference import inputs
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig

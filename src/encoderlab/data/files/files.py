@@ -9,11 +9,18 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.data.documents import Documents, refuse_lone_document, streamed_documents
+from encoderlab.data.documents import (
+    Documents,
+    DocumentStream,
+    StreamSettings,
+    refuse_limit,
+    refuse_lone_document,
+    refuse_stream,
+    stream_of_files,
+)
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.files.delimiters import refuse_unusable
 from encoderlab.data.files.encodings import encoding_of, refuse_unknown
@@ -28,7 +35,6 @@ from encoderlab.data.files.formats import (
     format_of,
     paths_of,
 )
-from encoderlab.data.shards import Fractions, Shards, StreamSettings, refuse_limit, refuse_stream
 from encoderlab.data.sources.column_dataset import ColumnDataset
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
@@ -110,23 +116,26 @@ class FilesDataset(ColumnDataset, StreamSettings):
             return super().read_documents(cache_dir)
         refuse_limit(self.limit)
         files = {name: _shard_files(paths) for name, paths in self._files(split_folders).items()}
-        taken = {name: getattr(self, f"{name}_fraction") * (name not in files) for name in ("validation", "test")}
-        documents = streamed_documents(
-            self._shards(files["train"], Fractions(**taken, seed=self.split_seed)), _origin(files)
-        )
-        held_out = {name: self._shards(paths, Fractions(0.0, 0.0)) for name, paths in files.items() if name != "train"}
-        given = {name: streamed_documents(shards, {}).by_name["train"] for name, shards in held_out.items()}
-        return replace(documents, by_name=documents.by_name | given)
+        fractions = {"validation": self.validation_fraction, "test": self.test_fraction}
+        fractions = {name: share for name, share in fractions.items() if name not in files}
+        documents = self._stream(files["train"], fractions).as_documents(_origin(files))
+        separate = {name: self._stream(paths, {}) for name, paths in files.items() if name != "train"}
+        by_name = {name: stream.as_documents({}).by_name["train"] for name, stream in separate.items()}
+        return replace(documents, by_name=documents.by_name | by_name)
 
-    def _shards(self, paths: list[Path], fractions: Fractions) -> Shards:
+    def _stream(self, paths: list[Path], fractions: dict[str, float]) -> DocumentStream:
+        stream = stream_of_files(paths, self._documents)
+        return DocumentStream(stream, _fingerprints(paths), self.window, seed=self.split_seed, **fractions)
+
+    def _documents(self, path: Path) -> Iterator[list[str]]:
         from encoderlab.data.files.document_files import shard_documents
 
-        wanted = replace(self, label=None, label_columns=None, carry=[], group=None).wanted()
-
-        def read(shard: int, start: int) -> Iterator[list[str]]:
-            return islice(shard_documents(paths[shard], wanted, self.format, self.dialect), start, None)
-
-        return Shards(_fingerprints(paths), read, fractions, self.window, self.shards_at_once, self.on_damaged)
+        return shard_documents(
+            path,
+            replace(self, label=None, label_columns=None, carry=[], group=None).wanted(),
+            self.format,
+            self.dialect,
+        )
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """See `ColumnDataset.read_document_rows`. Text files, alone or in folders, hold documents rather than a text

@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 
 _TEXTS_AT_A_TIME = 1000
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,23 @@ import numpy as np
 from tqdm import tqdm
 
 from encoderlab.data.documents import Documents, DocumentSplit
-from encoderlab.data.processes import available_workers, parallel_map
-from encoderlab.data.sentences.blocks import Preparation, SentenceBlock, by_size
-from encoderlab.data.sentences.splitter import SentenceSplitter, splitter_for
+from encoderlab.data.sentences import (
+    Preparation,
+    SentenceBlock,
+    SentenceSplitter,
+    columns_of,
+    numbered,
+    prepared,
+    splitter_for,
+)
 from encoderlab.data.sources.dataset import DatasetConfig, Pack
-from encoderlab.data.token_store import Block, TokenStore, kept_store, write_blocks
+from encoderlab.data.token_store import TokenStore, kept_store, write_blocks
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
-from encoderlab.tasks.rows import id_type
 from encoderlab.tasks.sentence_rows import DocumentTask, SentenceRows
 from encoderlab.tasks.stream import StreamedRows, sample_of
 
 STORE_VERSION = 1  # increase it when the columns of the store or their meaning change
-_FEW_RUNS = 5  # blocks of documents: one process finishes them before others could start
 _LOOKED_AT = 1_000_000  # tokens, to find out whether a tokenizer knows any word
 
 
@@ -71,7 +74,7 @@ class DocumentCorpus:
     @property
     def shards(self) -> dict[str, str]:
         """Return a fingerprint of each shard, by name, if the documents are streamed; otherwise empty."""
-        return {} if self.documents.shards is None else self.documents.shards.fingerprints
+        return {} if self.documents.stream is None else self.documents.stream.shards
 
     def scored_splits(self) -> list[str]:
         """Return the splits of held-out documents. Raises DataError if there are none."""
@@ -95,10 +98,10 @@ class DocumentCorpus:
 
     def training_rows(self, task: DocumentTask, seed: int) -> SentenceRows | StreamedRows:
         """Return the rows to train on: those of `rows`, or a stream whose order of shards is drawn from `seed`."""
-        shards = self.documents.shards
-        if shards is None:
+        stream = self.documents.stream
+        if stream is None:
             return self.rows("train", task)
-        rows = StreamedRows(shards, self._preparation(task), task, self.pack, seed)
+        rows = StreamedRows(stream, self._preparation(task), task, self.pack, seed)
         self._check(rows.first, "train")
         return rows
 
@@ -108,7 +111,7 @@ class DocumentCorpus:
         For a training split that is streamed, these are the rows of its first window. Raises DataError if no pairs, or
         no single texts, can be made from it.
         """
-        if name == "train" and self.documents.shards is not None:
+        if name == "train" and self.documents.stream is not None:
             return sample_of(self.training_rows(task, seed=0))
         split = self.documents.by_name[name]
         made_from = (STORE_VERSION, split.fingerprint, self.splitter.key, task.tokenizer.fingerprint)
@@ -120,11 +123,17 @@ class DocumentCorpus:
         return rows
 
     def _write(self, folder: Path, name: str, split: DocumentSplit, task: DocumentTask) -> TokenStore:
-        columns = {"input_ids": id_type(task.tokenizer.vocabulary_size), "document": "uint32", "paragraph": "uint32"}
+        size = task.tokenizer.vocabulary_size
         with tqdm(
             total=split.total, desc=f"tokenising {name}", unit=" documents", file=sys.stderr, disable=None, leave=False
         ) as bar:
-            return write_blocks(folder, columns, _numbered(_prepared(split, self._preparation(task)), columns, bar))
+
+            def counted() -> Iterator[SentenceBlock]:
+                for block in prepared(split.documents(), self._preparation(task)):
+                    yield block
+                    bar.update(block.documents)
+
+            return write_blocks(folder, columns_of(size), numbered(counted(), size))
 
     def _preparation(self, task: DocumentTask) -> Preparation:
         return Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
@@ -148,24 +157,3 @@ class DocumentCorpus:
                 f"The tokenizer knows no word of the {name} documents, so there is nothing to predict",
                 remedy="Set tokenizer=wordpiece, which is trained on them",
             )
-
-
-def _prepared(split: DocumentSplit, prepare: Preparation) -> Iterator[SentenceBlock]:
-    """Yield the blocks of a split, prepared by several processes if there are many."""
-    runs = by_size(split.documents())
-    first = list(islice(runs, _FEW_RUNS))
-    yield from parallel_map(prepare, chain(first, runs), available_workers() if len(first) == _FEW_RUNS else 1)
-
-
-def _numbered(blocks: Iterable[SentenceBlock], columns: Mapping[str, str], bar: tqdm) -> Iterator[Block]:
-    """Yield the columns of each block, with documents and paragraphs numbered through the split."""
-    documents = paragraphs = 0
-    for block in blocks:
-        ones = np.ones(len(block.lengths), np.int64)
-        yield {
-            "input_ids": (block.input_ids.astype(columns["input_ids"], copy=False), block.lengths),
-            "document": ((block.document + documents).astype(columns["document"]), ones),
-            "paragraph": ((block.paragraph + paragraphs).astype(columns["paragraph"]), ones),
-        }
-        documents, paragraphs = documents + block.documents, paragraphs + block.paragraphs
-        bar.update(block.documents)

@@ -13,7 +13,7 @@ import numpy as np
 from encoderlab.data.examples import Example, Split, WordsExample
 from encoderlab.data.inspection.cutting import cutting_of, first_words
 from encoderlab.data.inspection.oddities import PATTERNS, Oddity, odd_rows
-from encoderlab.data.tokenizers.tokenizer import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.score import pair_facts, training_facts

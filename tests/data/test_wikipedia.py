@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from encoderlab.data.sources.wikipedia import WikipediaDataset
+from encoderlab.data.wikipedia import WikipediaDataset
 from encoderlab.errors import SettingError
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ READ = """
 import json, sys
 from pathlib import Path
 from encoderlab.data.sources.hub import HubDataset
-from encoderlab.data.sources.wikipedia import WikipediaDataset
+from encoderlab.data.wikipedia import WikipediaDataset
 from encoderlab.errors import UserError
 for line in sys.stdin:
     settings = json.loads(line)
@@ -57,7 +57,7 @@ SHARDS = """
 import json
 from itertools import islice
 from pathlib import Path
-from encoderlab.data.sources.wikipedia import WikipediaDataset
+from encoderlab.data.wikipedia import WikipediaDataset
 documents = WikipediaDataset(streaming=True).documents(Path("."))
 shards = documents.shards
 first, later = (list(islice(shards.documents(0, start, {}), count)) for start, count in ((0, 130), (125, 5)))

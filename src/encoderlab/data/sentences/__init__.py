@@ -1,1 +1,0 @@
-"""Documents split into sentences, and their tokens in blocks."""

@@ -1,0 +1,546 @@
+"""Text to token ids: tokenizers that are trained on the run's texts, or come from a folder or the hub.
+
+Each is a `tokenizers.Tokenizer` of Hugging Face, with the ids of its special tokens beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import string
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from encoderlab.errors import DataError, SettingError
+from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.shipped import shipped_folder
+from encoderlab.system.files import atomic_write
+from encoderlab.system.hub_access import hub_answers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from transformers import PreTrainedTokenizerBase
+
+
+_BYTES_KEPT = 2_000_000  # of words to keep ids for: about 50 MB with the ids
+_BETWEEN_TEXTS = b"\xff"  # never occurs in UTF-8
+_APART = b",.\"()-'"  # frequent punctuation: splitting it off leaves fewer distinct words
+
+
+def word_by_word(backend: tokenizers.Tokenizer) -> bool:
+    """Return whether the ids of a text are those of its parts between blanks and punctuation: BERT's tokenizers, cased
+    or not.
+
+    Their steps (`BertNormalizer`, `BertPreTokenizer`, WordPiece) look at one character or one word at a time, and ASCII
+    punctuation is a word of its own. Tokens added to the vocabulary could contain a blank.
+    """
+    made_of = json.loads(backend.to_str())
+    kinds = [(made_of[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    own_tokens = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
+    return kinds[0] in (None, "BertNormalizer") and kinds[1:] == ["BertPreTokenizer", "WordPiece"] and not own_tokens
+
+
+class DistinctWords:
+    """Encodes texts with a `backend` that is `word_by_word`: each distinct word once, and then it is looked up.
+
+    The ids of words, of `dtype`, are kept, up to a bound. Threads may share it. With the library alone, a first start takes
+    1.5 times as long on 13,354 articles, and 1.9 times on 100,000 reviews (two cores).
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, dtype: str) -> None:
+        normalizer: dict[str, Any] = json.loads(backend.to_str())["normalizer"] or {}
+        self._backend, self._dtype = backend, np.dtype(dtype)
+        self._lowercase = bool(normalizer.get("lowercase"))
+        self._known: dict[bytes, bytes] = {}  # UTF-8 to the bytes of an array of ids
+        self._size = 0
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of all texts one after the other, and how many each has (int64).
+
+        Raises UnicodeEncodeError if a text is not valid Unicode, TypeError if one is not a text.
+        """
+        if not texts:
+            return np.empty(0, self._dtype), np.empty(0, np.int64)
+        words = self._words(texts)
+        distinct = words.dictionary.to_pylist()
+        ids_of = self._looked_up(distinct)
+        flat = np.frombuffer(b"".join(ids_of), self._dtype)
+        counts = np.fromiter(map(len, ids_of), np.int64, len(ids_of)) // self._dtype.itemsize
+        place = words.indices.to_numpy()
+        many = counts[place]
+        ends = np.cumsum(many)
+        shifts = (np.cumsum(counts) - counts)[place] - (
+            ends - many
+        )  # from a word's ids in the result to those in `flat`
+        last = np.flatnonzero(place == distinct.index(_BETWEEN_TEXTS))
+        return flat[np.arange(ends[-1]) + np.repeat(shifts, many)], np.diff(ends[last], prepend=0)
+
+    def _words(self, texts: Sequence[str]) -> pa.DictionaryArray:
+        """Return the parts of all texts one after the other, with `_BETWEEN_TEXTS` after the last part of each text."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        end = b" " + _BETWEEN_TEXTS + b" "
+        whole = end.join([*map(str.encode, texts), b""])
+        if self._lowercase:
+            whole = whole.lower()  # bytes.lower changes only ASCII
+        for character in _APART:
+            whole = whole.replace(b"%c" % character, b" %c " % character)
+        return pc.split_pattern(pa.array([whole], pa.large_binary()), " ").values.dictionary_encode()
+
+    def _looked_up(self, words: list[bytes]) -> list[bytes]:
+        known = self._known  # the table is never emptied in place, so this reference keeps its words
+        new = [word for word in words if word not in known and word != _BETWEEN_TEXTS]
+        known[_BETWEEN_TEXTS] = b""
+        known.update(zip(new, self._encoded([word.decode() for word in new]), strict=True))
+        found = [known[word] for word in words]
+        self._size += sum(map(len, new))
+        if self._size > _BYTES_KEPT:
+            self._known, self._size = {}, 0
+        return found
+
+    def _encoded(self, words: list[str]) -> list[bytes]:
+        """Return the ids of each word."""
+        found = self._backend.encode_batch_fast(words, add_special_tokens=False)
+        return [np.array(word.ids, self._dtype).tobytes() for word in found]
+
+
+# What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a
+# trained one.
+BERT_SPECIALS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+_NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token")
+
+
+class Tokenizer:
+    """Text to ids, and ids back to tokens.
+
+    `backend` does the work; `specials` gives the text of each special token under its name in transformers
+    (`pad_token`, `unk_token`, `cls_token`, `sep_token`, and possibly `mask_token`). No text becomes a special token,
+    except the unknown one. Raises DataError if a special token is missing; `name` is what that message calls the
+    tokenizer.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
+        ids = {role: backend.token_to_id(text) for role, text in specials.items()}
+        if missing := [role for role in _NEEDED if ids.get(role) is None]:
+            raise DataError(
+                f"{name} lacks special tokens that are needed: {', '.join(missing)}",
+                allowed=f"tokenizers with {', '.join(_NEEDED)}",
+                remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one",
+            )
+        self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
+        found = {role: id_ for role, id_ in ids.items() if id_ is not None}
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (found[role] for role in _NEEDED)
+        self.mask_id = found.get("mask_token")
+        self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
+        self._reserved = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
+        self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
+        # Each id as it may occur in a text; reserved ones may not.
+        self._as_text = np.arange(self.vocabulary_size, dtype="uint16" if self.vocabulary_size <= 2**16 else "uint32")
+        self._as_text[[id_ for id_ in self._reserved if id_ is not None]] = self.unk_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokenizer, (self._backend, self.specials)  # rebuilt, because a pickled backend loses its configuration
+
+    @property
+    def special_ids(self) -> set[int]:
+        """Return the ids of the special tokens, including the unknown one."""
+        return {id_ for id_ in (*self._reserved, self.unk_id) if id_ is not None}
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text: no special tokens, no truncation, no padding.
+
+        Raises DataError if a text is not valid Unicode.
+        """
+        flat, lengths = self.encode_flat(texts)
+        ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
+        return [ids[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=False)]
+
+    def encode_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the result of `encode` as one flat array, and how many ids each text has (int64).
+
+        The array's dtype is the smallest of uint16 and uint32 that holds every id. Raises as `encode` does.
+        """
+        texts = list(texts)
+        with _valid_unicode(texts):
+            flat, lengths = self._flat(texts) if self._by_words is None else self._by_words.encode(texts)
+        return self._as_text[flat], lengths
+
+    def _flat(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids = [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.fromiter(chain.from_iterable(ids), self._as_text.dtype, int(lengths.sum())), lengths
+
+    @cached_property
+    def _by_words(self) -> DistinctWords | None:
+        return DistinctWords(self._backend, self._as_text.dtype.name) if word_by_word(self._backend) else None
+
+    def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
+        """Return for each sequence of words its token ids, and for each token the index of its word in the sequence.
+
+        Every word has a token: the unknown one if nothing is left of it, as of a word of white space. Raises DataError
+        if a word is not valid Unicode.
+        """
+        with _valid_unicode(chain.from_iterable(words)):
+            encodings = self._backend.encode_batch(
+                [list(row) for row in words], is_pretokenized=True, add_special_tokens=False
+            )
+        return [
+            self._with_every_word(self._allowed(encoding.ids), cast("list[int]", encoding.word_ids), len(row))
+            for row, encoding in zip(words, encodings, strict=True)
+        ]
+
+    def spans(self, text: str) -> list[tuple[int, int, int]]:
+        """Return for each token that `encode` makes of `text` the number of its word, and where in `text` it begins and
+        ends.
+
+        Words are the tokenizer's own pre-tokens, numbered from 0. Raises as `encode` does.
+        """
+        with _valid_unicode([text]):
+            encoding = self._backend.encode(text, add_special_tokens=False)
+        return [
+            (word, *offsets)
+            for word, offsets in zip(cast("list[int]", encoding.word_ids), encoding.offsets, strict=True)
+        ]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Return the tokens as the vocabulary spells them, such as "##ing"."""
+        return [cast("str", self._backend.id_to_token(int(id_))) for id_ in ids]
+
+    def save(self, path: Path) -> None:
+        """Write `path`, for `tokenizers` and `transformers`, and tokenizer_config.json next to it with the special
+        tokens.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers omits segments that are not named here
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **self.specials}
+        _write(path.with_name("tokenizer_config.json"), json.dumps(config, indent=2, ensure_ascii=False))
+        _write(path, self._backend.to_str(pretty=True))
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """Open the tokenizer that `save` wrote at `path`; special tokens have BERT's names unless a file next to it
+        says otherwise.
+
+        Raises DataError if there is no tokenizer, or it is damaged.
+        """
+        if not path.is_file():
+            raise DataError(
+                f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name"
+            )
+        backend = open_backend(path)
+        named = BERT_SPECIALS | _stated_specials(path.with_name("tokenizer_config.json"))
+        specials = {role: text for role, text in named.items() if text is not None}
+        return cls(backend, specials, str(path))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return 16 hexadecimal digits that change whenever the tokenizer does."""
+        content = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def _allowed(self, ids: list[int]) -> list[int]:
+        if self._reserved.isdisjoint(ids):
+            return ids
+        return [self.unk_id if id_ in self._reserved else id_ for id_ in ids]
+
+    def _with_every_word(self, ids: list[int], places: list[int], n_words: int) -> tuple[list[int], list[int]]:
+        missing = sorted(set(range(n_words)) - set(places))
+        if not missing:
+            return ids, places
+        pieces = sorted(
+            [*zip(places, ids, strict=True), *((place, self.unk_id) for place in missing)], key=lambda piece: piece[0]
+        )
+        return [id_ for _, id_ in pieces], [place for place, _ in pieces]
+
+
+def open_backend(path: Path) -> tokenizers.Tokenizer:
+    """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot."""
+    try:
+        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises plain Exception, whatever is wrong with the file
+        raise _damaged(path, error) from error
+
+
+def _stated_specials(path: Path) -> dict[str, Any]:
+    """Return the special tokens that the tokenizer_config.json at `path` names; none if there is no such file."""
+    try:
+        if not path.is_file():
+            return {}
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        tokens = {role: fields[role] for role in BERT_SPECIALS if role in fields}
+        return {role: None if token is None else _text_of(token) for role, token in tokens.items()}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:200]
+    return DataError(
+        f"{path} is damaged or not a tokenizer ({reason})",
+        allowed=f"a {path.name}",
+        remedy="Delete it and create it again",
+    )
+
+
+@contextmanager
+def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
+    """Explain within this context why the library refuses `texts`: lone surrogates, or a tokenizer that fails on them.
+
+    For the latter it raises plain Exception, or PanicException, which is not an Exception.
+    """
+    try:
+        yield
+    except (TypeError, UnicodeEncodeError) as error:
+        broken = next((text for text in texts if any("\ud800" <= character <= "\udfff" for character in text)), None)
+        if broken is None:
+            raise
+        raise DataError(
+            f"The text {broken[:40]!r} is not valid Unicode",
+            allowed="text in UTF-8",
+            remedy="Convert it, for instance with iconv -f CP1252 -t UTF-8",
+        ) from error
+    except BaseException as error:
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"The tokenizer failed on a text: {error}", remedy="Use another model or tokenizer") from None
+
+
+def _prepared(
+    backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_text: str, sep_id: int
+) -> tokenizers.Tokenizer:
+    """Return `backend` configured for us, and for others: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1."""
+    backend.no_padding()
+    backend.no_truncation()
+    backend.encode_special_tokens = True
+    backend.post_processor = processors.TemplateProcessing(
+        single=[cls_text, "$A", sep_text],
+        pair=[f"{cls_text}:0", "$A:0", f"{sep_text}:0", "$B:1", f"{sep_text}:1"],
+        special_tokens=[(cls_text, cls_id), (sep_text, sep_id)],
+    )
+    return backend
+
+
+def _text_of(token: str | dict[str, object]) -> str:
+    """Return a special token's text: transformers also writes tokens as objects. Raises TypeError, KeyError."""
+    text = token["content"] if isinstance(token, dict) else token
+    if not isinstance(text, str):
+        raise TypeError(f"{text} is not a token")
+    return text
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+_SPECIAL_TOKENS = list(BERT_SPECIALS.values())
+_MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
+_TRAINING_VERSION = 1  # part of the cache key: increase it whenever the same texts would give another vocabulary
+Texts = Callable[[], Iterable[str]]  # yields the same texts at each call, so that only a few need to be in memory
+
+
+@dataclass
+class TokenizerConfig(ABC):
+    """How text becomes ids."""
+
+    group: ClassVar[str] = "tokenizer"
+
+    def __post_init__(self) -> None:
+        check_settings(self, self.group)
+
+    @abstractmethod
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
+        """Return the tokenizer; one that needs training learns from `texts`, the training split, and is cached under
+        `cache_dir`.
+
+        The texts are read several times, or not at all if nothing is trained. Raises DataError if the tokenizer cannot
+        be built.
+        """
+
+
+@dataclass
+class WordPieceConfig(TokenizerConfig):
+    """BERT's WordPiece, trained on the training split.
+
+    Source: Devlin et al., BERT (2019), section 3; tokens are merged by how often they co-occur, as in byte-pair
+    encoding (Sennrich et al., 2016, section 3.2).
+    """
+
+    vocabulary_size: int = setting(8000, "Largest number of tokens in the vocabulary.", least=100)
+    lowercase: bool | None = setting(
+        None,
+        "Lowercase the text and strip its accents; null: true, but false for task=tagging, because capitals mark names.",
+    )
+    min_frequency: int = setting(2, "How often a token must occur to be in the vocabulary.", least=1)
+
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
+        """Train it, or open what was trained on the same texts with the same settings. Raises DataError if there is no
+        text.
+        """
+        if self.lowercase is None:
+            return replace(self, lowercase=True).build(texts, cache_dir)
+        path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
+        if not path.exists():
+            self._train(texts).save(path)
+        return Tokenizer.load(path)
+
+    def _train(self, texts: Texts) -> Tokenizer:
+        normalizer = normalizers.BertNormalizer(lowercase=bool(self.lowercase))
+        characters = self._characters(texts, normalizer)
+        if not characters:
+            raise DataError(
+                "There is no text to train a tokenizer on",
+                allowed=f"texts in which a character occurs {self.min_frequency} times",
+                remedy="Use more rows, or tokenizer=bert_base_uncased",
+            )
+        # The library numbers characters inside words in a hash table's order, and breaks ties between merges by number,
+        # so ids and even tokens differ between processes. Numbering the characters first, as special tokens, gives one
+        # vocabulary.
+        inside = [f"##{character}" for character in characters if character not in string.punctuation]
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=self.vocabulary_size,
+            min_frequency=self.min_frequency,
+            special_tokens=_SPECIAL_TOKENS + inside,
+            initial_alphabet=characters,
+            limit_alphabet=len(characters),
+            continuing_subword_prefix="##",
+            show_progress=False,
+        )
+        learner = _wordpiece(models.WordPiece(unk_token="[UNK]"), normalizer)
+        learner.train_from_iterator(texts(), trainer)
+        vocabulary = learner.get_vocab(with_added_tokens=True)
+        trained = _wordpiece(
+            models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"), normalizer
+        )
+        trained.add_special_tokens(_SPECIAL_TOKENS)
+        return Tokenizer(trained, BERT_SPECIALS)
+
+    def _characters(self, texts: Texts, normalizer: normalizers.Normalizer) -> list[str]:
+        """Return the most frequent characters, sorted; each may take two ids, at the start of a word and inside."""
+        counts = Counter[str]()
+        for text in texts():
+            counts.update(normalizer.normalize_str(text))
+        often = [character for character, n in counts.items() if n >= self.min_frequency and not character.isspace()]
+        often.sort(key=lambda character: (-counts[character], character))
+        return sorted(often[: min(_MOST_CHARACTERS, (self.vocabulary_size - len(_SPECIAL_TOKENS)) // 2)])
+
+    def _key(self, texts: Texts) -> str:
+        n_texts = sum(1 for _ in texts())
+        key = hashlib.sha256(json.dumps([_TRAINING_VERSION, tokenizers.__version__, asdict(self), n_texts]).encode())
+        for text in texts():
+            encoded = text.encode()
+            key.update(len(encoded).to_bytes(8, "big") + encoded)
+        return key.hexdigest()[:32]
+
+
+@dataclass
+class PretrainedConfig(TokenizerConfig):
+    """A tokenizer from the Hugging Face hub, from a folder, or of a shipped encoder."""
+
+    name: str = setting(
+        REQUIRED,
+        "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, a folder, or a shipped encoder such as mini-en.",
+    )
+    revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
+
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
+        """Load it through Transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is
+        never run.
+
+        Raises DataError if there is no tokenizer of that name, the hub cannot be reached, it is not a fast tokenizer,
+        or it lacks a special token.
+        """
+        if (shipped := shipped_folder(self.name)) is not None:
+            return Tokenizer.load(shipped / "tokenizer.json")
+        loaded = self._loaded()
+        if not loaded.is_fast:
+            raise self._refused("has no fast tokenizer", "a name or folder with a tokenizer.json")
+        specials = {role: text for role in BERT_SPECIALS if (text := getattr(loaded, role)) is not None}
+        return Tokenizer(
+            cast("tokenizers.Tokenizer", loaded.backend_tokenizer), specials, f"tokenizer.name={self.name}"
+        )
+
+    def _loaded(self) -> PreTrainedTokenizerBase:
+        from huggingface_hub import constants
+        from transformers import AutoTokenizer
+
+        if (file := Path(self.name) / "tokenizer.json").is_file():
+            open_backend(file)  # refuses a damaged file, for which transformers could raise any error
+        # Without a hub that answers, transformers would keep trying for most of a minute.
+        local = Path(self.name).is_dir() or not hub_answers(constants.ENDPOINT)
+        try:
+            return AutoTokenizer.from_pretrained(
+                self.name, revision=self.revision or "main", trust_remote_code=False, local_files_only=local
+            )
+        except (OSError, ValueError, ImportError) as error:
+            if local and not Path(self.name).is_dir():
+                wrong = "is not in the cache, and the hub cannot be reached"
+                raise self._refused(wrong, "a folder, or a hub that can be reached") from error
+            why = " ".join(str(error).split())[:200]
+            raise self._refused(f"cannot be read ({why})", "a folder, or owner/name, with a tokenizer.json") from error
+
+    def _refused(self, wrong: str, allowed: str) -> DataError:
+        remedy = "Check the name and the network (HF_ENDPOINT), or set tokenizer=wordpiece, which needs neither"
+        return DataError(f"tokenizer.name={self.name} {wrong}", allowed=allowed, remedy=remedy)
+
+
+@dataclass
+class SymbolsConfig(TokenizerConfig):
+    """Every character is a token; characters that are not listed are unknown."""
+
+    symbols: str = setting(string.digits + "()[]{}<>", "The characters that are tokens.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.symbols or len(set(self.symbols)) < len(self.symbols):
+            raise SettingError(
+                f"tokenizer.symbols is {self.symbols!r}",
+                allowed="one character or more, each once",
+                remedy="Remove tokenizer.symbols to use digits and brackets",
+            )
+
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
+        """Build it; nothing is trained or cached."""
+        vocabulary = {token: id_ for id_, token in enumerate([*_SPECIAL_TOKENS, *self.symbols])}
+        backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        backend.add_special_tokens(_SPECIAL_TOKENS)
+        return Tokenizer(backend, BERT_SPECIALS)
+
+
+@dataclass
+class AsPretrainedTokenizer(TokenizerConfig):
+    """The tokenizer that a pretrained encoder was trained with, set by `init_from`."""
+
+    def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
+        """Raise SettingError: this can only be replaced by the tokenizer of a pretrained encoder."""
+        raise SettingError(
+            "tokenizer=as_pretrained needs init_from=..., the encoder that it belongs to",
+            remedy="Set init_from=... (encoderlab finetune or pretrain), or choose another, such as tokenizer=wordpiece",
+        )
+
+
+def _wordpiece(model: models.WordPiece, normalizer: normalizers.Normalizer) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    return backend

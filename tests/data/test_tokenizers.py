@@ -1,0 +1,420 @@
+"""Tokenizers: no special tokens from a user's text, the same vocabulary in every process, files that other libraries open."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import tokenizers
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, models, normalizers, pre_tokenizers
+
+from encoderlab.data.tokenizers import (
+    BERT_SPECIALS,
+    DistinctWords,
+    PretrainedConfig,
+    SymbolsConfig,
+    Tokenizer,
+    WordPieceConfig,
+    word_by_word,
+)
+from encoderlab.errors import DataError, SettingError
+from encoderlab.shipped import shipped_folder
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog, and the dog barks.",
+    "Tokenizers split words into pieces: unbelievable, believable, unbelieving!",
+    "Crème brûlée costs 12.50 in Zürich; 東京 is far away. Don't ask why.",
+    "Pieces that occur often are merged; pieces that occur once are not.",
+] * 5
+
+
+AWKWARD = [
+    "",
+    "   ",
+    "hello world",
+    "Héllo WÖRLD",
+    "don't stop-believing",
+    "東京 tower",
+    "a\u200bb\x00c\tnew\nline",
+    "antidisestablishmentarianism" * 5,
+    "😀 emoji",
+    "#hash ##ing ## #",
+    "1,234.56%",
+]
+
+
+@pytest.fixture(scope="module")
+def wordpiece(tmp_path_factory):
+    return WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def symbols(tmp_path_factory):
+    return SymbolsConfig().build(lambda: [], tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(params=["wordpiece", "symbols"])
+def tokenizer(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_wordpiece_splits_a_known_word_as_the_paper_does(wordpiece):
+    assert wordpiece.vocabulary_size <= 200
+    pieces = wordpiece.pieces(wordpiece.encode(["Pieces of a fox, unbelievably merged"])[0])
+    assert pieces[0] == "pieces"
+    assert all(piece.startswith("##") for piece in pieces if piece in ("##y", "##ly"))
+    assert "".join(piece.removeprefix("##") for piece in pieces) == "piecesofafox,unbelievablymerged"
+
+
+def test_every_listed_symbol_is_a_token_and_anything_else_is_unknown(symbols):
+    assert symbols.pieces(symbols.encode(["(12)[]{}<>"])[0]) == list("(12)[]{}<>")
+    assert symbols.pieces(symbols.encode(["1a\n "])[0]) == ["1", "[UNK]", "[UNK]", "[UNK]"]
+    assert symbols.encode_words([list("0739")])[0] == (symbols.encode(["0739"])[0], [0, 1, 2, 3])
+
+
+@settings(max_examples=50, deadline=None)
+@given(texts=st.lists(st.lists(st.one_of(st.text(max_size=12), st.sampled_from(SPECIALS))).map(" ".join), max_size=4))
+def test_no_text_becomes_a_special_token_and_texts_do_not_affect_each_other(wordpiece, symbols, texts):
+    for tokenizer in (wordpiece, symbols):
+        together = tokenizer.encode(texts)
+        assert together == [tokenizer.encode([text])[0] for text in texts]
+        forbidden = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+        assert all(forbidden.isdisjoint(ids) and max(ids, default=0) < tokenizer.vocabulary_size for ids in together)
+
+
+@settings(max_examples=50, deadline=None)
+@given(texts=st.lists(st.one_of(st.text(max_size=30), st.sampled_from(AWKWARD)), max_size=4))
+def test_the_flat_ids_are_those_of_each_text_concatenated(wordpiece, symbols, texts):
+    for tokenizer in (wordpiece, symbols):
+        flat, lengths = tokenizer.encode_flat(texts)
+        ids = tokenizer.encode(texts)
+        assert flat.tolist() == [id_ for text in ids for id_ in text]
+        assert lengths.tolist() == [len(text) for text in ids]
+        assert flat.dtype == "uint16"
+
+
+def test_a_pickled_tokenizer_still_reads_no_special_tokens_in_a_text(tokenizer):
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.encode(AWKWARD + SPECIALS) == tokenizer.encode(AWKWARD + SPECIALS)
+    assert again.encode_words([SPECIALS]) == tokenizer.encode_words([SPECIALS])
+    assert (again.specials, again.fingerprint) == (tokenizer.specials, tokenizer.fingerprint)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    rows=st.lists(
+        st.lists(st.one_of(st.text(max_size=6), st.sampled_from(["fox", "don't", "[SEP]", "\u200b", " "]))), max_size=4
+    )
+)
+def test_every_word_has_a_piece_and_pieces_keep_the_order_of_the_words(wordpiece, symbols, rows):
+    for tokenizer in (wordpiece, symbols):
+        for row, (ids, places) in zip(rows, tokenizer.encode_words(rows), strict=True):
+            assert len(ids) == len(places)
+            assert places == sorted(places)
+            assert sorted(set(places)) == list(range(len(row)))
+            assert {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}.isdisjoint(ids)
+            for place, word in enumerate(row):
+                own = [id_ for id_, of in zip(ids, places, strict=True) if of == place]
+                assert own == (tokenizer.encode([word])[0] or [tokenizer.unk_id])
+
+
+def test_saving_and_loading_changes_nothing(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "model" / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "model" / "tokenizer.json")
+    assert loaded.fingerprint == tokenizer.fingerprint
+    assert loaded.encode(AWKWARD) == tokenizer.encode(AWKWARD)
+    assert (loaded.vocabulary_size, loaded.specials) == (tokenizer.vocabulary_size, tokenizer.specials)
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {"tokenizer.json", "tokenizer_config.json"}
+
+
+def test_special_tokens_with_other_names_survive_saving(tmp_path):
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", "hello"]
+    backend = tokenizers.Tokenizer(models.WordLevel({token: n for n, token in enumerate(tokens)}, unk_token="<unk>"))
+    backend.add_special_tokens(tokens[:4])
+    named = {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
+    Tokenizer(backend, named).save(tmp_path / "tokenizer.json")
+    for loaded in (
+        Tokenizer.load(tmp_path / "tokenizer.json"),
+        PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path),
+    ):
+        assert (loaded.cls_id, loaded.pad_id, loaded.sep_id, loaded.unk_id, loaded.mask_id) == (0, 1, 2, 3, None)
+
+
+def test_special_tokens_written_by_transformers_as_objects_or_null_are_found(wordpiece, tmp_path):
+    wordpiece.save(tmp_path / "tokenizer.json")
+    config = {"cls_token": {"content": "[CLS]", "lstrip": False}, "mask_token": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert (loaded.cls_id, loaded.pad_id, loaded.mask_id) == (2, 0, None)
+    assert loaded.fingerprint != wordpiece.fingerprint
+    (tmp_path / "tokenizer_config.json").unlink()
+    assert Tokenizer.load(tmp_path / "tokenizer.json").fingerprint == wordpiece.fingerprint
+
+
+def test_transformers_and_tokenizers_open_the_file_and_join_pairs_as_bert_does(wordpiece, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    wordpiece.save(path)
+    one, other = wordpiece.encode(["the quick fox", "barks"])
+    ids = [2, *one, 3, *other, 3]
+    segments = [0] * (len(one) + 2) + [1] * (len(other) + 1)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_file=str(path))
+    folder = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for theirs in (fast("the quick fox", "barks", return_token_type_ids=True), folder("the quick fox", "barks")):
+        assert (theirs["input_ids"], theirs["token_type_ids"]) == (ids, segments)
+    raw = tokenizers.Tokenizer.from_file(str(path)).encode("the quick fox", "barks")
+    assert (raw.ids, raw.type_ids) == (ids, segments)
+    assert (folder.pad_token_id, folder.mask_token_id) == (0, 4)
+    assert folder.decode(one) == "the quick fox"
+
+
+@given(text=st.text(max_size=40))
+def test_spans_locate_the_pieces_in_the_original_characters(text):
+    words = ["film", "##s", "un", "##able", "a", "b", ",", "ab"]
+    backend = tokenizers.Tokenizer(
+        models.WordPiece({piece: i for i, piece in enumerate([*BERT_SPECIALS.values(), *words])})
+    )
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = Tokenizer(backend, BERT_SPECIALS)
+    for original in (text, f"Films, {text}"):
+        spans = tokenizer.spans(original)
+        assert len(spans) == len(tokenizer.encode([original])[0])
+        assert [word for word, _, _ in spans] == sorted(word for word, _, _ in spans)
+        assert all(0 <= begin <= end <= len(original) for _, begin, end in spans)
+    assert [(word, original[begin:end]) for word, begin, end in spans[:3]] == [(0, "Film"), (0, "s"), (1, ",")]
+
+
+def test_case_is_kept_on_request(tmp_path):
+    cased = WordPieceConfig(vocabulary_size=300, lowercase=False).build(lambda: TEXTS, tmp_path)
+    assert cased.pieces(cased.encode(["The"])[0]) == ["The"]
+    assert cased.encode(["The"]) != cased.encode(["the"])
+
+
+def test_the_vocabulary_size_is_a_limit_even_if_there_are_more_characters(tmp_path):
+    texts = ["".join(chr(0x4E00 + n) + chr(0x0430 + n % 32) for n in range(500))] * 2
+    assert WordPieceConfig(vocabulary_size=100).build(lambda: texts, tmp_path).vocabulary_size <= 100
+
+
+TRAIN = """
+import sys
+from pathlib import Path
+from encoderlab.data.tokenizers import WordPieceConfig
+texts = [f"{a}{b}{c} {c}{a} {b}{c}" for a in "abcdefgh" for b in "ijklmnop" for c in "qrstuvwx"]  # ties everywhere
+WordPieceConfig(vocabulary_size=150).build(lambda: texts, Path(sys.argv[1]))
+print(next(Path(sys.argv[1]).rglob("tokenizer.json")).read_text())
+"""
+
+
+def test_training_gives_the_same_file_in_every_process(tmp_path):
+    answers = []
+    for n in (1, 2, 3):
+        environment = {**os.environ, "PYTHONHASHSEED": str(n), "RAYON_NUM_THREADS": str(n)}
+        call = [sys.executable, "-c", TRAIN, str(tmp_path / str(n))]
+        answers.append(subprocess.run(call, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert answers[0] == answers[1] == answers[2]
+    assert len(json.loads(answers[0])["model"]["vocab"]) == 150
+
+
+def test_a_trained_tokenizer_is_reused_only_for_the_same_texts_and_settings(tmp_path, monkeypatch):
+    first = WordPieceConfig(vocabulary_size=200).build(lambda: iter(TEXTS), tmp_path)
+    assert WordPieceConfig(vocabulary_size=120).build(lambda: TEXTS, tmp_path).fingerprint != first.fingerprint
+    assert (
+        WordPieceConfig(vocabulary_size=200).build(lambda: [*TEXTS, "other words, other words"], tmp_path).fingerprint
+        != first.fingerprint
+    )
+    monkeypatch.setattr(WordPieceConfig, "_train", lambda *_: pytest.fail("trained again"))
+    assert WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path).fingerprint == first.fingerprint
+
+
+def test_the_name_of_a_shipped_encoder_gives_its_tokenizer_without_asking_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setattr("encoderlab.data.tokenizers.hub_answers", lambda endpoint: pytest.fail("asked the hub"))
+    tokenizer = PretrainedConfig(name="mini-en").build(lambda: [], tmp_path)
+    assert tokenizer.fingerprint == Tokenizer.load(shipped_folder("mini-en") / "tokenizer.json").fingerprint
+
+
+BUILD = """
+import json, sys
+from pathlib import Path
+from encoderlab.data.tokenizers import PretrainedConfig
+from encoderlab.errors import UserError
+name, texts = sys.argv[1], json.loads(sys.argv[2])
+try:
+    tokenizer = PretrainedConfig(name=name).build(lambda: [], Path("unused"))
+except UserError as error:
+    print(json.dumps([error.exit_code, str(error)]))
+    sys.exit()
+import transformers
+theirs = transformers.AutoTokenizer.from_pretrained(name, local_files_only=True)(texts)["input_ids"]
+ours = [[tokenizer.cls_id, *ids, tokenizer.sep_id] for ids in tokenizer.encode(texts)]
+print(json.dumps([ours, theirs, tokenizer.vocabulary_size, tokenizer.mask_id]))
+"""
+
+
+def build_elsewhere(name, endpoint, home, texts=()):
+    """Return what BUILD prints in a process where HF_ENDPOINT and HF_HOME are set before huggingface_hub is imported."""
+    environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_ETAG_TIMEOUT": "2"}
+    call = [sys.executable, "-c", BUILD, name, json.dumps(list(texts))]
+    return json.loads(subprocess.run(call, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "size"), [("google-bert/bert-base-uncased", 30_522), ("distilbert/distilbert-base-cased", 28_996)]
+)
+def test_ids_equal_those_of_transformers_with_and_without_the_hub(hub, tmp_path, name, size):
+    ours, theirs, vocabulary_size, mask_id = build_elsewhere(name, hub, tmp_path, AWKWARD)
+    assert ours == theirs
+    assert (vocabulary_size, mask_id) == (size, 103)
+    assert build_elsewhere(name, "http://127.0.0.1:9", tmp_path, AWKWARD) == [ours, theirs, vocabulary_size, mask_id]
+
+
+PIECES = [
+    "a", "b", "the", "The", "é", "e", "##a", "##b", "##e", "##é", "ing", "##ing", "東", "##東", "σ", "##σ", "ς", "##ς", "i", "##i", "\u0301",
+]  # fmt: skip
+PUNCTUATION = [".", ",", "|", "(", ")", "-", "'", '"', "~", "…"]
+NORMALIZERS = {
+    "none": None,
+    "uncased": normalizers.BertNormalizer(lowercase=True),
+    "cased": normalizers.BertNormalizer(lowercase=False),
+    "uncased with accents": normalizers.BertNormalizer(lowercase=True, strip_accents=False),
+    "unclean": normalizers.BertNormalizer(
+        clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False
+    ),
+}
+PARTS = [
+    "a", "b", "the", "The", "THE", "é", "É", "e\u0301", "ing", "aing", "東京", "Σ", "ΣΑΣ", "İ", "\u0301", "\u0338", "≠", "K", "a" * 101,
+]  # fmt: skip
+BLANKS = [" ", " ", "  ", "\n", "\t", "\xa0", "\u3000", "\x00", "\x1c", "\u200b", "\ufffd", "\r\n", ""]
+WORDY = st.lists(st.sampled_from(PARTS + PUNCTUATION + BLANKS + SPECIALS), max_size=15).map("".join) | st.text(
+    max_size=20
+)
+
+
+def backend_of(normalizer):
+    vocabulary = {token: id_ for id_, token in enumerate([*SPECIALS, *PIECES, *PUNCTUATION])}
+    backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"))
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.add_special_tokens(SPECIALS)
+    backend.encode_special_tokens = True
+    return backend
+
+
+@pytest.fixture(scope="module", params=NORMALIZERS)
+def backend(request):
+    return backend_of(NORMALIZERS[request.param])
+
+
+def plainly(backend, texts):
+    return [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
+
+
+def split(flat, lengths):
+    return [part.tolist() for part in np.split(flat, np.cumsum(lengths)[:-1])] if len(lengths) else []
+
+
+@settings(deadline=None, max_examples=200)
+@given(texts=st.lists(WORDY, max_size=5))
+def test_ids_equal_those_of_whole_texts(backend, texts):
+    assert word_by_word(backend)
+    words = DistinctWords(backend, "uint16")
+    for _ in range(2):  # the second time all words are known
+        assert split(*words.encode(texts)) == plainly(backend, texts)
+
+
+def test_threads_share_the_cache(backend, monkeypatch):
+    monkeypatch.setattr("encoderlab.data.tokenizers._BYTES_KEPT", 50)
+    words = DistinctWords(backend, "uint16")
+    batches = [[f"a{number} b{number % 7} the", "ab"] for number in range(200)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(words.encode, batches))
+    assert [split(*one) for one in found] == [plainly(backend, batch) for batch in batches]
+
+
+def with_token_of_its_own(backend):
+    backend.add_tokens([AddedToken("the b")])
+
+
+def with_other_words(backend):
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+
+
+def with_other_characters(backend):
+    backend.normalizer = normalizers.Sequence([normalizers.Replace(" ", "a"), normalizers.BertNormalizer()])
+
+
+def with_other_pieces(backend):
+    backend.model = models.BPE({"a": 0, "[UNK]": 1}, [], unk_token="[UNK]")
+
+
+@pytest.mark.parametrize("change", [with_token_of_its_own, with_other_words, with_other_characters, with_other_pieces])
+def test_tokenizers_that_may_look_beyond_a_word_are_excluded(change):
+    backend = backend_of(NORMALIZERS["cased"])
+    change(backend)
+    assert not word_by_word(backend)
+
+
+def folder_of(tmp_path, tokenizer, **specials):
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **specials).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def without_special_tokens(tmp_path):
+    backend = tokenizers.Tokenizer(models.WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
+    folder_of(tmp_path, backend, unk_token="<unk>")
+
+
+@pytest.mark.parametrize(
+    ("make", "fragment"),
+    [
+        (without_special_tokens, "lacks special tokens that are needed: pad_token, cls_token, sep_token"),
+        (lambda path: transformers.ByT5Tokenizer().save_pretrained(path), "has no fast tokenizer"),
+        (lambda path: None, "cannot be read"),
+        (lambda path: (path / "tokenizer.json").write_bytes(b"\xff\xfe"), "tokenizer.json is damaged"),
+        (lambda path: (path / "tokenizer.json").write_text('{"model": {}}'), "tokenizer.json is damaged"),
+    ],
+)
+def test_a_folder_without_a_usable_tokenizer_is_refused_in_one_line(tmp_path, make, fragment):
+    make(tmp_path)
+    with pytest.raises(DataError, match=fragment) as refused:
+        PretrainedConfig(name=str(tmp_path)).build(lambda: [], tmp_path)
+    assert str(tmp_path) in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_name_that_is_nowhere_is_refused(hub, tmp_path):
+    for name, endpoint in (("nobody/nothing", hub), ("./no/such folder", hub), ("some/name", "http://127.0.0.1:9")):
+        code, message = build_elsewhere(name, endpoint, tmp_path)
+        assert code == 3 and message.startswith(f"tokenizer.name={name} ") and "\n" not in message
+
+
+def test_texts_that_are_not_valid_unicode_are_refused(tokenizer):
+    undecodable = b"caf\xe9 ".decode("utf-8", errors="surrogateescape")
+    for encode in (
+        lambda: tokenizer.encode(["good", undecodable]),
+        lambda: tokenizer.encode_words([["a", undecodable]]),
+    ):
+        with pytest.raises(DataError, match="not valid Unicode"):
+            encode()
+
+
+def test_no_text_to_train_on_is_refused_and_leaves_nothing_behind(tmp_path):
+    with pytest.raises(DataError, match="no text to train a tokenizer on"):
+        WordPieceConfig().build(lambda: ["", " ", "a"], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("settings", [{"symbols": ""}, {"symbols": "aba"}])
+def test_symbols_listed_twice_or_not_at_all_are_refused(settings):
+    with pytest.raises(SettingError, match=r"tokenizer\.symbols"):
+        SymbolsConfig(**settings)
