@@ -286,7 +286,7 @@ def stand_in_encoders(tmp_path_factory):
 
     from encoderlab.batch import HeadSizes
     from encoderlab.config.commands import RunConfig
-    from encoderlab.data.sources.generated import BracketsDataset
+    from encoderlab.data.generated import BracketsDataset
     from encoderlab.data.tokenizers import WordPieceConfig
     from encoderlab.exchange.weights import COMPACT, compacted
     from encoderlab.model.config import ModelConfig, Pairs

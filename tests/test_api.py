@@ -12,7 +12,7 @@ import pytest
 import encoderlab
 from encoderlab.cli import main as cli
 from encoderlab.config.commands import PretrainConfig
-from encoderlab.data.sources.generated import ReverseDataset
+from encoderlab.data.generated import ReverseDataset
 from encoderlab.errors import DataError, SettingError
 
 SMALL = (

@@ -26,7 +26,7 @@ CLIENT = """
 import json, sys, time
 time.sleep = lambda seconds: None
 from pathlib import Path
-from encoderlab.data.sources.hub import HubDataset
+from encoderlab.data.hub import HubDataset
 from encoderlab.data.wikipedia import WikipediaDataset
 from encoderlab.errors import UserError
 from encoderlab.runs.pretrained import fetch_model_folder

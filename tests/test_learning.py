@@ -7,7 +7,7 @@ import torch
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import Split, Splits, TextExample
-from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
+from encoderlab.data.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions

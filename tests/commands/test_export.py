@@ -17,7 +17,7 @@ from torch.testing import assert_close
 
 from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions

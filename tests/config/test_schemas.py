@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import register_schemas, settings_from_dict, settings_to_dict, typed
-from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.files import FilesDataset
 from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig

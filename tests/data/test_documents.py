@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from encoderlab.data.documents import DocumentStream, StreamReader, as_documents, paragraphs, stream_of_files
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import Split
-from encoderlab.data.folds import Fold, assign_folds, divide, nested_share
+from encoderlab.data.splits import Fold, assign_folds, divide, nested_share
 from encoderlab.errors import DataError, SettingError
 
 ROWS = st.lists(st.tuples(st.text("abcdef", max_size=3), st.integers(0, 2)), min_size=12, max_size=80)

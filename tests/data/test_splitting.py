@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import Split
-from encoderlab.data.splitting import hold_out, uneven_parts
+from encoderlab.data.splits import hold_out, uneven_parts
 from encoderlab.errors import DataError
 
 ROWS = st.lists(st.tuples(st.text("abcdef", max_size=3), st.integers(0, 3)), min_size=12, max_size=80)

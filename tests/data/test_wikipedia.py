@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 READ = """
 import json, sys
 from pathlib import Path
-from encoderlab.data.sources.hub import HubDataset
+from encoderlab.data.hub import HubDataset
 from encoderlab.data.wikipedia import WikipediaDataset
 from encoderlab.errors import UserError
 for line in sys.stdin:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from encoderlab.data.examples import TextExample
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.errors import SettingError
 from encoderlab.estimators.fitted_model import FittedModel
 from encoderlab.estimators.inputs import InputError

@@ -1,8 +1,8 @@
 """A few documents whose sentences end with full stops, as the corpus of a pretraining run."""
 
+from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
 from encoderlab.data.sentences import SentenceSplitter
-from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
 from encoderlab.runs.task import build_task

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig

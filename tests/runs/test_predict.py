@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from encoderlab.config.commands import VectorPooling
+from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import memory_store
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.predict import GUESSES, SHOWN, answers_of, fill_masks, vectors_of

@@ -13,7 +13,7 @@ import torch
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.config.commands import FinetuneConfig, RunConfig
 from encoderlab.config.schemas import AsPretrained
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pairs, Pooling, Positions

@@ -8,8 +8,8 @@ import yaml
 
 from encoderlab.config.commands import EvalConfig, RunConfig
 from encoderlab.config.schemas import settings_from_dict
-from encoderlab.data.files.files import FilesDataset
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.files import FilesDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.corpora.corpus import Corpus

@@ -8,7 +8,7 @@ import yaml
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig

@@ -3,7 +3,7 @@
 import pytest
 
 from encoderlab.config.schemas import AsPretrained
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs

@@ -7,7 +7,7 @@ import torch
 
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.config.commands import OpenRunConfig, RunConfig
-from encoderlab.data.sources.generated import ReverseDataset
+from encoderlab.data.generated import ReverseDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.model.config import Activation, ModelConfig, Positions

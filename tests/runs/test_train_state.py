@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.sources.generated import ReverseDataset
+from encoderlab.data.generated import ReverseDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.assembly import assemble

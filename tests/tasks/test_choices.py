@@ -2,8 +2,8 @@
 
 import pytest
 
+from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import memory_store
 from encoderlab.tasks.config import (
     ClassificationConfig,

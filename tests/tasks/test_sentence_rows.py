@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.data.sources.dataset import Pack
+from encoderlab.data.dataset import Pack
 from encoderlab.data.token_store import memory_store
 from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence

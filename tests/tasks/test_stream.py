@@ -5,9 +5,9 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, stream_of_files
 from encoderlab.data.sentences import Preparation, in_memory
-from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.system.processes import Processes

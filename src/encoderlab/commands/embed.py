@@ -11,7 +11,7 @@ import numpy as np
 
 from encoderlab.config.commands import EmbedConfig, VectorPooling
 from encoderlab.data.examples import Example, WordsExample
-from encoderlab.data.files.formats import Format, format_of
+from encoderlab.data.formats import Format, format_of
 from encoderlab.errors import SettingError
 from encoderlab.reports.predictions import VectorFile, check_output, index_of, vector_file
 from encoderlab.runs.assembly import Assembly, reopen

@@ -10,7 +10,7 @@ from typing import Any
 
 from encoderlab.commands.pretrain import score_pretrained
 from encoderlab.config.commands import EvalConfig
-from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
@@ -85,7 +85,7 @@ def _score_and_report(
     report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
     importance = partial(token_importance, assembly)
     examples = corpus.split(split)
-    carried = None if examples.carried is None else examples.carried.select(scores.rows).rows()
+    carried = None if examples.carried is None else examples.carried.select(scores.rows)
     write_report(folder.root, report, run_facts(folder, "eval"), examples, scores, importance, carried)
     files = files_of(folder, "page", "report", "predictions", "plots")
     show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])

@@ -32,7 +32,7 @@ from encoderlab.system.files import atomic_write
 from encoderlab.tasks.task import Answer, Task
 
 if TYPE_CHECKING:
-    from encoderlab.data.row_table import RowTable
+    import datasets
 
 ENDINGS = {
     ".csv": PredictionFormat.csv,
@@ -51,7 +51,7 @@ def predict(config: PredictConfig) -> None:
     wanted = _wanted(config, assembly)
     examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None
-    wanted = wanted if carried is None else replace(wanted, carried=carried.schema)
+    wanted = wanted if carried is None else replace(wanted, carried=carried.features.arrow_schema)
     done = _Done()
     rows = _answered(assembly, examples, total, carried, done)
     if form is PredictionFormat.parquet:
@@ -160,11 +160,11 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
 
 
 def _answered(
-    assembly: Assembly, examples: Iterable[Example], total: int | None, carried: RowTable | None, done: _Done
+    assembly: Assembly, examples: Iterable[Example], total: int | None, carried: datasets.Dataset | None, done: _Done
 ) -> Iterator[Answered]:
     for some in in_chunks(examples, total, "predicting"):
         rows = encoded_rows(assembly, some)
-        others = repeat({}) if carried is None else carried.arrow(done.rows, done.rows + len(some)).to_pylist()
+        others = repeat({}) if carried is None else carried.select(range(done.rows, done.rows + len(some)))
         done.rows += len(some)
         done.truncated += int(rows.truncated().sum())
         yield from map(_joined, some, answers_of_rows(assembly, rows), others)

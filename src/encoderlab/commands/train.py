@@ -144,7 +144,7 @@ class TrainingOnLabels(Training[Config]):
         save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
         trackers.report(report)
         examples, explain = corpus.split(scored), partial(token_importance, assembly)
-        carried = None if examples.carried is None else examples.carried.select(scores[scored].rows).rows()
+        carried = None if examples.carried is None else examples.carried.select(scores[scored].rows)
         write_report(folder.root, report, facts, examples, scores[scored], explain, carried)
         files = files_of(folder, "page", "report", "predictions", "plots", "model")
         show_report(report, files, _next_commands(folder, scored, corpus.paired))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from encoderlab.data.files.delimiters import refuse_unusable
-from encoderlab.data.files.encodings import refuse_unknown
-from encoderlab.data.files.formats import Dialect, Quoting
-from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.dataset import DatasetConfig
+from encoderlab.data.formats import Dialect, Quoting, refuse_unknown, refuse_unusable
 from encoderlab.data.tokenizers import TokenizerConfig
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelChoice

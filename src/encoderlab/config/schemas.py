@@ -30,9 +30,9 @@ from encoderlab.config.commands import (
 )
 from encoderlab.config.overrides import read_mappings, uninterpolated
 from encoderlab.data.built_in import ArticlesDataset, IntentsDataset
-from encoderlab.data.files.files import FilesDataset
-from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset
-from encoderlab.data.sources.hub import HubDataset
+from encoderlab.data.files import FilesDataset
+from encoderlab.data.generated import BracketsDataset, ReverseDataset
+from encoderlab.data.hub import HubDataset
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.data.wikipedia import WikipediaDataset
 from encoderlab.errors import SettingError, closest

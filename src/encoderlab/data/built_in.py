@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents, as_documents
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.sources.dataset import DatasetConfig
 
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind

@@ -1,22 +1,32 @@
-"""Examples as a data source returns them, and the splits that hold them.
+"""Examples, and the splits that hold them: thin wrappers around `datasets.Dataset` that know what a row means.
 
-A split knows where each row was read (`Split.where`), so that `encoderlab data` can name the line of an odd row.
+A split knows where each of its rows was read (`Split.where`), so that messages and reports can name the line of a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import mmap
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import numpy as np
 
-from encoderlab.data.row_table import RowTable
+from encoderlab.errors import DataError
 
 if TYPE_CHECKING:
+    import datasets
     import pyarrow as pa
 
     from encoderlab.batch import TargetKind
+
+IN_MEMORY = 64 * 2**20  # bytes of rows that stay in memory; more are kept in a mapped file
+_AT_A_TIME = 1000
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,37 +63,46 @@ def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
 
 
 class Split:
-    """The examples of one split, kept as an Arrow table, so that memory need not hold them all at once.
+    """The examples of one split.
 
-    The table has the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels are ids, lists of
-    them, or numbers; a row with an unknown target has label None. `where` returns where a row, given by its index, was
-    read; without it, rows are numbered. `carried` are further columns of the same rows, such as an id: they are copied
-    for the user, and tasks ignore them.
+    `rows` is a `datasets.Dataset` with the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels
+    are ids, lists of them, or numbers; a row with an unknown target has label None. `where` returns where a row, given
+    by its index, was read; without it, rows are numbered. `carried` are further columns of the same rows, such as an
+    id: they are copied for the user, and tasks ignore them.
     """
 
     def __init__(
         self,
-        table: pa.Table | RowTable,
+        rows: datasets.Dataset | pa.Table,
         where: Callable[[int], str] | None = None,
-        carried: pa.Table | RowTable | None = None,
+        carried: datasets.Dataset | pa.Table | None = None,
     ) -> None:
-        self.table = table if isinstance(table, RowTable) else RowTable(table)
-        self.carried = carried if carried is None or isinstance(carried, RowTable) else RowTable(carried)
-        self.where = where or _counted
+        self.rows = _as_dataset(rows)
+        self.carried = None if carried is None else _as_dataset(carried)
+        self.where = where or (lambda row: f"row {row + 1}")
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.rows)
 
     def __getitem__(self, row: int) -> Example:
-        place = range(len(self))[row]  # counts from the end where row is negative
-        return _example({name: values[0] for name, values in self.table[place : place + 1].items()})
+        index = range(len(self))[row]  # counts from the end where row is negative
+        return _example(self.rows[index])
 
     def __iter__(self) -> Iterator[Example]:
-        for start in range(0, len(self.table), 1000):
-            columns = self.table[start : start + 1000]
-            names = list(columns)
-            for values in zip(*columns.values(), strict=True):
-                yield _example(dict(zip(names, values, strict=True)))
+        for batch in self.batches(_AT_A_TIME):
+            yield from map(_example, batch.to_pylist())
+
+    def batches(self, size: int) -> Iterator[pa.Table]:
+        """Yield the rows in Arrow tables of `size` rows. Pages of a mapped file are given back after reading."""
+        yield from _in_tables(self.rows, size)
+
+    def carried_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the carried values of each row by column; empty dictionaries if nothing is carried."""
+        if self.carried is None:
+            yield from ({} for _ in range(len(self)))
+        else:
+            for batch in _in_tables(self.carried, _AT_A_TIME):
+                yield from batch.to_pylist()
 
     def of_texts(self) -> Iterator[TextExample]:
         """Yield the examples of a split that holds texts."""
@@ -93,11 +112,11 @@ class Split:
         """Yield the examples of a split that holds sequences of words."""
         return cast("Iterator[WordsExample]", iter(self))
 
-    def take(self, rows: Sequence[int]) -> Split:
-        """Return the split with only `rows`, in that order."""
-        places, where = np.asarray(rows, np.int64), self.where
-        carried = None if self.carried is None else self.carried.select(places)
-        return Split(self.table.select(places), lambda row: where(int(places[row])), carried)
+    def take(self, rows: Sequence[int] | np.ndarray) -> Split:
+        """Return the split with only `rows`, in that order; nothing is copied."""
+        indices, where = np.asarray(rows, np.int64), self.where
+        carried = None if self.carried is None else self.carried.select(indices)
+        return Split(self.rows.select(indices), lambda row: where(int(indices[row])), carried)
 
     def texts(self) -> Iterator[str]:
         """Yield all texts in order, the two of a pair one after the other, words joined by blanks."""
@@ -110,12 +129,18 @@ class Split:
                     yield example.text_pair
 
     @property
+    def holds_words(self) -> bool:
+        """Return whether an example is a sequence of words."""
+        return "words" in self.rows.column_names
+
+    @property
     def target(self) -> TargetKind:
         """Return the kind of target of a whole row."""
         import pyarrow as pa
 
-        schema = self.table.schema
-        kind = schema.field("label").type if "label" in schema.names else pa.int64()
+        if "label" not in self.rows.column_names:
+            return "label"
+        kind = self.rows.data.schema.field("label").type
         if pa.types.is_floating(kind):
             return "number"
         return "label_set" if pa.types.is_list(kind) or pa.types.is_large_list(kind) else "label"
@@ -123,9 +148,11 @@ class Split:
     @property
     def labelled(self) -> bool:
         """Return whether any row has a known target."""
-        names = self.table.schema.names
-        column = "labels" if "words" in names else "label"
-        return column in names and self.table.any_known(column)
+        name = "labels" if self.holds_words else "label"
+        if name not in self.rows.column_names:
+            return False
+        targets = self.rows.select_columns([name])
+        return any(batch[name].null_count < len(batch) for batch in _in_tables(targets, 10 * _AT_A_TIME))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +177,20 @@ class Splits:
     folded: Folded | None = None
 
 
-def _counted(row: int) -> str:
-    return f"row {row + 1}"
+def _as_dataset(rows: datasets.Dataset | pa.Table) -> datasets.Dataset:
+    import datasets
+    from datasets.table import InMemoryTable
+
+    if isinstance(rows, datasets.Dataset):
+        return rows
+    return datasets.Dataset(InMemoryTable(rows), fingerprint="rows")  # its own fingerprint would hash every text
+
+
+def _in_tables(rows: datasets.Dataset, size: int) -> Iterator[pa.Table]:
+    for batch in rows.with_format("arrow").iter(size):
+        table = cast("pa.Table", batch)
+        yield table
+        _count_read(table.nbytes)
 
 
 def _example(row: dict[str, Any]) -> Example:
@@ -160,3 +199,80 @@ def _example(row: dict[str, Any]) -> Example:
         return WordsExample(tuple(row["words"]), None if labels is None else tuple(labels))
     label = row.get("label")
     return TextExample(row["text"], row.get("text_pair"), tuple(label) if isinstance(label, list) else label)
+
+
+_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+_bytes_read = 0
+
+
+def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
+    """Return batches of one schema as a table: in memory up to `IN_MEMORY` bytes, beyond that in a mapped file.
+
+    The file is in `folder` (None: everything stays in memory) and has no name, so it is gone when nothing reads it any
+    more, even if the process is killed. Raises DataError if the folder cannot hold the rows, or if there are none.
+    """
+    import pyarrow as pa
+
+    iterator, first, n_bytes = iter(batches), [], 0
+    for batch in iterator:
+        first.append(batch)
+        n_bytes += batch.nbytes
+        if n_bytes > IN_MEMORY and folder is not None:
+            break
+    if n_bytes <= IN_MEMORY or folder is None:
+        return pa.Table.from_batches(first)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            with pa.ipc.new_stream(file, first[0].schema) as stream:
+                while first:
+                    stream.write_batch(first.pop(0))
+                for batch in iterator:
+                    stream.write_batch(batch)
+            file.flush()
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise DataError(
+            f"The cache folder {folder} cannot hold the rows: {error.strerror or error}",
+            remedy="Free some space there, or set cache_dir to another folder",
+        ) from error
+    _mappings.add(mapping)
+    return pa.ipc.open_stream(pa.py_buffer(mapping)).read_all()
+
+
+def _count_read(n_bytes: int) -> None:
+    """Count bytes read from tables, and give the pages of mapped files back to the system now and then.
+
+    A page that was read counts as memory of the process until then, however little of it is still needed.
+    """
+    global _bytes_read
+    _bytes_read += n_bytes
+    if _bytes_read > IN_MEMORY:
+        _bytes_read = 0
+        for mapping in _mappings:
+            mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def in_lists(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of `most`, the last one shorter."""
+    iterator = iter(items)
+    while some := list(islice(iterator, most)):
+        yield some
+
+
+def grouped(
+    items: Iterable[Item], size_of: Callable[[Item], int], largest: int, most: int | None = None
+) -> Iterator[list[Item]]:
+    """Yield the items in lists. A list ends with the item that brings its total size to `largest`, or with the
+    `most`th.
+    """
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= largest or len(group) == most:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

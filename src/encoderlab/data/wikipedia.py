@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import (
     Documents,
     DocumentSplit,
@@ -22,9 +23,8 @@ from encoderlab.data.documents import (
     texts_of,
 )
 from encoderlab.data.examples import Splits
+from encoderlab.data.hub import HubDataset
 from encoderlab.data.sentences import LANGUAGES
-from encoderlab.data.sources.dataset import DatasetConfig
-from encoderlab.data.sources.hub import HubDataset
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 from encoderlab.system.hub_access import few_retries, hub_answers

@@ -17,7 +17,7 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.config.commands import DistillConfig, OpenRunConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
-from encoderlab.data.files.files import read_unlabelled
+from encoderlab.data.files import read_unlabelled
 from encoderlab.distillation.student import check_start, start_student
 from encoderlab.distillation.teacher import teacher_fingerprints, unlabelled_file
 from encoderlab.errors import DataError, SettingError

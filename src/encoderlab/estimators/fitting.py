@@ -25,7 +25,7 @@ from encoderlab.commands.train import TrainingOnLabels, train_on_labels
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.overrides import quote
 from encoderlab.data.examples import TextExample
-from encoderlab.data.files.files import FilesDataset
+from encoderlab.data.files import FilesDataset
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, run_training

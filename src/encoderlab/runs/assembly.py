@@ -21,7 +21,7 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.config.schemas import settings_to_dict
-from encoderlab.data.sources.dataset import DatasetConfig
+from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer, TokenizerConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import SplitScores

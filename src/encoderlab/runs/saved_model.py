@@ -45,7 +45,7 @@ from encoderlab.tasks.texts import EncodingConfig
 from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from encoderlab.data.sources.dataset import DatasetConfig
+    from encoderlab.data.dataset import DatasetConfig
 
     class SettledRun(RunConfig):
         """A run's settings, with the model's in full; see `ModelChoice.resolve`. Only type checkers tell it from

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoderlab.data.sources.dataset import Pack
+from encoderlab.data.dataset import Pack
 from encoderlab.data.token_store import TokenStore
 from encoderlab.tasks.config import SecondSentence
 

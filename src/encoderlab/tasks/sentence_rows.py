@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.data.sources.dataset import Pack
+from encoderlab.data.dataset import Pack
 from encoderlab.data.token_store import TokenStore
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, StreamReader
 from encoderlab.data.sentences import Preparation, SentenceBlock, by_size, in_memory
-from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.token_store import TokenStore
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes

@@ -3,7 +3,7 @@
 import pytest
 
 from encoderlab.data.built_in import ArticlesDataset
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.errors import SettingError
 
 SIZES = {"train_rows": 60, "validation_rows": 10, "test_rows": 12, "pairs": 6}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import WordsExample
-from encoderlab.data.sources.generated import BracketsDataset, ReverseDataset, uniform_balanced
+from encoderlab.data.generated import BracketsDataset, ReverseDataset, uniform_balanced
 from encoderlab.errors import SettingError
 
 NO_CACHE = Path(tempfile.gettempdir())  # must be writable; nothing stays in it

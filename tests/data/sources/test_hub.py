@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from encoderlab.data.sources.hub import HubDataset
+from encoderlab.data.hub import HubDataset
 from encoderlab.errors import SettingError
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ LOAD = """
 import json, sys
 from dataclasses import asdict
 from pathlib import Path
-from encoderlab.data.sources.hub import HubDataset
+from encoderlab.data.hub import HubDataset
 from encoderlab.errors import UserError
 for line in sys.stdin:
     try:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
+from encoderlab.data.dataset import Pack
 from encoderlab.data.sentences import Punkt, SentenceSplitter
-from encoderlab.data.sources.dataset import Pack
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.task import build_task

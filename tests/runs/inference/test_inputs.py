@@ -9,8 +9,8 @@ import pytest
 from encoderlab.batch import HeadSizes
 from encoderlab.data.documents import Documents, DocumentSplit
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.files.formats import AS_IT_SHOWS
-from encoderlab.data.sources.generated import BracketsDataset
+from encoderlab.data.formats import Dialect
+from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.inference import inputs
@@ -49,11 +49,11 @@ def test_a_file_of_lines_is_read_as_it_is_needed(tmp_path, monkeypatch):
     path = tmp_path / "texts.txt"
     path.write_text("one\n\n three \r\nlast", encoding="utf-8")
     monkeypatch.setattr(inputs, "read_unlabelled", lambda *_, **__: pytest.fail("all of it is held"))
-    examples, total = inputs.file_examples(assembly_of(), path, "text", None, AS_IT_SHOWS, str(tmp_path))
+    examples, total = inputs.file_examples(assembly_of(), path, "text", None, Dialect(), str(tmp_path))
     assert (total, next(examples)) == (4, TextExample("one"))
     assert [example.text for example in examples] == ["", " three ", "last"]
     words, _ = inputs.file_examples(
-        assembly_of(heads=HeadSizes(token_classes=2)), path, "text", None, AS_IT_SHOWS, str(tmp_path)
+        assembly_of(heads=HeadSizes(token_classes=2)), path, "text", None, Dialect(), str(tmp_path)
     )
     assert list(words) == [WordsExample(("one",)), WordsExample(()), WordsExample(("three",)), WordsExample(("last",))]
 

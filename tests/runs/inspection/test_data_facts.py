@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.inspection.oddities import PATTERNS
-from encoderlab.data.survey import survey
+from encoderlab.data.survey import PATTERNS, survey
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.inspection import data_facts
 from encoderlab.runs.inspection.data_facts import MOST_CHARACTERS, document_facts, example_facts

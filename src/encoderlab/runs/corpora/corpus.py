@@ -14,8 +14,8 @@ import numpy as np
 from tqdm import tqdm
 
 from encoderlab.batch import Encoded, TargetKind
+from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.examples import Split, Splits, TextExample
-from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.data.survey import Survey, survey
 from encoderlab.data.token_store import TokenStore, kept_store
 from encoderlab.errors import DataError

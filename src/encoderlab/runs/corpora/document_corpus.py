@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from encoderlab.data.dataset import DatasetConfig, Pack
 from encoderlab.data.documents import Documents, DocumentSplit
 from encoderlab.data.sentences import (
     Preparation,
@@ -24,7 +25,6 @@ from encoderlab.data.sentences import (
     prepared,
     splitter_for,
 )
-from encoderlab.data.sources.dataset import DatasetConfig, Pack
 from encoderlab.data.token_store import TokenStore, kept_store, write_blocks
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence

@@ -15,12 +15,9 @@ from typing import BinaryIO
 from tqdm import tqdm
 
 from encoderlab.config.commands import EmbedConfig, PredictConfig
-from encoderlab.data.examples import Example, TextExample, WordsExample
-from encoderlab.data.files.encodings import encoding_of
-from encoderlab.data.files.files import read_unlabelled
-from encoderlab.data.files.formats import Dialect, Format, Quoting, format_of
-from encoderlab.data.files.text_files import LONGEST_LINE, plain_lines
-from encoderlab.data.grouping import grouped
+from encoderlab.data.examples import Example, TextExample, WordsExample, grouped
+from encoderlab.data.files import read_unlabelled
+from encoderlab.data.formats import Dialect, Format, Quoting, format_of
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.runs.corpora.corpus import Corpus
@@ -32,6 +29,7 @@ from encoderlab.tasks.rows import ExampleRows, hold_encoded
 ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
 ENCODED_AT_A_TIME = 2048
+LONGEST_LINE = 2**24  # bytes of a line of standard input
 
 
 def check_sources(config: PredictConfig | EmbedConfig) -> None:
@@ -94,11 +92,13 @@ def file_examples(
         cache = cache_folder(cache_dir)
         split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
         return split, len(split)
+    from encoderlab.data.tables import encoding_of, text_lines
+
     encoding = encoding_of(path, dialect.encoding, "encoding")
-    total = sum(1 for _ in plain_lines(path, encoding))
+    total = sum(1 for _ in text_lines(path, encoding))
     if not total:
         raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
-    return (example_of(line, None, words) for _, line in plain_lines(path, encoding)), total
+    return (example_of(line, None, words) for line in text_lines(path, encoding)), total
 
 
 def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:

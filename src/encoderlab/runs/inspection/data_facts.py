@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import Example, Split, WordsExample
-from encoderlab.data.inspection.cutting import cutting_of, first_words
-from encoderlab.data.inspection.oddities import PATTERNS, Oddity, odd_rows
+from encoderlab.data.examples import Example, Split, WordsExample, in_lists
+from encoderlab.data.survey import PATTERNS, Oddity, odd_rows
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.runs.corpora.corpus import Corpus
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
@@ -78,11 +77,30 @@ def document_facts(
 
 
 def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, Any] | None:
-    """Return how training words are tokenized, as in `data.inspection.cutting.Cutting`; None if there are none."""
-    texts = first_words(_counted_texts(corpus), COUNTED_WORDS)
-    found = asdict(cutting_of(tokenizer, texts)) if texts else None
-    return found and {
-        name: found[name] for name in ("vocabulary_size", "pieces_per_word", "whole_words", "unknown_pieces")
+    """Return how the first training words are tokenized; None if there are none.
+
+    `whole_words` is the share of words that are one known token, at the start of a text or after a blank, and
+    `unknown_pieces` the share of tokens that the vocabulary does not know.
+    """
+    counts: Counter[str] = Counter()
+    pieces = unknown = 0
+    for texts in in_lists(_counted_texts(corpus), _AT_A_TIME):
+        if counts.total() >= COUNTED_WORDS:
+            break
+        counts.update(word for text in texts for word in text.split())
+        for ids in tokenizer.encode(texts):
+            pieces += len(ids)
+            unknown += ids.count(tokenizer.unk_id)
+    words = list(counts)
+    spellings = zip(words, tokenizer.encode(words), tokenizer.encode([f" {word}" for word in words]), strict=True)
+    whole = {word for word, *ways in spellings if any(len(ids) == 1 and ids[0] != tokenizer.unk_id for ids in ways)}
+    if not words:
+        return None
+    return {
+        "vocabulary_size": tokenizer.vocabulary_size,
+        "pieces_per_word": pieces / counts.total(),
+        "whole_words": sum(counts[word] for word in whole) / counts.total(),
+        "unknown_pieces": unknown / max(pieces, 1),
     }
 
 

@@ -7,13 +7,13 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
 from encoderlab.data.examples import Splits
-from encoderlab.data.sources.column_dataset import MAIN_SPLITS, ColumnDataset
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.settings import REQUIRED, setting
 from encoderlab.system.hub_access import http_error, hub_answers, no_requests, quiet
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from encoderlab.batch import TargetKind
-    from encoderlab.data.sources.columns import Rows, Wanted
+    from encoderlab.data.columns import Columns, Rows
 
 Result = TypeVar("Result")
 
@@ -33,7 +33,6 @@ _PAUSES = (1.0, 2.0)  # seconds to wait before a retry if the hub answers but br
 # Errors for which huggingface_hub has already retried, by their names in its HTTP library.
 _TRIED_AGAIN = {"TimeoutException", "RemoteProtocolError", "ConnectError"}
 _OFFLINE = "`encoderlab train` and dataset=files need no network"
-_HIDDEN = "-1"  # how the hub marks hidden labels, such as those of GLUE's test splits
 
 
 @dataclass
@@ -73,11 +72,11 @@ class HubDataset(ColumnDataset):
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
         builder, whole = self._fetch()
-        wanted = self.wanted(target)
-        tables = {name: self._table(whole, of_hub, wanted) for name, of_hub in self._split_names().items()}
-        class_names = None if wanted.label is None else _class_names(tables["train"].features[wanted.label])
-        rows = {name: self._rows(name, table, wanted) for name, table in tables.items()}
-        if wanted.label is not None:
+        columns = self.columns(target)
+        rows = {name: self._rows(whole, of_hub, columns) for name, of_hub in self._split_names().items()}
+        class_names = None
+        if columns.label is not None:
+            class_names = _class_names(whole[self.train_split].features[columns.label])
             rows = _hide_unknown(rows, has_classes=class_names is not None)
         origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
         return self.splits(rows, origin, class_names, target)
@@ -183,7 +182,7 @@ class HubDataset(ColumnDataset):
         """Return the error for a wrong configuration, which `datasets` reports only in a message, with the names in
         brackets.
         """
-        from encoderlab.data.sources.columns import listed
+        from encoderlab.data.columns import listed
 
         bracketed = re.search(r"\[([^\]]*)\]", str(error))
         existing = re.findall(r"'([^']+)'", bracketed.group(1)) if bracketed else []
@@ -202,16 +201,26 @@ class HubDataset(ColumnDataset):
         further = {name: name for name in self.further_splits or ()}
         return {name: of_hub for name, of_hub in names.items() if of_hub is not None} | further
 
-    def _table(self, whole: datasets.DatasetDict, name: str, wanted: Wanted) -> datasets.Dataset:
-        from encoderlab.data.sources.columns import no_such_column
+    def _rows(self, whole: datasets.DatasetDict, name: str, columns: Columns) -> Rows:
+        """Return the rows of a split; texts stay where the hub's cache has them, mapped from a file."""
+        import pyarrow as pa
+
+        from encoderlab.data.columns import Rows, can_be_carried, checked, plain
 
         if name not in whole:
             raise self._no_split(name, [str(split) for split in whole])
-        table = whole[name]
-        for setting_name, column in wanted.settings().items():
-            if column not in table.column_names:
-                raise no_such_column(f"{self.path} (split {name})", wanted, setting_name, table.column_names)
-        return table
+        table, place = whole[name].data.table, f"{self.path}, split {name}, row"
+        needed, used = columns.to_read(table.column_names, f"{self.path} (split {name})"), columns.by_setting().values()
+        carried = [one for one in needed if one not in used and can_be_carried(table.schema.field(one).type)]
+        batches = []
+        for batch in table.select(list(dict.fromkeys(used))).to_batches():
+            start = sum(map(len, batches))
+            arrays = {one: batch[one] for one in batch.schema.names}
+            batches.append(pa.record_batch(checked(arrays, columns, lambda row: f"{place} {start + row + 1}")[0]))  # noqa: B023
+        others = (
+            pa.table({one: pa.chunked_array(map(plain, table[one].chunks)) for one in carried}) if carried else None
+        )
+        return Rows(pa.Table.from_batches(batches), lambda row: f"{place} {row + 1}", others)
 
     def _no_split(self, name: str, existing: list[str]) -> DataError:
         """Return the error for a missing split. It never proposes a split that another setting uses."""
@@ -226,19 +235,6 @@ class HubDataset(ColumnDataset):
             without = "to hold rows out of training" if wanted == "validation" else "to do without"
             remedy = f"Set {f'dataset.{wanted}_split={near}, or ' if near else ''}dataset.{wanted}_split=null {without}"
         return DataError(f"{self.path} has no split {name!r}", allowed=", ".join(existing), remedy=remedy)
-
-    def _rows(self, name: str, table: datasets.Dataset, wanted: Wanted) -> Rows:
-        from encoderlab.data.sources.columns import Rows, checked
-        from encoderlab.data.sources.whole_rows import single_values
-
-        arrow = table.data.table
-        columns = {setting: arrow.column(column) for setting, column in wanted.settings().items()}
-        others = wanted.carried(single_values(arrow.schema, arrow.column_names), self.path)
-        split = self._split_names()[name]
-        where = f"{self.path}, split {split}, row {{}}"
-        return checked(
-            Rows(columns, lambda row: where.format(row + 1), {name: arrow.column(name) for name in others}), wanted
-        )
 
 
 def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Result:
@@ -274,20 +270,20 @@ def _class_names(feature: Any) -> list[str] | None:
 
 
 def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows]:
-    """Make labels -1 unknown; without class names, only if training has none."""
+    """Make labels -1 unknown, as the hub marks those of GLUE's test splits; without class names, only if no training row has it."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    from encoderlab.data.sources.columns import flat_values, mapped
+    from encoderlab.data.columns import flat, mapped
 
-    def hidden(flat: pa.Array) -> pa.Array:
-        return pc.if_else(pc.equal(flat, _HIDDEN), None, flat)
-
-    if not has_classes and _HIDDEN in flat_values(rows["train"].columns["label"]).unique().to_pylist():
+    hidden = -1.0 if pa.types.is_floating(rows["train"].labels.type) else "-1"
+    if not has_classes and hidden in flat(rows["train"].labels).unique().to_pylist():
         return rows
-    return {
-        name: replace(part, columns=part.columns | {"label": mapped(part.columns["label"], hidden)})
-        for name, part in rows.items()
-    }
+
+    def shown(values: pa.Array) -> pa.Array:
+        return pc.if_else(pc.equal(values, hidden), None, values)
+
+    return {name: part.with_labels(mapped(part.labels, shown)) for name, part in rows.items()}
 
 
 def _first_line(error: BaseException) -> str:

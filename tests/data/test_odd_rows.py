@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from encoderlab.data import survey as oddities
 from encoderlab.data.examples import Split
-from encoderlab.data.inspection import oddities
-from encoderlab.data.inspection.oddities import odd_rows
+from encoderlab.data.survey import odd_rows
 
 
 def split(texts, labels=None, **columns):
@@ -106,6 +106,6 @@ def test_all_rows_of_a_text_but_the_first_count_as_repeated(rows):
 
 
 def test_a_selected_row_keeps_its_original_place():
-    whole = Split(split(["a", "b", "c", "d"]).table, lambda row: f"file, line {row + 10}")
+    whole = Split(split(["a", "b", "c", "d"]).rows, lambda row: f"file, line {row + 10}")
     assert whole.take([1, 3]).take(np.array([1])).where(0) == "file, line 13"
     assert split(["a", "b"]).take([1]).where(0) == "row 2"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.sources.dataset import DatasetConfig
 from encoderlab.errors import SettingError
 from encoderlab.settings import setting
 

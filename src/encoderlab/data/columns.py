@@ -1,0 +1,353 @@
+"""The columns that a user names, and the checks that turn them into texts, words and targets."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from encoderlab.errors import DataError, closest
+
+if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
+
+_LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
+_YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
+Where = Callable[[int], str]  # returns how messages name a row, given its index
+types = pa.types
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns to read, by the user's names; None if a column is not needed.
+
+    `target` says what the label column is read for. Alternatively there are `label_columns` of 0 and 1, one for each
+    label. `setting` is the setting that names a column, with {} for text, text_pair or label. `others` are further
+    columns to carry along, None for all that hold single values. With `drop`, rows may lack any of them.
+    """
+
+    text: str
+    text_pair: str | None = None
+    label: str | None = None
+    setting: str = "dataset.{}"
+    target: TargetKind = "label"
+    label_columns: tuple[str, ...] = ()
+    others: tuple[str, ...] | None = ()
+    drop: bool = False
+
+    def sibling(self, setting: str) -> str:
+        """Return another setting of the same command: dataset.quoting, or quoting for `predict`."""
+        return f"dataset.{setting}" if self.setting.startswith("dataset.") else setting
+
+    def by_setting(self) -> dict[str, str]:
+        """Return each column by the setting that names it."""
+        named = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        named |= {f"label_columns[{index}]": name for index, name in enumerate(self.label_columns)}
+        return {setting: name for setting, name in named.items() if name is not None}
+
+    def texts(self) -> list[str]:
+        """Return the names of the columns that hold texts."""
+        return [name for name in (self.text, self.text_pair) if name is not None]
+
+    def to_read(self, existing: Sequence[str], where: str) -> list[str]:
+        """Return the columns to read out of the `existing` ones, those to carry along last.
+
+        Raises DataError if one is missing, or occurs twice.
+        """
+        used = self.by_setting()
+        for setting, name in used.items():
+            if name not in existing:
+                raise self._missing(setting, existing, where)
+            if existing.count(name) > 1:
+                raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column its own name")
+        for name in self.others or ():
+            if name not in existing:
+                near = closest(name, existing)
+                remedy = f"Did you mean {near!r}?" if near else "Check dataset.carry and dataset.group"
+                raise DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
+        others = [name for name in existing if existing.count(name) == 1] if self.others is None else self.others
+        return list(dict.fromkeys([*used.values(), *others]))
+
+    def _missing(self, setting: str, existing: Sequence[str], where: str) -> DataError:
+        named, name = self.setting.format(setting), self.by_setting()[setting]
+        near = closest(name, existing)
+        if near and near.strip() == name:
+            remedy = f"Remove the spaces around {near!r} in the data"
+        elif near:
+            remedy = f"Set {shlex.quote(f'{named}={near}')}"
+        else:
+            remedy = f"Set {named}=COLUMN"
+            if any(len(one) > _LONGEST_NAME for one in existing) or len(existing) < len(self.by_setting()):
+                remedy += ". If these are not column names, add a first line with the names"
+        return DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a split before its labels have ids.
+
+    `table` has the columns `text` (string, or a list of words), `text_pair` and `label` (string, a list of strings, or
+    a number), as far as they were named; `carried` has further columns by their own names.
+    """
+
+    table: pa.Table
+    where: Where
+    carried: pa.Table | None = None
+
+    @property
+    def labels(self) -> pa.ChunkedArray:
+        """Return the label column."""
+        return self.table["label"]
+
+    def with_labels(self, column: pa.ChunkedArray) -> Rows:
+        """Return the rows with this label column."""
+        table = self.table.drop_columns("label") if "label" in self.table.column_names else self.table
+        return replace(self, table=table.append_column("label", column))
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several files, one file after another. Raises DataError if their columns do not go together."""
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(len(part.table) for part in parts)])
+
+    def where(row: int) -> str:
+        part = int(np.searchsorted(starts, row, side="right")) - 1
+        return parts[part].where(row - int(starts[part]))
+
+    carried = [part.carried if part.carried is not None else pa.table({}) for part in parts]
+    try:
+        table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+        names = dict.fromkeys(name for one in carried for name in one.column_names)
+        columns = [
+            one if one.num_columns else pa.table({name: pa.nulls(len(part.table)) for name in names})
+            for one, part in zip(carried, parts, strict=True)
+        ]
+        others = pa.concat_tables(columns, promote_options="permissive") if names else None
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{parts[0].where(0)} and the other files cannot be combined: {error}",
+            remedy="Give a column the same type in every file, or name the columns to carry (dataset.carry)",
+        ) from error
+    return Rows(table, where, others)
+
+
+def is_list(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether each row is a list."""
+    return types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type)
+
+
+def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return the values of all rows, lists one after the other."""
+    return pc.list_flatten(column) if is_list(column) else column
+
+
+def mapped(column: pa.ChunkedArray, function: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
+    """Return the column with `function` applied to its values; lists stay lists."""
+    chunks = [_mapped(chunk, function) for chunk in column.chunks]
+    return pa.chunked_array(chunks or [_mapped(pa.array([], column.type), function)])
+
+
+def _mapped(array: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    if not is_list(array):
+        return function(array)
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, function(array.flatten()), mask=array.is_null())
+
+
+def can_be_carried(kind: pa.DataType) -> bool:
+    """Return whether a column holds texts, numbers, truth values or times."""
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_primitive, types.is_null)
+    return any(test(kind) for test in (*tests, types.is_decimal))
+
+
+def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple[dict[str, pa.Array], np.ndarray]:
+    """Return text, text_pair and label of a batch of rows given by column name, and which rows are kept: bool [rows].
+
+    Texts become strings or lists of strings; labels strings, lists of strings, or float64 if `columns.target` is a
+    number. All rows are kept unless `columns.drop`. Raises DataError at the first row that holds something else, a
+    missing text, or not one label for each word.
+    """
+    settings = columns.by_setting()
+    arrays = {
+        setting: _labels(batch[name], name, where)
+        if setting.startswith("label")
+        else _texts(batch[name], name, where, columns)
+        for setting, name in settings.items()
+    }
+    kept = np.ones(len(arrays["text"]), bool)
+    if columns.drop:
+        for setting, array in arrays.items():
+            if not (setting.startswith("label") and columns.target == "label_set"):
+                kept &= ~missing(array)
+        arrays = {setting: array.filter(pa.array(kept)) for setting, array in arrays.items()}
+        rows, all_rows = np.flatnonzero(kept), where
+        where = lambda row: all_rows(int(rows[row]))  # noqa: E731
+    _refuse_shapes(arrays, columns, where)
+    if columns.label_columns:
+        named = {name: arrays.pop(setting) for setting, name in settings.items() if setting.startswith("label")}
+        arrays["label"] = _indicated(named, where)
+    elif columns.target == "number" and "label" in arrays:
+        arrays["label"] = _numbers(arrays["label"], settings["label"], where)
+    return arrays, kept
+
+
+def missing(array: pa.Array) -> np.ndarray:
+    """Return which rows have no value: null, blank, or a list that is empty or has a null. bool [rows]."""
+    if is_list(array):
+        return np.array([not row or None in row for row in array.to_pylist()], bool)
+    blank = pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(True)
+    return blank.to_numpy(zero_copy_only=False).astype(bool)
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Return the array with dictionaries and string views written out, in types of which any rows can be taken."""
+    kind = flat(array).type
+    if types.is_dictionary(kind):
+        array = _mapped(array, lambda values: values.cast(kind.value_type))
+        kind = kind.value_type
+    return _mapped(array, lambda values: values.cast(pa.large_string())) if types.is_string_view(kind) else array
+
+
+def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Array:
+    array = plain(array)
+    setting = columns.setting.format("text" if name == columns.text else "text_pair")
+    kind = flat(array).type
+    if types.is_null(kind):
+        array, kind = array.cast(pa.string()), pa.string()
+    if not (types.is_string(kind) or types.is_large_string(kind)):
+        raise DataError(
+            f"Column {name!r} holds {array.type}, not text ({where(0)})", remedy=f"Choose another with {setting}=COLUMN"
+        )
+    _refuse_broken(array, name, where)
+    lacking = missing(array) if is_list(array) and flat(array).null_count else np.asarray(array.is_null())
+    if lacking.any() and not columns.drop:
+        remedy = 'Write an empty text as ""'
+        raise DataError(f"{where(int(lacking.argmax()))} has no value in column {name!r}", remedy=remedy)
+    return array
+
+
+def _refuse_broken(array: pa.Array, name: str, where: Where) -> None:
+    """Raise DataError if a string is not UTF-8: parquet files claim that it is, and no reader checks."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        row = next((row for row in range(len(array)) if not _is_valid(array.slice(row, 1))), 0)
+        raise DataError(
+            f"{where(row)} has invalid text in column {name!r}: {error}", allowed="text in UTF-8"
+        ) from error
+
+
+def _is_valid(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
+    """Return labels as strings, numbers as written; NaN is a missing label."""
+    array = plain(array)
+    kind = flat(array).type
+    tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_floating)
+    if not (types.is_null(kind) or any(test(kind) for test in tests)):
+        allowed = "strings, whole numbers, true and false"
+        raise DataError(f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed=allowed)
+    if types.is_floating(kind):
+        array = _mapped(array, lambda values: pc.if_else(pc.is_nan(values), None, values))
+    _refuse_broken(array, name, where)
+    return _mapped(array, lambda values: values.cast(pa.string()))
+
+
+def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) -> None:
+    """Raise DataError if texts, pairs and labels do not go together."""
+    words, label = is_list(arrays["text"]), arrays.get("label")
+    if words and columns.target != "label" and len(arrays) > 1:
+        raise DataError(
+            f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging"
+        )
+    if columns.target == "label" and label is not None and is_list(label) and not words:
+        raise several_labels(columns.label or "", where(0))
+    if "text_pair" in arrays and (words or is_list(arrays["text_pair"])):
+        raise DataError(f"A pair consists of two texts, not of lists of words ({where(0)})")
+    if words and label is not None:
+        if not is_list(label):
+            raise DataError(
+                f"The texts are lists of words, and the labels are not lists ({where(0)})",
+                allowed="a label for each word",
+            )
+        n_words, n_labels = pc.list_value_length(arrays["text"]), pc.list_value_length(label)
+        uneven = np.asarray(pc.not_equal(n_words, n_labels).fill_null(False))
+        if uneven.any():
+            row = int(uneven.argmax())
+            raise DataError(
+                f"{where(row)} has {n_words[row]} words and {n_labels[row]} labels", allowed="one label for each word"
+            )
+
+
+def several_labels(name: str, where: str) -> DataError:
+    """Return the error for a text with a list of labels where one is expected."""
+    return DataError(
+        f"Column {name!r} holds lists of labels ({where})",
+        allowed="one label for each text",
+        remedy="Use task=multilabel",
+    )
+
+
+def _numbers(array: pa.Array, name: str, where: Where) -> pa.Array:
+    if is_list(array):
+        raise DataError(f"Column {name!r} holds lists instead of numbers ({where(0)})", allowed="a number in each row")
+    cells = array.to_pylist()
+    for row, cell in enumerate(cells):
+        if cell is not None and not is_number(cell):
+            remedy = "Correct the row or remove it"
+            if is_number(cell.replace(",", ".", 1)):
+                remedy = "Use a decimal point instead of the comma"
+            elif not any(is_number(other or "") for other in cells):
+                remedy = "Use task=classification if these are classes, or choose the column with dataset.label"
+            raise DataError(
+                f"{where(row)} has {cell[:60]!r} in column {name!r}, which is not a number",
+                allowed="a number in each row",
+                remedy=remedy,
+            )
+    return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a finite number."""
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
+    """Return for each row the list of those columns that hold a 1."""
+    marks = []
+    for name, column in columns.items():
+        cells = pc.utf8_lower(pc.utf8_trim_whitespace(column.fill_null("")))
+        yes, no = (np.asarray(pc.is_in(cells, value_set=pa.array(values))) for values in (_YES, _NO))
+        if not (yes | no).all():
+            row = int(np.argmin(yes | no))
+            raise DataError(
+                f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}",
+                allowed="0 or 1 in a label column",
+            )
+        marks.append(yes)
+    names = list(columns)
+    rows = [[name for name, mark in zip(names, row, strict=True) if mark] for row in np.stack(marks, axis=1)]
+    return pa.array(rows, pa.list_(pa.string()))
+
+
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """Return names separated by commas, for messages."""
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,379 @@
+"""The dataset settings that every source shares: load examples or documents, limit, divide and name the labels of rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from encoderlab.data.documents import Documents, as_documents, refuse_lone_document
+from encoderlab.data.examples import Split, Splits
+from encoderlab.data.splits import Fold, assign_folds, divide, hold_out, nested_share, uneven_parts
+from encoderlab.errors import DataError, SettingError
+from encoderlab.settings import check_settings, setting
+
+if TYPE_CHECKING:
+    from encoderlab.batch import TargetKind
+    from encoderlab.data.columns import Columns, Rows
+    from encoderlab.data.labels import Labels
+
+MAIN_SPLITS = ("train", "validation", "test")  # in this order; others follow
+
+
+class Pack(Enum):
+    """What each side of a pretraining pair consists of.
+
+    `sentences`: a single sentence. `segments`: a run of sentences as long as fits, as in BERT (Devlin et al. 2019,
+    appendix A.2).
+    """
+
+    sentences = "sentences"
+    segments = "segments"
+
+
+@dataclass
+class DatasetConfig(ABC):
+    """Where examples come from."""
+
+    targets: ClassVar[tuple[str, ...]] = ("label",)  # the kinds of target its rows can have
+
+    limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
+    train_share: float = setting(
+        1.0,
+        "Use this share of the training rows, stratified by label; smaller shares are within larger ones; other splits stay whole.",
+        above=0,
+        most=1,
+    )
+    fold: str | None = setting(
+        None,
+        "Test on one fold of the training rows and train on the others, such as 2/5 (the second of five); folds=5 runs all five.",
+    )
+    pack: Pack = setting(
+        Pack.sentences,
+        "For pretraining: sentences (pairs of single sentences) or segments (runs of sentences up to the length, as BERT did).",
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, "dataset")
+        if self.fold is not None:
+            Fold.parse(self.fold)
+
+    def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+        """Read all splits, each limited to `limit` rows; `target` is the kind of target a row is to have.
+
+        Anything slow to read or build is cached under `cache_dir`. Raises DataError if the rows cannot be read as
+        configured or `cache_dir` cannot be written to, SettingError if a setting does not fit the rows.
+        """
+        _refuse_unwritable(cache_dir)
+        if target not in self.targets:
+            name = type(self).__name__.removesuffix("Dataset").lower()
+            wanted = "a number" if target == "number" else "a set of labels"
+            raise DataError(
+                f"dataset={name} has one label in each row, but the task needs {wanted}",
+                allowed="dataset=files, dataset=hub",
+                remedy="Use task=classification, or another dataset",
+            )
+        splits = self.limited(self.read(cache_dir, target))
+        if self.fold is not None and splits.folded is None:
+            splits, _ = self.in_fold(splits, self.fold)
+        if self.train_share == 1:
+            return splits
+        train = nested_share(splits.by_name["train"], self.train_share, self.row_seed)
+        return replace(splits, by_name=splits.by_name | {"train": train})
+
+    def in_fold(
+        self, splits: Splits, fold: str, kept_together: Sequence[Any] | None = None
+    ) -> tuple[Splits, list[Any] | None]:
+        """Return the splits with a fold of the training rows as test split, and `kept_together` for the remaining
+        training rows.
+
+        Existing test splits are dropped, and `origin` counts the rows of `test`.
+        """
+        kept = self.evenly(len(splits.by_name["train"]))
+        whole, one = splits.by_name["train"].take(kept.tolist()), Fold.parse(fold)
+        groups = None if kept_together is None else [kept_together[row] for row in kept]
+        assigned = assign_folds(whole, one.of, self.row_seed, splits.labels, groups)
+        parts, folded = divide(whole, one, assigned)
+        unused = len(splits.by_name.get("test", ()))
+        origin = splits.origin | {"fold": fold, "unused_test_rows": unused}
+        left = None if groups is None else [groups[row] for row in np.flatnonzero(assigned != one.number)]
+        given = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
+        by_name = {"train": parts["train"], **given, "test": parts["test"]}
+        return replace(splits, by_name=by_name, origin=origin, folded=folded), left
+
+    @property
+    def is_stream(self) -> bool:
+        """Return whether `documents` are an endless stream, which a run reads during training."""
+        return False
+
+    @property
+    def row_seed(self) -> int:
+        """Return the seed that decides which training rows go where."""
+        return 0
+
+    def documents(self, cache_dir: Path) -> Documents:
+        """Return all splits as documents for pretraining, each limited to `limit` of them; labels are neither needed
+        nor read.
+
+        Raises as `load` does, and DataError if there are no documents, or only one to train on.
+        """
+        _refuse_unwritable(cache_dir)
+        if self.fold is not None or self.train_share != 1:
+            name = "train_share" if self.fold is None else "fold"
+            raise SettingError(
+                f"dataset.{name} divides labelled rows, but these are documents", remedy=f"Remove dataset.{name}"
+            )
+        documents = self.read_documents(cache_dir)
+        total = documents.by_name["train"].total
+        if total is not None:
+            refuse_lone_document(total)
+        return documents
+
+    @abstractmethod
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+        """Read all splits whole; see `load`."""
+
+    @property
+    def sentence_language(self) -> str:
+        """Return the language of the documents, by punkt_tab's name."""
+        return "english"
+
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """Return the documents, limited to `limit`; see `documents`."""
+        raise DataError(
+            f"dataset={type(self).__name__.removesuffix('Dataset').lower()} holds no documents",
+            allowed="articles, wikipedia, hub, files",
+            remedy="Set dataset=articles, which needs no download",
+        )
+
+    def limited(self, splits: Splits) -> Splits:
+        """Return the splits, each limited to `limit` rows."""
+        return replace(splits, by_name={name: self._limited(split) for name, split in splits.by_name.items()})
+
+    def _limited(self, split: Split) -> Split:
+        return split if self.limit is None or len(split) <= self.limit else split.take(self.evenly(len(split)).tolist())
+
+    def evenly(self, total: int) -> np.ndarray:
+        """Return which of `total` rows `limit` keeps, spread evenly: int64 [at most limit]."""
+        if self.limit is None or total <= self.limit:
+            return np.arange(total)
+        return np.linspace(0, total - 1, self.limit).round().astype(np.int64)
+
+
+class OnInvalidTags(Enum):
+    """What to do with invalid sequences of BIO or BIOES labels, such as I-person at the start of an entity."""
+
+    error = "error"
+    repair = "repair"
+
+
+@dataclass
+class ColumnDataset(DatasetConfig):
+    """Rows with a text (or two, or words) and a label, in columns that the user names."""
+
+    targets: ClassVar[tuple[str, ...]] = ("label", "label_set", "number")
+
+    text: str = setting("text", "The column of the text, or of the words; in CoNLL files a name or a number.")
+    text_pair: str | None = setting(None, "The column of the second text, for pairs.")
+    label: str | None = setting(
+        "label", "The column of the label, or of the words' labels; null reads texts without labels."
+    )
+    label_columns: list[str] | None = setting(
+        None, "For task=multilabel, instead of label: columns of 0 and 1, one per label, such as [joy,anger]."
+    )
+    label_separator: str | None = setting(
+        None, "For task=multilabel: the separator of labels in a cell; null: the first of | ; , found in training."
+    )
+    # A list or a mapping; OmegaConf has no such union.
+    label_names: Any = setting(
+        None,
+        "The labels in order, or names for the labels 0, 1, ..., or a mapping ({1: bad, 2: bad, 3: good}); null: sorted.",
+    )
+    on_invalid_tags: OnInvalidTags = setting(
+        OnInvalidTags.error, "Invalid BIO or BIOES labels: error, or repair (read them as conlleval does; for IOB1)."
+    )
+    group: str | None = setting(None, "A column such as an author: rows with the same value are held out together.")
+    carry: list[str] | None = setting(
+        None, "Further columns to copy to predictions, such as an id; null: all others, []: none."
+    )
+    validation_fraction: float = setting(
+        0.1, "Share of training rows to hold out if there is no validation split.", least=0, below=1
+    )
+    test_fraction: float = setting(
+        0.0, "Share of training rows to hold out if there is no test split.", least=0, below=1
+    )
+    split_seed: int = setting(0, "Seed that selects the rows to hold out.", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.validation_fraction + self.test_fraction >= 1:
+            fractions = (
+                f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
+            )
+            raise SettingError(f"dataset.{fractions} leave no training rows", allowed="a sum below 1")
+        label = [self.label] if self.label_columns is None else self.label_columns
+        named = [name for name in (self.text, self.text_pair, *label) if name is not None]
+        if self.fold is not None and self.test_fraction:
+            raise SettingError(
+                f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, but every fold is tested anyway",
+                remedy="Remove dataset.test_fraction",
+            )
+        repeated = next((name for name in named if named.count(name) > 1), None)
+        if repeated is not None:
+            raise SettingError(
+                f"dataset.text, text_pair and label name the column {repeated!r} twice",
+                allowed="a different column for each",
+            )
+        if self.label_separator == "":
+            raise SettingError("dataset.label_separator is empty", allowed="a text such as |, or null")
+        if self.label_names is not None:
+            self.label_names = _label_names(self.label_names)
+
+    def columns(self, target: TargetKind = "label") -> Columns:
+        """Return the columns to read for `target`. Raises SettingError if the settings name others."""
+        from encoderlab.data.columns import Columns
+
+        group = [self.group] if self.group is not None and self.group not in (self.text, self.text_pair) else []
+        others = None if self.carry is None else (*self.carry, *group)
+        columns = Columns(self.text, self.text_pair, self.label, target=target, others=others)
+        if self.label_columns is None or self.label is None:
+            return columns
+        if target != "label_set":
+            raise SettingError(
+                "dataset.label_columns names a column for each label, but the task predicts one label or number per row",
+                remedy="Use task=multilabel, or dataset.label=COLUMN",
+            )
+        return replace(columns, label=None, label_columns=tuple(self.label_columns))
+
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """Return each row as a document; its paragraphs are the lines of its text and, if chosen, of its second text.
+
+        A row of words is a document of one paragraph.
+        """
+        unlabelled = replace(self, label=None)
+        return as_documents(unlabelled.limited(unlabelled.read_document_rows(cache_dir)))
+
+    def read_document_rows(self, cache_dir: Path) -> Splits:
+        """Return all splits whole, with a document in each row."""
+        return self.read(cache_dir)
+
+    def splits(
+        self,
+        rows: dict[str, Rows],
+        origin: dict[str, Any],
+        class_names: list[str] | None = None,
+        target: TargetKind = "label",
+    ) -> Splits:
+        """Return the splits of a dataset from the rows of each, read for `target`, with rows held out from training.
+
+        `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from
+        training or almost equals another, SettingError if `label_names` do not fit.
+        """
+        from encoderlab.data.labels import as_split, refuse_other_targets, with_label_sets
+
+        labels = None
+        if self.label is not None and target != "number":
+            if target == "label_set" and self.label_columns is None:
+                rows = with_label_sets(rows, self.label_separator)
+            if target == "label" and self.label_names is None and class_names is None:
+                refuse_other_targets(rows["train"], self.label)
+            rows, labels = self._labelled(rows, class_names)
+        by_name = {name: as_split(part, labels) for name, part in rows.items()}
+        held_out = {"validation": self.validation_fraction, "test": self.test_fraction}
+        fractions = {name: fraction for name, fraction in held_out.items() if fraction and name not in by_name}
+        groups, splits = self._groups(rows["train"]), Splits(by_name, labels.names if labels else [], origin)
+        if self.fold is not None:
+            splits, groups = self.in_fold(splits, self.fold, groups)
+            fractions.pop("test", None)
+        parts = hold_out(splits.by_name["train"], fractions, self.split_seed, groups)
+        for warning in uneven_parts(parts, fractions, grouped=groups is not None):
+            print(f"encoderlab: {warning}", file=sys.stderr)
+        by_name = splits.by_name | parts
+        if fractions:
+            origin = splits.origin | {"taken_from_train": fractions, "split_seed": self.split_seed}
+            splits = replace(splits, origin=origin)
+        return replace(splits, by_name={name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name})
+
+    @property
+    def row_seed(self) -> int:
+        return self.split_seed
+
+    def _labelled(self, rows: dict[str, Rows], class_names: list[str] | None) -> tuple[dict[str, Rows], Labels]:
+        """Return the rows with the labels that a mapping gives them, and the names of the labels, in order.
+
+        A label with a column of its own counts even if no row has it.
+        """
+        from encoderlab.data.labels import (
+            Labels,
+            name_labels,
+            refuse_labels_alike,
+            with_mapped_labels,
+            with_valid_entities,
+        )
+
+        refuse_labels_alike(rows.values())
+        names = self.label_names
+        if isinstance(names, dict):
+            rows = {name: with_mapped_labels(part, names, class_names) for name, part in rows.items()}
+            names, class_names = list(dict.fromkeys(names.values())), None
+        if self.label_columns is not None and names is None:
+            return rows, Labels(self.label_columns, self.label_columns)
+        labels = name_labels(rows["train"], names, class_names)
+        return with_valid_entities(rows, labels, repair=self.on_invalid_tags is OnInvalidTags.repair)
+
+    def _groups(self, rows: Rows) -> list[Any] | None:
+        """Return the values that keep rows together. Raises DataError if there is no such column."""
+        if self.group is None:
+            return None
+        named = {"text": self.text, "text_pair": self.text_pair}
+        table = rows.table.select([name for name in named if name in rows.table.column_names])
+        columns = {named[name]: table[name] for name in table.column_names}
+        if rows.carried is not None:
+            columns |= {name: rows.carried[name] for name in rows.carried.column_names}
+        if self.group not in columns:
+            raise DataError(
+                f"{rows.where(0)} has no column {self.group!r} to group by",
+                allowed=", ".join(map(str, columns)),
+                remedy="Check dataset.group",
+            )
+        return [tuple(value) if isinstance(value, list) else value for value in columns[self.group].to_pylist()]
+
+
+def _refuse_unwritable(cache_dir: Path) -> None:
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=cache_dir).close()
+    except OSError as error:
+        raise DataError(
+            f"cache_dir={cache_dir} is not a writable folder ({error.strerror})",
+            remedy="Set cache_dir or ENCODERLAB_CACHE to a writable folder",
+        ) from error
+
+
+def _label_names(given: Any) -> list[str] | dict[str, str]:
+    """Return label names as strings: a list, or a mapping from values. Raises SettingError if they are neither, or too
+    few.
+    """
+    names = list(given.values()) if isinstance(given, dict) else given
+    if not isinstance(names, list) or any(isinstance(name, dict | list) or name is None for name in names):
+        raise SettingError(
+            f"dataset.label_names is {given!r}",
+            allowed="a list such as [bad,good], or a mapping such as {0:bad,1:good}",
+        )
+    texts = [_as_written(name) for name in names]
+    if len(set(texts)) < 2 or (isinstance(given, list) and len(set(texts)) < len(texts)):
+        raise SettingError(f"dataset.label_names is [{', '.join(texts)}]", allowed="at least two different names")
+    return dict(zip(map(_as_written, given), texts, strict=True)) if isinstance(given, dict) else texts
+
+
+def _as_written(value: Any) -> str:
+    """Return a value of YAML as data files write it: true and not True."""
+    return value if isinstance(value, str) else json.dumps(value)

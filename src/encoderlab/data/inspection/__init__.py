@@ -1,1 +1,0 @@
-"""Odd rows in a dataset, and how a tokenizer splits its texts."""
