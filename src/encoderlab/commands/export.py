@@ -30,6 +30,7 @@ from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.exchange import onnx
 from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
 from encoderlab.exchange.sentence_transformers import answers_texts, pooling_of, write_modules
+from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.reports.cards import (
     export_card,
@@ -52,6 +53,10 @@ from encoderlab.tasks.task import Answer
 from encoderlab.training.config import Precision
 
 PREDICT = Path(onnx.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
+AVERAGING = (
+    "## Mean pooling\n\nThe last layer averages the tokens' vectors, which BERT's own classifier does not. It is made to "
+    "predict: for vectors or further training use the original model.\n"
+)
 MOST_ROWS = 500  # on which an 8-bit graph is compared with its model
 SENTENCES = (  # if the run's rows are gone
     "The film is warm, funny and a little too long.",
@@ -76,7 +81,9 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = in_user_units(_read(config, path))
     fields, weights = _as_huggingface(saved)
     fields |= thresholds_json(saved.config.task)
-    sections = (huggingface_section(fields), windows_section(saved.task().windows, saved.config.model.reach))
+    sections = [huggingface_section(fields), windows_section(saved.task().windows, saved.config.model.reach)]
+    if "ForSequenceClassification" in fields["architectures"][0] and saved.config.model.pooling is Pooling.mean:
+        sections.append(AVERAGING)
     with _new_folder(path) as temporary:
         _write(temporary, fields, weights, saved.tokenizer)
         _write_card(temporary, config, saved.config.task.name, "transformers", *sections)

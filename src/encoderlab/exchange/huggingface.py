@@ -17,6 +17,7 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes, TargetKind
 from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange.averaging_layer import add_averaging_layer, most_classes, without_averaging_layer
 from encoderlab.exchange.weights import read_config, stored_weights
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 from encoderlab.model.heads import without_weights
@@ -326,10 +327,6 @@ DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
 _BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
 STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
 _POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
-_POOLED_THERE = (
-    "model.pooling=mean",
-    "model.pooling=max",
-)  # what sentence-transformers has, and a classifier of BERT's does not
 _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
 
 
@@ -379,6 +376,8 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     weights = {ours: found[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and _is_straight(weights):
         config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
+    elif heads.sequence_classes is not None and (original := without_averaging_layer(config, weights)) is not None:
+        config, weights = original
     of_labels = thresholds_of(fields, labels), positive_label_of(fields, labels)
     return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family, *of_labels)
 
@@ -397,7 +396,7 @@ def to_huggingface(
 
     DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a
     table of zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that
-    changes nothing. Word dropout, which only training knows, is left out. `weights` may have the extra `pool.dense.*`
+    changes nothing, and a mean becomes a layer (see `averaging_layer`). Word dropout, which only training knows, is left out. `weights` may have the extra `pool.dense.*`
     of `HuggingFaceModel`. Raises SettingError, with all reasons, if there is no equivalent.
     """
     family = _family_for(config, heads)
@@ -481,7 +480,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
     if found := list(_without_equivalent(config, heads, family)):
         name = {"bert": "BERT", "distilbert": "DistilBERT"}[family]
         lacking = [setting for setting, _ in found]
-        other = "sentence_transformers" if len(lacking) == 1 and lacking[0] in _POOLED_THERE else "onnx"
+        other = "sentence_transformers" if lacking == ["model.pooling=max"] else "onnx"
         raise SettingError(
             f"{name} in transformers has no equivalent of {', '.join(lacking)}",
             remedy=f"Use format={other}, or train with {', '.join(dict.fromkeys(instead for _, instead in found))}",
@@ -510,8 +509,13 @@ def _without_equivalent(config: ModelConfig, heads: HeadSizes, family: str) -> I
         yield "model.activation=relu with masked tokens", "model.activation=gelu"
     if heads.sequence_classes is not None and config.pairs is Pairs.separate:
         yield "model.pairs=separate", "model.pairs=joint"
-    if heads.sequence_classes is not None and config.pooling in (Pooling.mean, Pooling.max):
-        yield f"model.pooling={config.pooling.value}", "model.pooling=pooler"
+    if heads.sequence_classes is not None and config.pooling is Pooling.max:
+        yield "model.pooling=max", "model.pooling=mean"
+    if heads.sequence_classes is not None and config.pooling is Pooling.mean:
+        if heads.vocabulary:
+            yield "model.pooling=mean in pretraining on pairs", "model.pooling=pooler"
+        elif heads.sequence_classes > most_classes(config.d_model):
+            yield f"model.pooling=mean with {heads.sequence_classes} classes", "model.pooling=pooler"
     if family == "distilbert":
         yield from _beyond_distilbert(config, heads)
 
@@ -541,6 +545,8 @@ def _as_theirs(
         weights[_TABLE] = weights[_TABLE] * math.sqrt(config.d_model)
     if heads.sequence_classes is not None and config.pooling is Pooling.cls:
         config, weights = replace(config, pooling=Pooling.pooler), weights | _straight_pooler(config, weights)
+    if heads.sequence_classes is not None and config.pooling is Pooling.mean:
+        config, weights = add_averaging_layer(config, weights)
     segments = config.segments
     if not segments and family == "bert":  # its tokenizer distinguishes two texts: by zeros, which have no effect
         segments, weights["encoder.embeddings.segment.weight"] = 2, torch.zeros(2, config.d_model)

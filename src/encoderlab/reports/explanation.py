@@ -59,7 +59,7 @@ def explanation_of(name: str, importance: TokenImportance) -> dict[str, Any]:
     ]
     return {
         "name": name,
-        "method": importance.method,
+        "method": "occlusion",
         "texts": list(importance.texts),
         "truncated": importance.truncated,
         "asked_word": importance.word,

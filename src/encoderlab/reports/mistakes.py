@@ -39,9 +39,8 @@ class WordScore(Protocol):
 
 
 class Importance(Protocol):
-    """How much each word of an example's `texts` supports a prediction, by a `method`."""
+    """How much each word of an example's `texts` supports a prediction."""
 
-    method: str
     texts: Sequence[str]
 
     def words(self) -> Sequence[WordScore]: ...  # noqa: D102
