@@ -3,7 +3,7 @@
 import torch
 
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.distribution import begin_dropout, random_states, set_random_states
+from encoderlab.training.distribution import random_states, seed_dropout, set_random_states
 
 CPU = torch.device("cpu")
 
@@ -30,7 +30,7 @@ def test_with_another_number_of_processes_dropout_is_reseeded_from_seed_step_and
 
     assert drawn(0, 7, 1) == drawn(0, 7, 1)
     assert len({drawn(*place) for place in [(0, 7, 0), (0, 7, 1), (0, 8, 0), (1, 7, 0)]}) == 4
-    begin_dropout(0, 7, Processes(1, 3))
+    seed_dropout(0, 7, Processes(1, 3))
     assert tuple(torch.rand(4).tolist()) == drawn(0, 7, 1)
 
 

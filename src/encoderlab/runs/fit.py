@@ -43,7 +43,7 @@ from encoderlab.training.checkpoint import (
 )
 from encoderlab.training.compilation import is_compiled
 from encoderlab.training.config import Keep
-from encoderlab.training.distribution import begin_dropout, random_states, set_random_states
+from encoderlab.training.distribution import random_states, seed_dropout, set_random_states
 from encoderlab.training.horizon import horizon_of
 from encoderlab.training.loop import Learner
 from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
@@ -75,7 +75,7 @@ class TrainState:
     def begin(self) -> None:
         """Start a new run: each process draws its own dropout, and the main process what a single process would."""
         if not self.processes.is_main:
-            begin_dropout(self.assembly.config.seed, 0, self.processes)
+            seed_dropout(self.assembly.config.seed, 0, self.processes)
 
     @property
     def computed_on(self) -> dict[str, Any]:

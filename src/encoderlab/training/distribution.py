@@ -4,7 +4,7 @@ Several processes: PyTorch's DistributedDataParallel (Li et al. 2020), or its `f
 the idea is ZeRO's third stage, Rajbhandari et al. 2020). Either way, weights and optimizer states are returned whole,
 as one process would have them, so every kind reads every other kind's checkpoints.
 
-The random generators of dropout, in every process of a run: saved in its checkpoints, and restored from them.
+The random generators of dropout are those of each process: they are saved in checkpoints, and restored from them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class Whole:
     """A model that each process holds completely.
 
-    The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored.
+    The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored. All
+    processes call the same methods.
     """
 
     def __init__(self, model: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
@@ -44,7 +45,7 @@ class Whole:
             self.stepped = _replicated(model, fixed_order=exact and processes.size > 2)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return all weights, on the CPU; only the main process needs them. All processes call it."""
+        """Return all weights, on the CPU, to the main process."""
         return weights_of(self.model) if self.processes.is_main else {}
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -54,7 +55,7 @@ class Whole:
         self.processes.broadcast_tensors(list(self.model.state_dict().values()))
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Return the optimizer's state with whole averages; only the main process needs it. All processes call it."""
+        """Return the optimizer's state, with whole averages, to the main process."""
         return optimizer.state_dict()
 
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
@@ -67,7 +68,7 @@ class Whole:
 
 
 class Sharded:
-    """A model of which each process holds a shard, and gathers a layer while it computes it; see `Whole`.
+    """A model of which each process holds a shard, and gathers a layer while it computes it. It has `Whole`'s methods.
 
     The main process's model, which stays on its CPU until training has ended, has the initial weights. They are
     broadcast and sharded one tensor at a time, so the others' models need no weights.
@@ -85,60 +86,50 @@ class Sharded:
         # Everything else is one unit, because the heads use the table of embeddings. It is sharded again after each
         # forward pass: otherwise the model would hold whole weights after an evaluation, and writes to them would be
         # lost.
-        self.stepped = _Answering(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
+        self.stepped = _Predicting(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
         self.model.forward = self.stepped.forward  # the only entry point, which gathers the shards
-        _make_room(self.model, device)
+        _allocate(self.model, device)
         self.load(model.state_dict())
 
     def weights(self) -> dict[str, Tensor]:
-        """See `Whole.weights`."""
-        whole = ((name, _whole(weight.detach())) for name, weight in self.model.state_dict().items())
-        return {name: weight.cpu().contiguous() for name, weight in whole if self.processes.is_main}
+        """Return all weights, on the CPU, to the main process."""
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        return {name: weight.contiguous() for name, weight in get_model_state_dict(self.model, options=options).items()}
 
     def load(self, weights: dict[str, Tensor]) -> None:
-        """See `Whole.load`."""
-        own = self.model.state_dict()
-        shapes = self.processes.broadcast_from_main(lambda: {name: whole.shape for name, whole in weights.items()})
-        if shapes != {name: weight.shape for name, weight in own.items()}:
-            raise ValueError("its weights are those of another model")
-        with torch.no_grad():
-            for name, weight in own.items():
-                is_main = self.processes.is_main
-                whole = (
-                    weights[name].to(self.device)
-                    if is_main
-                    else torch.empty(weight.shape, dtype=weight.dtype, device=self.device)
-                )
-                self.processes.broadcast_tensors([whole])
-                weight.copy_(_like(whole, weight))
+        """Give each process its shard of the main process's weights."""
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        set_model_state_dict(self.model, weights if self.processes.is_main else {}, options=options)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """See `Whole.optimizer_state`."""
+        """Return the optimizer's state, with whole averages and numbered as one process would number it."""
         plain, state = optimizer.state_dict(), {}
-        for key, kept in plain[
-            "state"
-        ].items():  # one tensor at a time, because all averages together are twice the model
-            gathered = ((name, _whole(value)) for name, value in kept.items())
+        for key, averages in plain["state"].items():  # one at a time, because all averages together are twice the model
+            gathered = ((name, _whole(value)) for name, value in averages.items())
             state[key] = {name: value.cpu() for name, value in gathered if self.processes.is_main}
         return plain | {"state": state}
 
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-        """See `Whole.load_optimizer_state`."""
+        """Load a state from `optimizer_state`, the same on all processes."""
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        cut = {
-            key: {name: _like(value, parameters[key]) if value.ndim else value for name, value in kept.items()}
+        shards = {
+            key: {name: _sharded_like(value, parameters[key]) if value.ndim else value for name, value in kept.items()}
             for key, kept in state["state"].items()
         }
-        optimizer.load_state_dict(state | {"state": cut})
+        optimizer.load_state_dict(state | {"state": shards})
 
     def finish(self) -> None:
-        """See `Whole.finish`."""
+        """End training: the original model has all weights, on every process, and is used from here on."""
         weights = self.weights()
         if self.processes.is_main:
             self.original.load_state_dict(weights)
             self.original.to(self.device)
         else:
-            _make_room(self.original, self.device)
+            _allocate(self.original, self.device)
         self.original.eval()
         self.processes.broadcast_tensors(list(self.original.state_dict().values()))
 
@@ -183,31 +174,31 @@ class _Tensors(nn.Module):
 
     def __init__(self, model: EncoderWithHeads) -> None:
         super().__init__()
-        self.model, self.answer = model, model.forward
+        self.model, self.predict = model, model.forward
 
     def forward(self, batch: Batch) -> tuple[Tensor | None, ...]:
-        prediction = self.answer(batch)
+        prediction = self.predict(batch)
         return tuple(getattr(prediction, declared.name) for declared in fields(Prediction))
 
 
-class _Answering(nn.Module):
+class _Predicting(nn.Module):
     """A sharded model that is called like any other, and can skip synchronisation like DDP (`no_sync`)."""
 
-    def __init__(self, pieces: Any) -> None:
+    def __init__(self, sharded: Any) -> None:
         super().__init__()
-        self.pieces = pieces
+        self.sharded = sharded
 
     def forward(self, batch: Batch) -> Prediction:
-        return Prediction(*self.pieces(batch))
+        return Prediction(*self.sharded(batch))
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Accumulate the gradients of the enclosed work, to be synchronised with the next ones."""
-        self.pieces.set_requires_gradient_sync(False)
+        self.sharded.set_requires_gradient_sync(False)
         try:
             yield
         finally:
-            self.pieces.set_requires_gradient_sync(True)
+            self.sharded.set_requires_gradient_sync(True)
 
 
 def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
@@ -219,7 +210,7 @@ def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
     return copy.deepcopy(model, empty)
 
 
-def _make_room(model: nn.Module, device: torch.device) -> None:
+def _allocate(model: nn.Module, device: torch.device) -> None:
     """Allocate memory for the weights of `model` on `device`, uninitialised; the tables keep their content."""
     tables = {name: table.clone() for name, table in model.named_buffers()}
     model.to_empty(device=device)
@@ -229,18 +220,16 @@ def _make_room(model: nn.Module, device: torch.device) -> None:
 
 def _whole(tensor: Tensor) -> Tensor:
     """Return the whole of a tensor, sharded or not."""
-    put_together = getattr(tensor, "full_tensor", None)
-    return tensor if put_together is None else put_together()
+    full_tensor = getattr(tensor, "full_tensor", None)
+    return tensor if full_tensor is None else full_tensor()
 
 
-def _like(tensor: Tensor, other: Tensor) -> Tensor:
+def _sharded_like(tensor: Tensor, other: Tensor) -> Tensor:
     """Return a whole tensor, the same on all processes, sharded as `other` is."""
     from torch.distributed.tensor import distribute_tensor
 
-    if not hasattr(other, "full_tensor"):
-        return tensor
-    cut = cast("DTensor", other)
-    return distribute_tensor(tensor.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None)
+    sharded = cast("DTensor", other)
+    return distribute_tensor(tensor.to(sharded.device), sharded.device_mesh, sharded.placements, src_data_rank=None)
 
 
 def random_states(device: torch.device, processes: Processes) -> list[dict[str, Any]]:
@@ -259,7 +248,7 @@ def set_random_states(
     If the number of processes has changed, their next draws cannot be reproduced, and dropout is seeded again.
     """
     if len(states) != processes.size:
-        begin_dropout(seed, step, processes)
+        seed_dropout(seed, step, processes)
         return
     set_random_state(states[processes.rank], device)
 
@@ -283,7 +272,7 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
         torch.mps.set_rng_state(state["device"])
 
 
-def begin_dropout(seed: int, step: int, processes: Processes) -> None:
+def seed_dropout(seed: int, step: int, processes: Processes) -> None:
     """Seed dropout by the run's seed, the last step before it, and the process, so that each process drops other
     numbers.
     """
