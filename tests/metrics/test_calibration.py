@@ -25,13 +25,6 @@ def test_the_error_is_the_weighted_mean_gap_between_confidence_and_accuracy():
     assert found["ece"] == pytest.approx((2 * (0.91 - 0.5) + 0.45 + 0.4) / 4)
 
 
-def test_full_confidence_falls_into_the_last_bin():
-    found = of_confidences(np.array([1.0, 1.0]), np.array([True, False]))
-    assert [(one["low"], one["high"], one["n"]) for one in found["reliability"]] == [(14 / 15, 1.0, 2)]
-    assert found["ece"] == 0.5
-    assert found["ece_by_luck"] == 0
-
-
 def test_brier_score_and_log_loss_follow_the_textbook():
     probabilities, labels = drawn(300, 3, 1)
     found = calibration(probabilities, labels)

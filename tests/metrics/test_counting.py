@@ -1,7 +1,6 @@
 """Entities counted as conlleval counts them, sentence by sentence: correct only if first word, last word and type are."""
 
 import numpy as np
-import pytest
 
 from encoderlab.metrics.entities import ENTITY_SCORES, entity_counts, entity_labels, spans_of
 
@@ -33,13 +32,3 @@ def test_an_inside_label_with_nothing_to_continue_begins_an_entity():
     spans = spans_of(LABELS, np.array([OUT, I_PER, I_LOC, I_LOC]), np.array([4]))
     assert spans.begins.tolist() == [False, True, True, False]
     assert spans.end[[1, 2]].tolist() == [2, 4]
-
-
-def test_a_word_without_a_prediction_counts_as_outside():
-    right = [np.array([B_PER, I_PER])]
-    assert entity_counts(LABELS, right, [np.array([B_PER, -1])])[0].sum(1).tolist() == [0, 1, 1]
-
-
-@pytest.mark.parametrize("sentences", [[], [np.empty(0, np.int64)], [np.array([OUT, OUT])]])
-def test_sentences_without_entities_score_nothing(sentences):
-    assert set(figures_of(sentences, sentences).values()) == {0.0}

@@ -6,7 +6,6 @@ import torch
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.errors import TrainingError
 from encoderlab.metrics import LabelSetMetrics
 
 NAMES = ["a", "b", "c"]
@@ -64,9 +63,8 @@ def test_a_macro_average_lies_in_its_interval_if_labels_with_one_row_are_never_f
     labels = np.eye(40, dtype=bool)[np.repeat([*range(30), 30], [1] * 30 + [70])]
     logits = np.where(labels & (np.arange(40) == 30), 2.0, -2.0)
     scores = scores_of(labels, logits).with_intervals(seed=0)
-    for name in ("f1_macro", "average_precision_macro"):
-        low, high = scores.intervals[name]
-        assert 0 <= low <= scores.figures[name] <= high <= 1, name
+    low, high = scores.intervals["f1_macro"]
+    assert 0 <= low <= scores.figures["f1_macro"] <= high <= 1
 
 
 def test_fitted_thresholds_beat_one_half_on_their_own_rows(drawn):
@@ -99,8 +97,3 @@ def test_a_label_that_no_row_has_does_not_count():
     scores = scores_of(labels, np.array([[2.0, -2, -2], [-2.0, -2, -2]]))
     assert scores.figures["f1_macro"] == 1 and scores.figures["average_precision_macro"] == 1
     assert scores.per_class["c"]["average_precision"] is None
-
-
-def test_logits_that_are_not_finite_are_refused():
-    with pytest.raises(TrainingError, match="not finite numbers in 1 of 1"):
-        scores_of(np.array([[True, False, False]]), np.array([[np.nan, 0, 0]]))

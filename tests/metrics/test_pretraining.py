@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.errors import DataError, TrainingError
 from encoderlab.metrics import PretrainingMetrics
 from encoderlab.system.device import choose_compute
 from encoderlab.training.evaluation import evaluate
@@ -86,13 +84,6 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     assert paired.main == "mlm_accuracy"
 
 
-def test_without_a_pair_objective_no_pair_scores_are_reported():
-    scores = scores_of(*drawn(0, [3, 2, 4])[:2]).with_intervals(seed=1)
-    assert set(scores.as_dict()) == KEYS
-    assert scores.figures["loss"] == scores.figures["mlm_loss"]
-    assert scores.pairs_right is None
-
-
 def test_pair_labels_are_ignored_without_a_pair_objective():
     labels, logits, pairs, pair_logits = drawn(0, [2, 2])
     metrics = PretrainingMetrics(None)
@@ -134,41 +125,6 @@ def test_an_interval_stays_within_0_and_1_and_is_reproducible(sizes, seed):
     intervals = scores.with_intervals(seed).intervals
     assert intervals == scores.with_intervals(seed).intervals
     assert all(0 <= low <= high <= 1 for low, high in intervals.values())
-
-
-@pytest.mark.parametrize("where", ["tokens", "pairs"])
-def test_nan_logits_are_refused(where):
-    labels, logits, pairs, pair_logits = drawn(0, [2, 1])
-    if where == "tokens":
-        logits[1] = torch.full((1, VOCABULARY), float("nan"))
-    else:
-        pair_logits[0] = float("nan")
-    with pytest.raises(TrainingError, match="not finite numbers in 1 of 5 scored positions"):
-        scores_of(labels, logits, pairs, pair_logits)
-
-
-def test_an_enormous_loss_has_infinite_perplexity():
-    scores = scores_of([[0]], [torch.tensor([[0.0] + [1e4] * (VOCABULARY - 1)])])
-    assert scores.figures["mlm_perplexity"] == math.inf
-
-
-def test_rows_without_possible_targets_are_refused():
-    with pytest.raises(DataError, match="None of the 2 rows"):
-        scores_of([[], []], [torch.empty(0, VOCABULARY)] * 2)
-
-
-def test_internal_errors_are_assertions():
-    labels, logits, pairs, pair_logits = drawn(0, [1, 1])
-    with pytest.raises(AssertionError, match="nothing was added"):
-        PretrainingMetrics(None).scores()
-    with pytest.raises(AssertionError, match="added twice"):
-        scores_of(labels, logits, order=[1, 1])
-    with pytest.raises(AssertionError, match="head for tokens"):
-        PretrainingMetrics(None).add(Prediction(), batch_of([0], [[0]]))
-    with pytest.raises(AssertionError, match="head for pairs can be scored here: next"):
-        PretrainingMetrics("next").add(Prediction(None, logits[0]), batch_of([0], [[0]]))
-    with pytest.raises(AssertionError, match="masked batches"):
-        PretrainingMetrics(None).add(Prediction(None, logits[0]), replace(batch_of([0], [[0]]), token_labels=None))
 
 
 class SaysOne(torch.nn.Module):

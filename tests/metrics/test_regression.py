@@ -6,7 +6,6 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.errors import TrainingError
 from encoderlab.metrics import RegressionMetrics
 from encoderlab.metrics.regression import number_figures, rounded
 
@@ -70,9 +69,3 @@ def test_a_correlation_with_a_constant_is_0():
     numbers = np.array([1.0, 2.0, 4.0])
     assert number_figures(numbers, np.full(3, 7 / 3))["pearson"] == 0
     assert number_figures(np.full(3, 0.1), numbers)["spearman"] == 0
-
-
-def test_numbers_that_are_not_finite_are_refused(drawn):
-    labels, predicted = drawn
-    with pytest.raises(TrainingError, match="not finite"):
-        scores_of(labels, np.where(np.arange(200) == 5, np.inf, predicted))

@@ -30,10 +30,6 @@ def test_other_labels_are_not(names):
     assert entity_labels(names) is None
 
 
-def test_the_type_is_what_follows_the_prefix():
-    assert entity_labels(["I-b", "B-a-b", "O"]).types == ("a-b", "b")
-
-
 def may_follow(labels, first, second):
     return labels.may_follow(labels.names.index(first), labels.names.index(second))
 

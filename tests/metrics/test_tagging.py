@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.errors import TrainingError
 from encoderlab.metrics import TaggingMetrics
-from encoderlab.metrics.tagging import answered_words
+from encoderlab.metrics.tagging import tagging_scores
 
 
 def batch_of(rows, labels):
@@ -64,15 +63,6 @@ def test_every_figure_equals_scikit_learns_over_all_target_positions(data):
     assert np.sum(scores.confusion) == len(flat)
 
 
-def test_loss_is_the_mean_over_positions_and_not_over_batches():
-    logits = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
-    metrics = metrics_of(["a", "b"])
-    metrics.add(Prediction(token_logits=logits[:2]), batch_of([1], [[0, 0]]))
-    metrics.add(Prediction(token_logits=logits[2:]), batch_of([0], [[0]]))
-    expected = torch.nn.functional.cross_entropy(logits, torch.tensor([0, 0, 0])).item()
-    assert metrics.scores().figures["loss"] == pytest.approx(expected)
-
-
 def test_a_sequence_without_targets_keeps_its_place_and_is_not_scored():
     scores = scores_of([[0], [], [1, 1]], [[0], [], [1, 0]], ["a", "b"])
     assert [len(sequence) for sequence in scores.predicted] == [1, 0, 2]
@@ -86,28 +76,10 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     assert keys | {"accuracy_ci95", "token_accuracy_ci95", "f1_macro_ci95", "f1_weighted_ci95"} == set(scores)
 
 
-def test_nan_logits_are_refused():
-    metrics = metrics_of(["a", "b"])
-    metrics.add(Prediction(token_logits=torch.full((2, 2), float("nan"))), batch_of([0], [[0, 1]]))
-    with pytest.raises(TrainingError, match="not finite numbers in 2 of 2 scored positions"):
-        metrics.scores()
-
-
-def test_internal_errors_are_assertions():
-    with pytest.raises(AssertionError, match="nothing was added"):
-        metrics_of(["a"]).scores()
-    with pytest.raises(AssertionError, match="no position was a target"):
-        scores_of([[]], [[]], ["a", "b"])
-    with pytest.raises(AssertionError, match="added twice"):
-        scores_of([[0], [1]], [[0], [1]], ["a", "b"], order=np.array([1, 1]))
-    with pytest.raises(AssertionError, match="head for tokens"):
-        metrics_of(["a"]).add(Prediction(), batch_of([0], [[0]]))
-
-
 def test_whole_sentences_are_resampled():
     # 100 sentences of 20 words, each right or wrong throughout: 100 facts, not 2,000.
     right = np.random.default_rng(3).random(100) < 0.8
-    scores = answered_words(
+    scores = tagging_scores(
         [np.zeros(20, int)] * 100, [np.full(20, 0 if ok else 1) for ok in right], ["a", "b"], "token_accuracy"
     )
     low, high = scores.with_intervals(seed=0).intervals["token_accuracy"]
@@ -119,7 +91,7 @@ def test_whole_sentences_are_resampled():
 def test_the_lead_over_a_baseline_counts_the_target_words():
     labels = [np.array([0, 0, 0]), np.array([1]), np.array([], dtype=int)]
     predicted = [np.array([0, 0, 0]), np.array([0]), np.array([], dtype=int)]
-    scores = answered_words(labels, predicted, ["a", "b"], "token_accuracy")
+    scores = tagging_scores(labels, predicted, ["a", "b"], "token_accuracy")
     other = [np.array([0, 1, 1, 0, 0]), np.array([1]), np.array([1])]  # of all words, also of those that were cut off
     lead, (low, high) = scores.lead_over(other, seed=0)
     assert lead == pytest.approx(1 / 4)
@@ -135,7 +107,7 @@ def test_entities_are_counted_as_by_seqeval(data, names):
     pair = st.tuples(*[st.integers(0, len(names) - 1)] * 2)
     pairs = data.draw(st.lists(st.lists(pair, min_size=1, max_size=8), min_size=1, max_size=6))
     labels, predicted = ([np.array([one[side] for one in sentence]) for sentence in pairs] for side in (0, 1))
-    scores = answered_words(labels, predicted, names, "entity_f1")
+    scores = tagging_scores(labels, predicted, names, "entity_f1")
     theirs = [[[names[id_] for id_ in sentence] for sentence in side] for side in (labels, predicted)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seqeval warns where there is nothing to divide by
@@ -159,4 +131,3 @@ def test_entity_f1_leads_the_report_with_an_interval_over_sentences_and_one_for_
     assert of_x["f1_ci95"][0] < 0.7 < of_x["f1_ci95"][1]
     lead, bounds = scores.lead_over([np.zeros(4, int)] * 20, seed=0)
     assert (lead, bounds) == (pytest.approx(0.85), pytest.approx([low, high]))
-    assert scores.score_on(np.arange(14), seed=0) == (1, [1, 1])

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, Prediction, Targets
-from encoderlab.errors import TrainingError
-from encoderlab.metrics.teacher_vectors import TeacherVectorsMetrics
+from encoderlab.metrics.pretraining import TeacherVectorsMetrics
 
 LENGTH, WIDTH = 3, 4
 DRAW = torch.Generator().manual_seed(0)
@@ -43,8 +42,3 @@ def test_batches_in_another_order_give_the_same_rows():
     other = TeacherVectorsMetrics()
     other.replace(parts.collected())
     assert other.scores().figures == parts.scores().figures
-
-
-def test_vectors_that_are_not_finite_are_refused():
-    with pytest.raises(TrainingError):
-        added(TeacherVectorsMetrics(), [0, 1], student=STUDENT * torch.nan).scores()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoderlab.metrics.classification import answered_classes
+from encoderlab.metrics.classification import classification_scores
 from encoderlab.runs.score import threshold_notes
 from encoderlab.tasks.config import ClassificationConfig, RegressionConfig
 
@@ -14,7 +14,7 @@ def scored(precision):
     """Return validation scores of 10 rows, 5 of them predicted as fraud, some of those correctly."""
     right = round(5 * precision)
     labels = np.array([1] * right + [0] * (10 - right))
-    scores = answered_classes(labels, np.array([1] * 5 + [0] * 5), ["ham", "fraud"], "accuracy", 1)
+    scores = classification_scores(labels, np.array([1] * 5 + [0] * 5), ["ham", "fraud"], "accuracy", 1)
     return {"validation": replace(scores, threshold=0.75)}
 
 

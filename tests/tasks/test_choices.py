@@ -53,6 +53,6 @@ def test_scores_of_pretraining_are_figures_of_masked_tokens_and_pairs():
 
 
 def test_scores_of_a_teachers_vectors_are_their_cosines():
-    from encoderlab.metrics.teacher_vectors import TeacherVectorsMetrics
+    from encoderlab.metrics.pretraining import TeacherVectorsMetrics
 
     assert {choice.value for choice in TeacherScore} <= added(TeacherVectorsMetrics(), [0, 1]).scores().figures.keys()

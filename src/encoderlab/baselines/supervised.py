@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from encoderlab.data.examples import Split, Splits, TextExample, WordsExample
-from encoderlab.metrics.classification import given_from
+from encoderlab.metrics.classification import predict_from
 from encoderlab.metrics.label_sets import label_set_figures
 from encoderlab.metrics.regression import number_figures
-from encoderlab.metrics.tagging import answered_words
+from encoderlab.metrics.tagging import tagging_scores
 from encoderlab.metrics.thresholds import DEFAULT, ThresholdRule, fit_thresholds
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ Figures = Callable[[Any], dict[str, float]]  # scores of predictions
 class Baseline:
     """One simple method's scores, or why it has none.
 
-    `figures` holds `seconds` and the scores by name: `accuracy` and `f1_macro`, or those for words (`answered_words`),
+    `figures` holds `seconds` and the scores by name: `accuracy` and `f1_macro`, or those for words (`tagging_scores`),
     sets of labels or numbers. `predicted` has a prediction for every row of the scored split, labelled or not: class
     ids [n], a 0 or 1 for each label [n, labels], numbers [n], or one array of class ids per sequence of words.
     `top_features` has the words and bigrams that count most for each class of a linear model, the strongest first.
@@ -201,7 +201,7 @@ def _logistic_regression(data: _Data) -> tuple[np.ndarray, TopFeatures]:
     if data.threshold.known is None and data.validation is not None and data.validation.labelled:
         texts, labels = _labelled(data.validation)
         least = data.threshold.on(model.predict_proba(texts)[:, data.positive], labels == data.positive)
-    return given_from(model.predict_proba(_texts(data.scored))[:, data.positive], least, data.positive), top
+    return predict_from(model.predict_proba(_texts(data.scored))[:, data.positive], least, data.positive), top
 
 
 def _class_figures(data: _Data) -> Figures:
@@ -281,7 +281,7 @@ def _word_figures(data: _Data) -> Figures:
     def figures(predicted: Sequence[np.ndarray]) -> dict[str, float]:
         known = [(true, mine) for true, mine in zip(labels, predicted, strict=True) if true is not None]
         true, mine = zip(*known, strict=True)
-        return answered_words(true, mine, data.splits.labels, "token_accuracy").figures
+        return tagging_scores(true, mine, data.splits.labels, "token_accuracy").figures
 
     return figures
 

@@ -13,7 +13,7 @@ from encoderlab.distillation.student import check_start, start_student
 from encoderlab.distillation.task import TaskDistillation
 from encoderlab.distillation.teacher import VectorTeacher, teacher_fingerprints
 from encoderlab.errors import SettingError
-from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
+from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.preparation import show_dry_run
 from encoderlab.reports.pretraining import build_vectors_report, show_pretraining_report, write_pretraining_report

@@ -2,20 +2,20 @@
 they are.
 """
 
-from encoderlab.metrics.classification import ClassificationMetrics
+from encoderlab.metrics.classification import ClassificationMetrics, Scores
 from encoderlab.metrics.label_sets import LabelSetMetrics, LabelSetScores
 from encoderlab.metrics.pretraining import PretrainingMetrics, PretrainingScores
 from encoderlab.metrics.regression import NumberScores, RegressionMetrics
-from encoderlab.metrics.scores import AnswerScores, Metrics, Scores, SplitScores
+from encoderlab.metrics.scores import Metrics, PredictionScores, SplitScores
 from encoderlab.metrics.tagging import TaggingMetrics, TaggingScores
 
 __all__ = [
-    "AnswerScores",
     "ClassificationMetrics",
     "LabelSetMetrics",
     "LabelSetScores",
     "Metrics",
     "NumberScores",
+    "PredictionScores",
     "PretrainingMetrics",
     "PretrainingScores",
     "RegressionMetrics",

@@ -20,7 +20,7 @@ import numpy as np
 
 from encoderlab.metrics.entities import ENTITY_SCORES, entity_counts, entity_labels
 from encoderlab.metrics.intervals import RESAMPLES, f1_macro, f1_weighted, matthews, middle, resamples
-from encoderlab.metrics.regression import score_columns, score_of_totals
+from encoderlab.metrics.regression import number_columns, number_scores
 
 SEPARATOR = "|"  # between the labels of a set, in predictions.csv
 OF_NUMBERS = ("pearson", "spearman", "mae", "rmse")
@@ -199,7 +199,7 @@ def _figure(answers: Answers, figure: str) -> float:
 def _columns(answers: Answers, figure: str) -> np.ndarray:
     """Return what each row adds to the totals that a figure is computed from: [rows, columns]."""
     if figure in OF_NUMBERS:
-        return score_columns(answers.labels, answers.predicted, figure)
+        return number_columns(answers.labels, answers.predicted)
     if answers.labels.ndim == 2:
         return _columns_of_sets(answers.labels, answers.predicted, figure)
     if figure in ENTITY_SCORES:
@@ -260,7 +260,7 @@ def _score_of(figure: str) -> Callable[[np.ndarray], np.ndarray]:
         score = f1_weighted if figure == "f1_weighted" else matthews
         return lambda totals: score(*np.split(totals, 3, axis=1))
     if figure in OF_NUMBERS:
-        return score_of_totals(figure)
+        return lambda totals: number_scores(totals)[figure]
     if figure in ENTITY_SCORES:
         return ENTITY_SCORES[figure]
     assert figure in ("accuracy", "token_accuracy", "f1_micro", "subset_accuracy"), (

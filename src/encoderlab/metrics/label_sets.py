@@ -3,96 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from encoderlab.metrics.intervals import (
-    Score,
-    f1_macro,
-    lead_of_columns,
-    middle,
-    middle_around,
-    resamples,
-    score_of_columns,
-    totals_of_resamples,
+from encoderlab.metrics.intervals import f1_macro, f1_of, middle
+from encoderlab.metrics.scores import (
+    WITHOUT_WARNING,
+    PredictionScores,
+    TextMetrics,
+    per_class_of,
+    refuse_non_finite,
+    with_bounds,
 )
-from encoderlab.metrics.scores import AnswerScores, TextMetrics, refuse_non_finite, with_bounds
 from encoderlab.metrics.thresholds import DEFAULT, fit_thresholds, threshold_for_precision
 
-RANKED_RESAMPLES = 200  # for average precision, which must rank all rows again
 
+@dataclass(frozen=True, kw_only=True)
+class LabelSetScores(PredictionScores):
+    """The scores of one split. `labels` and `predicted` are bool [n, labels], `probabilities` float64 of that shape.
 
-@dataclass(frozen=True, slots=True)
-class LabelSetScores(AnswerScores):
-    """The figures of one split, and the answers they were computed from.
-
-    `labels` and `predicted` are bool [n, labels], `probabilities` float64 of that shape, in the order of `rows`, the
-    examples' places in their split. `thresholds` are the probabilities from which each label is given, [labels].
+    `thresholds` are the probabilities from which each label is predicted, [labels].
     """
 
-    n: int
-    figures: dict[str, float]
     per_class: dict[str, dict[str, Any]]
-    rows: np.ndarray
-    labels: np.ndarray
-    predicted: np.ndarray
     probabilities: np.ndarray
     thresholds: np.ndarray
     label_names: list[str]
-    main: str
-    intervals: dict[str, list[float]] = field(default_factory=dict)
 
-    def with_intervals(self, seed: int) -> LabelSetScores:
-        """Return the same scores with 95% bootstrap intervals of all figures but the loss, and of each label's F1.
+    def kinds(self, *predicted: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        return [columns_of(self.labels, side) for side in predicted], np.ones(self.n, np.int64)
 
-        Those of average precision draw 200 splits instead of 2,000, and take equal probabilities in the order of the
-        rows.
-        """
-        totals = totals_of_resamples(np.ones(self.n, np.int64), columns_of(self.labels, self.predicted), seed)
-        found = {name: middle_around(self.figures[name], score(totals)) for name, score in SCORES.items()}
-        if "average_precision_macro" in self.figures:
-            drawn = self._resampled_average_precision(seed)
-            found["average_precision_macro"] = middle_around(self.figures["average_precision_macro"], drawn)
-        hits, occurrences = _by_label(totals)
-        bounds = [
-            middle(2 * hits[:, label] / np.maximum(occurrences[:, label], 1)) for label in range(len(self.label_names))
-        ]
-        per_class = {
-            name: figures | {"f1_ci95": bound}
-            for (name, figures), bound in zip(self.per_class.items(), bounds, strict=True)
+    def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
+        return scores_of_totals(totals)
+
+    def parts_with_intervals(self, totals: np.ndarray) -> dict[str, Any]:
+        f1 = f1_of(*np.split(totals[:, 2:], 2, axis=1))
+        return {
+            "per_class": {
+                name: scores | {"f1_ci95": middle(values)}
+                for (name, scores), values in zip(self.per_class.items(), f1.T, strict=True)
+            }
         }
-        return replace(self, intervals=found, per_class=per_class)
-
-    def _resampled_average_precision(self, seed: int) -> np.ndarray:
-        """Return macro average precision in RANKED_RESAMPLES bootstrap splits."""
-        counts = np.concatenate(list(resamples(np.ones(self.n, np.int64), seed, RANKED_RESAMPLES)))
-        known = np.flatnonzero(self.labels.any(0))
-        sums, occurring = np.zeros(len(counts)), np.zeros(len(counts))
-        for label in known:
-            order = np.argsort(-self.probabilities[:, label], kind="stable")
-            drawn, right = counts[:, order].astype(np.float32), self.labels[order, label]
-            precision = np.cumsum(drawn * right, 1)[:, right] / np.maximum(np.cumsum(drawn, 1)[:, right], 1)
-            weights = drawn[:, right]
-            total = weights.sum(1)
-            sums += (precision * weights).sum(1) / np.maximum(total, 1)
-            occurring += total > 0
-        return sums / np.maximum(occurring, 1)
 
     def as_dict(self) -> dict[str, Any]:
-        """See `SplitScores.as_dict`."""
         return {"n": self.n, **with_bounds(self.figures, self.intervals), "per_class": self.per_class}
-
-    def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """See `AnswerScores.lead_over`."""
-        sides = [columns_of(self.labels, side) for side in (self.predicted, np.asarray(predicted)[self.rows])]
-        return lead_of_columns(sides, SCORES[self.main], seed)
-
-    def score_on(self, places: np.ndarray, seed: int) -> tuple[float | None, list[float] | None]:
-        """See `AnswerScores.score_on`."""
-        return score_of_columns(columns_of(self.labels[places], self.predicted[places]), SCORES[self.main], seed)
 
 
 def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -104,57 +61,46 @@ def columns_of(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ones((len(labels), 1), np.int64), right[:, None], hits, occurrences], axis=1)
 
 
-def _by_label(totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return hits and occurrences of each label: [splits, labels] each."""
+def scores_of_totals(totals: np.ndarray) -> dict[str, np.ndarray]:
+    """Return `f1_micro`, `f1_macro` (over the labels that occur) and `subset_accuracy`, [splits] each, from totals of
+    `columns_of`.
+    """
     hits, occurrences = np.split(totals[:, 2:], 2, axis=1)
-    return hits, occurrences
-
-
-def _f1_micro(totals: np.ndarray) -> np.ndarray:
-    hits, occurrences = _by_label(totals)
-    return 2 * hits.sum(1) / np.maximum(occurrences.sum(1), 1)
-
-
-SCORES: dict[str, Score] = {  # of totals of `columns_of`
-    "f1_micro": _f1_micro,
-    "f1_macro": lambda totals: f1_macro(*_by_label(totals)),
-    "subset_accuracy": lambda totals: totals[:, 1] / np.maximum(totals[:, 0], 1),
-}
+    return {
+        "f1_micro": f1_of(hits.sum(1), occurrences.sum(1)),
+        "f1_macro": f1_macro(hits, occurrences),
+        "subset_accuracy": totals[:, 1] / np.maximum(totals[:, 0], 1),
+    }
 
 
 def label_set_figures(labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """Return `f1_micro`, `f1_macro` (over the labels that occur) and `subset_accuracy` of bool arrays [n, labels]."""
-    totals = columns_of(labels, predicted).sum(0, keepdims=True).astype(np.float64)
-    return {name: float(score(totals)[0]) for name, score in SCORES.items()}
+    """Return the scores of bool arrays [n, labels] by name."""
+    totals = columns_of(labels, predicted).sum(0, keepdims=True)
+    return {name: float(values[0]) for name, values in scores_of_totals(totals).items()}
 
 
-def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Return the average precision of each label, NaN if no row has it: [n, labels] each -> [labels]."""
-    from sklearn.metrics import average_precision_score
-
-    return np.array(
-        [
-            average_precision_score(labels[:, label], probabilities[:, label]) if labels[:, label].any() else np.nan
-            for label in range(labels.shape[1])
-        ]
-    )
-
-
-def answered_sets(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str) -> LabelSetScores:
-    """Return the scores of predictions without probabilities, such as a baseline's: bool [n, labels] each, row by row."""
-    by_label = {name: _of_label(labels[:, place], predicted[:, place]) for place, name in enumerate(names)}
-    figures, rows, half = label_set_figures(labels, predicted), np.arange(len(labels)), np.full(len(names), DEFAULT)
+def label_set_scores(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str) -> LabelSetScores:
+    """Return the scores of predictions without probabilities, such as a baseline's: bool [n, labels] each."""
     return LabelSetScores(
-        len(labels), figures, by_label, rows, labels, predicted, predicted.astype(np.float64), half, list(names), main
+        n=len(labels),
+        figures=label_set_figures(labels, predicted),
+        per_class=_per_label(labels, predicted, names),
+        rows=np.arange(len(labels)),
+        labels=labels,
+        predicted=predicted,
+        probabilities=predicted.astype(np.float64),
+        thresholds=np.full(len(names), DEFAULT),
+        label_names=list(names),
+        main=main,
     )
 
 
 class LabelSetMetrics(TextMetrics):
     """Collects a probability of each label for each example.
 
-    `labels` names them in the order of their ids. `thresholds` holds the probability from which a label is given, by
-    its name; those it lacks are fitted to the very rows that are scored (`metrics.thresholds.fit_thresholds`), all
-    `shared` or not, or for the label's precision in `precisions`. `main` names the figure that a report puts first.
+    `labels` names them in the order of their ids. `thresholds` maps a label's name to the probability from which it is
+    predicted. Those of other labels are fitted to the very rows that are scored (`metrics.thresholds.fit_thresholds`),
+    all `shared` or not, or for the label's precision in `precisions`. `main` names the score that a report puts first.
     """
 
     def __init__(
@@ -171,33 +117,30 @@ class LabelSetMetrics(TextMetrics):
         self.precisions = dict(precisions or {})
 
     def scores(self) -> LabelSetScores:
-        """See `Metrics.scores`.
-
-        Figures: `loss` (mean binary cross entropy of a label, in nats), those of `label_set_figures`, and
+        """Return `loss` (mean binary cross entropy of a label, in nats), the scores of `scores_of_totals`, and
         `average_precision_macro` over the labels that any row has. `per_class` adds each label's own and its threshold.
         """
-        rows, labels, logits = self._in_order()
-        losses = binary_cross_entropy_with_logits(logits, labels, reduction="none").double().mean(1).numpy()
+        rows, targets, logits = self._in_order()
+        losses = binary_cross_entropy_with_logits(logits, targets, reduction="none").double().mean(1).numpy()
         refuse_non_finite(losses)
-        return self._scored(rows.numpy(), labels.numpy() > 0, logits.double().sigmoid().numpy(), float(losses.mean()))
-
-    def _scored(self, rows: np.ndarray, labels: np.ndarray, probabilities: np.ndarray, loss: float) -> LabelSetScores:
+        labels, probabilities = targets.numpy() > 0, logits.double().sigmoid().numpy()
         thresholds = self._thresholds(probabilities, labels)
         predicted = probabilities >= thresholds
         precisions = average_precisions(labels, probabilities)
-        figures = {"loss": loss, **label_set_figures(labels, predicted)}
+        figures = {"loss": float(losses.mean()), **label_set_figures(labels, predicted)}
         figures["average_precision_macro"] = float(np.nanmean(precisions)) if labels.any() else 0.0
         per_class = {
-            name: _of_label(labels[:, place], predicted[:, place])
-            | {"average_precision": None if np.isnan(precisions[place]) else float(precisions[place])}
-            | {"threshold": float(thresholds[place])}
-            for place, name in enumerate(self.labels)
+            name: scores
+            | {"average_precision": None if np.isnan(precision) else float(precision), "threshold": float(threshold)}
+            for (name, scores), precision, threshold in zip(
+                _per_label(labels, predicted, self.labels).items(), precisions, thresholds, strict=True
+            )
         }
         return LabelSetScores(
             n=len(rows),
             figures=figures,
             per_class=per_class,
-            rows=rows,
+            rows=rows.numpy(),
             labels=labels,
             predicted=predicted,
             probabilities=probabilities,
@@ -211,16 +154,27 @@ class LabelSetMetrics(TextMetrics):
             return np.array([self.thresholds[name] for name in self.labels])
         fitted = fit_thresholds(probabilities, labels, shared=self.shared)
         for name, precision in self.precisions.items():
-            place = self.labels.index(name)
-            fitted[place] = threshold_for_precision(probabilities[:, place], labels[:, place], precision)
-        return np.array([self.thresholds.get(name, found) for name, found in zip(self.labels, fitted, strict=True)])
+            label = self.labels.index(name)
+            fitted[label] = threshold_for_precision(probabilities[:, label], labels[:, label], precision)
+        return np.array([self.thresholds.get(name, own) for name, own in zip(self.labels, fitted, strict=True)])
 
 
-def _of_label(labels: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
-    hits, given, support = int((labels & predicted).sum()), int(predicted.sum()), int(labels.sum())
-    return {
-        "precision": hits / max(given, 1),
-        "recall": hits / max(support, 1),
-        "f1": 2 * hits / max(given + support, 1),
-        "support": support,
-    }
+def average_precisions(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Return the average precision of each label, NaN if no row has it: [n, labels] each -> [labels]."""
+    from sklearn.metrics import average_precision_score
+
+    return np.array(
+        [
+            average_precision_score(own, chances) if own.any() else np.nan
+            for own, chances in zip(labels.T, probabilities.T, strict=True)
+        ]
+    )
+
+
+def _per_label(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    from sklearn.metrics import precision_recall_fscore_support
+
+    columns: Any = precision_recall_fscore_support(
+        labels.astype(np.int64), predicted.astype(np.int64), average=None, zero_division=WITHOUT_WARNING
+    )
+    return per_class_of(names, columns)

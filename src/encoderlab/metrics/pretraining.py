@@ -1,24 +1,26 @@
-"""Scores of pretraining: the masked tokens, and whether the second text of a pair follows the first."""
+"""Scores of pretraining: the masked tokens, and whether the second text of a pair follows the first; and the vectors of
+a student, which learns to reproduce its teacher's.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cosine_similarity, cross_entropy
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError
-from encoderlab.metrics.intervals import interval_of_share
+from encoderlab.metrics.intervals import interval_of_mean, interval_of_share
 from encoderlab.metrics.scores import Metrics, refuse_non_finite, with_bounds
 
 
 @dataclass(frozen=True, slots=True)
 class PretrainingScores:
-    """The figures of one split, and what was right in each of its rows.
+    """The scores of one split, and what was right in each of its rows.
 
     `n` counts rows. `rows` are their places in the split, rising. In that order `n_targets` counts each row's target
     tokens and `hits` those predicted correctly, [n]; `token_labels` holds the labels of all target tokens, [targets];
@@ -35,13 +37,10 @@ class PretrainingScores:
     pairs_right: np.ndarray | None
     intervals: dict[str, list[float]] = field(default_factory=dict)
 
-    @property
-    def main(self) -> str:
-        """Return the main figure of a report."""
-        return "mlm_accuracy"
+    main: ClassVar[str] = "mlm_accuracy"
 
     def with_intervals(self, seed: int) -> PretrainingScores:
-        """Return the same scores with 95% bootstrap intervals of both accuracies; see `encoderlab.metrics.intervals`.
+        """Return the same scores with 95% bootstrap intervals of both accuracies.
 
         Rows are drawn, not tokens: the tokens of a sequence are not independent of one another.
         """
@@ -53,7 +52,6 @@ class PretrainingScores:
         return replace(self, intervals=intervals)
 
     def as_dict(self) -> dict[str, Any]:
-        """See `SplitScores.as_dict`."""
         return {"n": self.n, **with_bounds(self.figures, self.intervals)}
 
 
@@ -82,7 +80,7 @@ class PretrainingMetrics(Metrics):
         self.pair_question = pair_question
 
     def columns(self, prediction: Prediction, batch: Batch) -> _Kept:
-        """See `Metrics.columns`. Returns losses and hits, not logits: those would be tokens times the vocabulary."""
+        # Losses and hits, not logits: those would be tokens times the vocabulary.
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only masked batches can be scored"
         labels = batch.token_labels.long()
@@ -101,9 +99,7 @@ class PretrainingMetrics(Metrics):
         return _judged(prediction.sequence_logits, batch.labels.long())
 
     def scores(self) -> PretrainingScores:
-        """See `Metrics.scores`.
-
-        Figures: `mlm_loss` (mean cross entropy of a target token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the
+        """Return `mlm_loss` (mean cross entropy of a target token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the
         loss), `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of
         both losses. Raises DataError if there was no target token.
         """
@@ -127,7 +123,7 @@ class PretrainingMetrics(Metrics):
 
 
 def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return whether the most probable class is the right one, and the cross entropy: [answers, classes] -> [answers]
+    """Return whether the most probable class is the right one, and the cross entropy: [targets, classes] -> [targets]
     each.
     """
     logits = logits.detach().float()
@@ -155,3 +151,64 @@ def _figures(kept: _Kept) -> dict[str, float]:
             "nsp_accuracy": float(kept.pair_hits.double().mean()),
         }
     return figures
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherVectorsScores:
+    """The scores of one split, and each row's cosines they are means of: `sequence` and `token` (a mean itself), [n]
+    each.
+    """
+
+    n: int
+    figures: dict[str, float]
+    rows: np.ndarray
+    sequence: np.ndarray
+    token: np.ndarray
+    intervals: dict[str, list[float]] = field(default_factory=dict)
+
+    main: ClassVar[str] = "sequence_cosine"
+
+    def with_intervals(self) -> TeacherVectorsScores:
+        """Return the same scores with 95% intervals over rows."""
+        intervals = {f"{name}_cosine": interval_of_mean(getattr(self, name)) for name in ("sequence", "token")}
+        return replace(self, intervals=intervals)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"n": self.n, **with_bounds(self.figures, self.intervals)}
+
+
+class _KeptVectors(NamedTuple):
+    """One batch: its `rows`, and for each row the cosine of the whole text and the mean over its tokens: [batch] each."""
+
+    rows: Tensor
+    sequence: Tensor
+    token: Tensor
+
+
+class TeacherVectorsMetrics(Metrics):
+    """Collects cosines between the vectors of student and teacher."""
+
+    def columns(self, prediction: Prediction, batch: Batch) -> _KeptVectors:
+        targets = batch.targets
+        assert targets is not None, "only a batch with a teacher's targets can be scored"
+        sequence = _cosine(prediction.sequence_vectors, targets.sequence_vectors)
+        token = _cosine(prediction.token_vectors, targets.token_vectors)
+        row = batch.target_positions // batch.input_ids.shape[1]
+        sums, counts = (torch.zeros_like(sequence).index_add_(0, row, some) for some in (token, torch.ones_like(token)))
+        return _KeptVectors(batch.rows, sequence, sums / counts)
+
+    def scores(self) -> TeacherVectorsScores:
+        """Return `sequence_cosine`, `token_cosine`, and `loss`, the sum of both distances."""
+        kept = _KeptVectors(*self._columns())
+        order = kept.rows.argsort()
+        sequence, token = (column[order].double().numpy() for column in (kept.sequence, kept.token))
+        refuse_non_finite(sequence + token)
+        figures = {"loss": float(2 - sequence.mean() - token.mean())}
+        figures |= {"sequence_cosine": float(sequence.mean()), "token_cosine": float(token.mean())}
+        return TeacherVectorsScores(len(order), figures, kept.rows[order].numpy(), sequence, token)
+
+
+def _cosine(vectors: Tensor | None, targets: Tensor | None) -> Tensor:
+    assert vectors is not None, "only a model with a head for a teacher's vectors can be scored here"
+    assert targets is not None, "only a batch with a teacher's vectors can be scored"
+    return cosine_similarity(vectors.detach().float(), targets.float(), dim=-1)

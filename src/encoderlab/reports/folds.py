@@ -13,7 +13,7 @@ import numpy as np
 
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import SEPARATOR
-from encoderlab.metrics.folds import OverFolds, over_folds
+from encoderlab.metrics.intervals import OverFolds, over_folds
 from encoderlab.metrics.label_errors import LabelErrors, find_label_errors, find_label_set_errors, find_number_errors
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.facts import Facts, settings_section

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores, TaggingScores
+from encoderlab.metrics import LabelSetScores, NumberScores, PredictionScores, Scores, TaggingScores
 from encoderlab.reports.predictions import texts_of
 from encoderlab.reports.tables import (
     LONGEST_TEXT,
@@ -49,7 +49,7 @@ class Importance(Protocol):
 Explain = Callable[..., Sequence[Importance]]  # explains examples, with labels= and words= as `token_importance`
 
 
-def mistakes_section(examples: Any, scores: AnswerScores, explain: Explain | None) -> list[Block]:
+def mistakes_section(examples: Any, scores: PredictionScores, explain: Explain | None) -> list[Block]:
     """Return the section on mistakes, or the largest errors of numbers; `examples` are the scored split's, by row."""
     title, kinds = "Mistakes", {}
     if isinstance(scores, NumberScores):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.metrics import AnswerScores, LabelSetScores, Scores
+from encoderlab.metrics import LabelSetScores, PredictionScores, Scores
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.reports.tables import words_of
@@ -237,7 +237,7 @@ class PrecisionRecall:
     threshold: float
 
 
-def precision_recall_curves(scores: AnswerScores) -> list[PrecisionRecall]:
+def precision_recall_curves(scores: PredictionScores) -> list[PrecisionRecall]:
     """Return the curve of the positive one of two classes, or of the most frequent labels of sets.
 
     Other predictions have none, and neither has a label that no row has, or every row.

@@ -10,10 +10,10 @@ from unicodedata import normalize
 import numpy as np
 
 from encoderlab.errors import one_line
-from encoderlab.metrics import AnswerScores, NumberScores
-from encoderlab.metrics.classification import answered_classes
-from encoderlab.metrics.label_sets import answered_sets
-from encoderlab.metrics.tagging import answered_words
+from encoderlab.metrics import NumberScores, PredictionScores
+from encoderlab.metrics.classification import classification_scores
+from encoderlab.metrics.label_sets import label_set_scores
+from encoderlab.metrics.tagging import tagging_scores
 from encoderlab.reports.facts import survey_tables
 from encoderlab.reports.screen import show
 from encoderlab.reports.tables import (
@@ -338,17 +338,19 @@ def build_baseline_report(
     return json_safe({**report, "main_figure": main, "labels": list(names), "baselines": reports})
 
 
-def _scores(labels: Any, baseline: Baseline, names: Sequence[str], main: str, positive: int) -> AnswerScores:
+def _scores(labels: Any, baseline: Baseline, names: Sequence[str], main: str, positive: int) -> PredictionScores:
     """Return the scores of a baseline's predictions."""
     if isinstance(labels, list):
-        return answered_words(labels, list(baseline.predicted), names, main)
+        return tagging_scores(labels, list(baseline.predicted), names, main)
     predicted = np.asarray(baseline.predicted)
     if labels.dtype.kind in "iu":
-        return answered_classes(labels, predicted, names, main, positive)
+        return classification_scores(labels, predicted, names, main, positive)
     if labels.dtype == bool:
-        return answered_sets(labels, predicted, names, main)
+        return label_set_scores(labels, predicted, names, main)
     figures = {name: value for name, value in baseline.figures.items() if name != "seconds"}
-    return NumberScores(len(labels), figures, np.arange(len(labels)), labels, predicted, main)
+    return NumberScores(
+        n=len(labels), figures=figures, rows=np.arange(len(labels)), labels=labels, predicted=predicted, main=main
+    )
 
 
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:

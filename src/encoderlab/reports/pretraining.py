@@ -44,7 +44,7 @@ from encoderlab.reports.training import (
 
 if TYPE_CHECKING:
     from encoderlab.metrics import PretrainingScores
-    from encoderlab.metrics.teacher_vectors import TeacherVectorsScores
+    from encoderlab.metrics.pretraining import TeacherVectorsScores
 
 PRETRAINING_BASELINES = {
     "most_frequent_token": "always the most frequent token",

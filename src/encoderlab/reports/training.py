@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from encoderlab.metrics import AnswerScores, LabelSetScores, NumberScores, Scores, TaggingScores
+from encoderlab.metrics import LabelSetScores, NumberScores, PredictionScores, Scores, TaggingScores
 from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
 from encoderlab.reports import plots
 from encoderlab.reports.facts import Facts, settings_section, survey_section
@@ -128,7 +128,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
 
 
 def build_report(
-    run: RunSummary, splits: Mapping[str, AnswerScores], baselines: Mapping[str, Baseline]
+    run: RunSummary, splits: Mapping[str, PredictionScores], baselines: Mapping[str, Baseline]
 ) -> dict[str, Any]:
     """Return the content of report.json; `splits` are the labelled ones, `baselines` were scored on the verdict's
     split.
@@ -152,7 +152,7 @@ def build_report(
     return report
 
 
-def _calibration(name: str, scored: str, splits: Mapping[str, AnswerScores]) -> dict[str, Any]:
+def _calibration(name: str, scored: str, splits: Mapping[str, PredictionScores]) -> dict[str, Any]:
     """Return how well confidence matches accuracy on a split of classes; for the scored one, also at a temperature.
 
     The temperature is fitted on validation, never on the rows scored: if these are one split, there is none; nor if
@@ -178,7 +178,7 @@ def _calibration(name: str, scored: str, splits: Mapping[str, AnswerScores]) -> 
     return {"calibration": {**as_trained, "after_temperature": fitted}}
 
 
-def _baseline(baseline: Baseline, scores: AnswerScores, seed: int) -> dict[str, Any]:
+def _baseline(baseline: Baseline, scores: PredictionScores, seed: int) -> dict[str, Any]:
     """Return the baseline's scores, and by how much the model's main score is better on the same rows."""
     if baseline.skipped:
         accuracy = {"accuracy": None} if isinstance(scores, Scores) else {}
@@ -326,7 +326,7 @@ def write_report(
     report: dict[str, Any],
     facts: Facts,
     examples: Any,
-    scores: AnswerScores,
+    scores: PredictionScores,
     explain: Explain | None = None,
     carried: Iterable[Mapping[str, Any]] | None = None,
 ) -> None:
@@ -368,7 +368,7 @@ def metric_lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def _plots(folder: Path, report: Mapping[str, Any], scores: AnswerScores) -> dict[str, Plot]:
+def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) -> dict[str, Plot]:
     """Return the plots of a run by name."""
     main = report["main_figure"]
     drawn = {}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from encoderlab.baselines.pretraining import PairFeatures, pair_baselines, pair_features, token_baselines
-from encoderlab.metrics import AnswerScores, Scores
+from encoderlab.metrics import PredictionScores, Scores
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.corpora.document_corpus import DocumentCorpus
@@ -24,14 +24,14 @@ from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training.batches import EVALUATION_SEED, Rows
 
 
-def scores_of(assembly: Assembly, rows: Rows) -> AnswerScores:
+def scores_of(assembly: Assembly, rows: Rows) -> PredictionScores:
     """Return the scores of a model that predicts labels or numbers, on all of `rows`."""
     scores = assembly.evaluate(rows)
-    assert isinstance(scores, AnswerScores)
+    assert isinstance(scores, PredictionScores)
     return scores
 
 
-def threshold_notes(task: TaskConfig, scores: Mapping[str, AnswerScores]) -> list[str]:
+def threshold_notes(task: TaskConfig, scores: Mapping[str, PredictionScores]) -> list[str]:
     """Return notes on a threshold that the settings of `task` request: how it was fitted, and which precision it
     missed.
     """
@@ -53,7 +53,7 @@ def threshold_notes(task: TaskConfig, scores: Mapping[str, AnswerScores]) -> lis
     return notes
 
 
-def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, AnswerScores]]:
+def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, PredictionScores]]:
     """Return the scores of every split but `train`, and the assembly with the thresholds that were fitted on
     validation.
 

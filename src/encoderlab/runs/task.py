@@ -9,7 +9,7 @@ import torch
 
 from encoderlab.batch import HeadSizes
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.metrics import AnswerScores, LabelSetScores, Scores
+from encoderlab.metrics import LabelSetScores, PredictionScores, Scores
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpora.corpus import Corpus
@@ -65,7 +65,7 @@ def with_positive_label(task: TaskConfig, labels: Sequence[str], counts: Mapping
     return task
 
 
-def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: AnswerScores | None) -> TaskConfig:
+def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: PredictionScores | None) -> TaskConfig:
     """Return the task's settings with every threshold filled in: that of the `held_out` scores, or 0.5 if there are
     none.
 

@@ -11,7 +11,7 @@ import torch
 from encoderlab.batch import Batch, HeadSizes, Targets
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
-from encoderlab.metrics.teacher_vectors import TeacherVectorsMetrics
+from encoderlab.metrics.pretraining import TeacherVectorsMetrics
 from encoderlab.tasks.config import TeacherVectorsConfig
 from encoderlab.tasks.texts import Encoding
 

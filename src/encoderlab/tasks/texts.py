@@ -14,7 +14,7 @@ from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import ClassificationMetrics, LabelSetMetrics, Metrics, RegressionMetrics
-from encoderlab.metrics.classification import given_from
+from encoderlab.metrics.classification import predict_from
 from encoderlab.metrics.regression import rounded
 from encoderlab.metrics.thresholds import DEFAULT, ThresholdRule
 from encoderlab.tasks.config import (
@@ -90,7 +90,7 @@ class Classification(TextTask):
         if self.threshold is None or self.threshold.known is None:
             return answers
         probabilities = logits.double().softmax(-1)[:, self.positive].cpu().numpy()
-        ids = given_from(probabilities, self.threshold.known, self.positive)
+        ids = predict_from(probabilities, self.threshold.known, self.positive)
         return [replace(answer, labels=(self.labels[id_],)) for answer, id_ in zip(answers, ids.tolist(), strict=True)]
 
 
