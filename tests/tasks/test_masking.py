@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
-from encoderlab.data.tokenizers import SymbolsConfig, Tokenizer, _wordpiece
-from encoderlab.errors import DataError, SettingError
+from encoderlab.data.tokenizers import Tokenizer, _wordpiece
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.masking import Masking, uniform
 
@@ -110,18 +109,6 @@ def test_a_row_is_masked_the_same_way_in_any_batch(rows, key, parts):
         assert alone.target_positions.tolist() == here.tolist()
 
 
-def test_batches_for_mps_are_masked_on_the_cpu_because_its_sorting_loses_bits(monkeypatch):
-    class OnMps(torch.Tensor):
-        device = torch.device("mps")
-
-    plain, moves = batch_of(random_rows(3, 20)), []
-    there = replace(plain, input_ids=plain.input_ids.as_subclass(OnMps))
-    monkeypatch.setattr(Batch, "to", lambda batch, device: moves.append((batch is there, device.type)) or plain)
-    masks = masking()
-    assert masks(there, 7) is plain
-    assert moves == [(True, "cpu"), (False, "mps")]
-
-
 def test_of_ten_target_tokens_eight_are_masked_one_is_random_and_one_stays():
     batch = batch_of(random_rows(400, 100))
     masked = masking()(batch, key=7)
@@ -158,13 +145,6 @@ def test_every_token_of_a_row_is_equally_likely_to_be_a_target():
     assert often.min() > 0.12 and often.max() < 0.18
 
 
-def test_each_key_selects_other_tokens():
-    batch = batch_of(random_rows(20, 40))
-    first, again, other = (masking()(batch, key) for key in (1, 1, 2))
-    assert torch.equal(first.target_positions, again.target_positions) and torch.equal(first.input_ids, again.input_ids)
-    assert not torch.equal(first.target_positions, other.target_positions)
-
-
 @given(rows=sequences, key=st.integers(0, 2**64 - 1), fraction=st.floats(0.05, 0.5))
 @settings(deadline=None)
 def test_whole_words_are_masked_in_all_their_pieces_or_in_none(rows, key, fraction):
@@ -178,12 +158,6 @@ def test_whole_words_are_masked_in_all_their_pieces_or_in_none(rows, key, fracti
         for place in range(1, len(ids)):
             if ids[place] >= first_piece and ids[place - 1] >= 5:
                 assert is_target[row, place] == is_target[row, place - 1]
-
-
-def test_whole_words_match_the_fraction_on_average():
-    batch = batch_of(random_rows(500, 102))
-    masked = masking(whole_words=True)(batch, key=0)
-    assert len(masked.target_positions) / (500 * 100) == pytest.approx(0.15, abs=0.01)
 
 
 def test_target_positions_are_the_same_as_in_every_earlier_version():
@@ -223,20 +197,6 @@ def test_the_host_counts_the_targets_the_device_will_choose_at_every_length(frac
         )
 
 
-def test_the_number_of_targets_of_whole_words_is_unknown_before_they_are_drawn():
-    assert masking(whole_words=True).count(np.array([CLS, 5, SEP]), np.array([3])) is None
-
-
-def test_the_tables_are_moved_to_a_device_once(monkeypatch):
-    moves = []
-    masks, batch = masking(), batch_of(random_rows(2, 10))
-    monkeypatch.setattr("encoderlab.tasks.masking.Pieces.to", lambda pieces, device: moves.append(device) or pieces)
-    for _ in range(3):
-        masks._pieces_on(torch.device("meta"))
-        masks(batch, 1)
-    assert moves == [torch.device("meta")]
-
-
 def test_hashed_numbers_are_as_uniform_as_random_ones():
     rows, positions = torch.arange(2000)[:, None].expand(2000, 64), torch.arange(64).expand(2000, 64)
     numbers = uniform(5, 0, rows, positions)
@@ -245,15 +205,3 @@ def test_hashed_numbers_are_as_uniform_as_random_ones():
     assert (counts - counts.mean()).abs().max() < 5 * counts.mean() ** 0.5
     assert abs(np.corrcoef(numbers[:, 0], numbers[:, 1])[0, 1]) < 0.1
     assert abs(np.corrcoef(numbers.flatten(), uniform(5, 1, rows, positions).flatten())[0, 1]) < 0.02
-
-
-def test_a_tokenizer_without_a_mask_token_is_refused():
-    backend = SymbolsConfig().build(list, None)._backend
-    specials = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    with pytest.raises(DataError, match="no mask token.*tokenizer=wordpiece"):
-        Masking(PretrainingConfig(name="test"), Tokenizer(backend, specials))
-
-
-def test_probabilities_above_one_are_refused():
-    with pytest.raises(SettingError, match="task.mask_replace_prob=0.8 plus task.random_replace_prob=0.3"):
-        PretrainingConfig(name="test", random_replace_prob=0.3)

@@ -1,15 +1,22 @@
-"""Sentence pairs: neighbours or strangers from another document, half and half, and nothing but the text tells which."""
+"""Rows of pretraining: neighbours or strangers, half and half, truncated, masked and counted; and a teacher's vectors."""
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from encoderlab.batch import Batch, Prediction, Targets
 from encoderlab.data.dataset import Pack
+from encoderlab.data.examples import TextExample
 from encoderlab.data.token_store import memory_store
-from encoderlab.tasks.config import SecondSentence
+from encoderlab.data.tokenizers import SymbolsConfig, Tokenizer, WordPieceConfig
+from encoderlab.errors import DataError, SettingError
+from encoderlab.tasks.config import PretrainingConfig, SecondSentence, TeacherVectorsConfig
 from encoderlab.tasks.pairs import Sentences, draw_pairs, windows
-from encoderlab.tasks.sequences import longest_first, longest_first_of_many
+from encoderlab.tasks.pretraining import PAIR_LABELS, Pretraining
+from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.tasks.teacher_vectors import TeacherVectors
 
 COLUMNS = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}
 
@@ -134,8 +141,124 @@ def test_position_and_length_do_not_reveal_the_label_of_a_pair():
         assert runs == pytest.approx((n - 1) / 2, abs=4 * n**0.5 / 2)
 
 
-@given(first=st.integers(0, 90), second=st.integers(0, 90), room=st.integers(1, 80))
-@settings(deadline=None)
-def test_many_pairs_are_truncated_like_a_single_one(first, second, room):
-    kept = longest_first_of_many(np.array([first]), np.array([second]), room)
-    assert (int(kept[0][0]), int(kept[1][0])) == longest_first(first, second, room)
+WORDS = ["under overtaken windows and understated overlays we wander"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return WordPieceConfig(vocabulary_size=100).build(lambda: iter(WORDS * 20), tmp_path_factory.mktemp("tokenizers"))
+
+
+def rows_of(tokenizer, max_length=24, pack=Pack.segments, **task):
+    draw = np.random.default_rng(0)
+    sentences = [
+        {"input_ids": draw.integers(0, tokenizer.vocabulary_size, draw.integers(1, 15)).tolist(), "document": (i // 9,)}
+        for i in range(200)
+    ]
+    store = memory_store(COLUMNS, [sentence | {"paragraph": (i // 3,)} for i, sentence in enumerate(sentences)])
+    return SentenceRows(store, Pretraining(PretrainingConfig(name="test", **task), tokenizer, [], max_length), pack)
+
+
+@given(
+    second=st.sampled_from(SecondSentence),
+    pack=st.sampled_from(Pack),
+    epoch=st.integers(0, 3),
+    max_length=st.integers(5, 40),
+    chosen=st.integers(0, 2**32 - 1),
+    whole_words=st.booleans(),
+)
+@settings(deadline=None, max_examples=40)
+def test_a_batch_has_the_announced_length_and_number_of_targets(
+    tokenizer, second, pack, epoch, max_length, chosen, whole_words
+):
+    rows = rows_of(tokenizer, max_length, pack, second_sentence=second, whole_words=whole_words)
+    drawn = rows.epoch(1, epoch)
+    some = np.random.default_rng(chosen).integers(0, len(rows), 7)
+    batch = drawn.gather(some, tokenizer.pad_id)
+    real = (
+        batch.input_ids.shape[1] * np.ones(7) if batch.attention_mask is None else batch.attention_mask.sum(1).numpy()
+    )
+    assert real.tolist() == drawn.lengths[some].tolist()
+    assert batch.n_tokens == real.sum() and batch.input_ids.shape[1] <= max_length
+    masked = drawn.prepare(batch)
+    assert (batch.n_targets is None) == whole_words
+    assert batch.n_targets in (None, len(masked.target_positions))
+
+
+def test_the_truncated_fraction_counts_rows_longer_than_the_limit(tokenizer):
+    rows = rows_of(tokenizer, max_length=20, pack=Pack.sentences)
+    cut = [len(first) + len(second) > 17 for first, second in rows.epoch(0, 0).texts(np.arange(len(rows)))]
+    assert 0 < np.mean(cut) < 1
+    assert rows.truncated_share() == pytest.approx(np.mean(cut))
+
+
+TOKENIZER = SymbolsConfig(symbols="0123").build(list, None)
+IDS = torch.zeros(2, 3, dtype=torch.long)
+BATCH = Batch(IDS, IDS, None, torch.arange(2), torch.zeros(0, dtype=torch.long), None, None, 6)
+
+
+def task_of(second=SecondSentence.next, tokenizer=TOKENIZER, max_length=12):
+    return Pretraining(PretrainingConfig(name="text", second_sentence=second), tokenizer, [], max_length)
+
+
+@pytest.mark.parametrize("second", SecondSentence)
+def test_it_has_a_head_for_tokens_and_one_for_pairs_if_there_are_any(second):
+    task = task_of(second)
+    assert task.labels == PAIR_LABELS[second] and task.heads.vocabulary
+    assert task.heads.sequence_classes == (None if second is SecondSentence.none else 2)
+
+
+def test_new_texts_are_read_whole_without_masks_or_targets():
+    one, pair = task_of().encode([TextExample("012"), TextExample("0", "12")])
+    assert TOKENIZER.pieces(one.input_ids) == ["[CLS]", "0", "1", "2", "[SEP]"] and one.token_labels == {}
+    assert pair.token_type_ids == [0, 0, 0, 1, 1, 1] and pair.label is None
+
+
+@pytest.mark.parametrize("second", [SecondSentence.next, SecondSentence.swapped])
+def test_the_more_probable_relation_of_a_pair_is_predicted(second):
+    first, other = task_of(second).answers(Prediction(sequence_logits=torch.tensor([[2.0, 0.0], [0.0, 3.0]])), BATCH)
+    assert (first.labels[0], other.labels[0]) == tuple(PAIR_LABELS[second])
+    assert first.probabilities[0] > 0.5 and sum(other.probabilities) == pytest.approx(1)
+
+
+def test_without_pairs_nothing_is_predicted_for_a_text():
+    with pytest.raises(
+        DataError, match=r"task\.second_sentence=none and predicts nothing for a whole text.*encoderlab finetune"
+    ):
+        task_of(SecondSentence.none).answers(Prediction(), BATCH)
+
+
+def test_a_tokenizer_without_a_mask_and_a_length_without_room_are_refused():
+    specials = {role: text for role, text in TOKENIZER.specials.items() if role != "mask_token"}
+    with pytest.raises(DataError, match="The tokenizer has no mask token"):
+        task_of(tokenizer=Tokenizer(TOKENIZER._backend, specials))
+    with pytest.raises(SettingError, match=r"model\.max_length=4 leaves no room.*at least 5"):
+        task_of(max_length=4)
+
+
+MASK = torch.tensor([[True, True, False], [True, True, True]])
+
+
+def vectors(**settings):
+    return TeacherVectors(TeacherVectorsConfig(name="vectors", teacher_width=4, **settings), TOKENIZER, [], 8)
+
+
+def batch(mask):
+    ids = torch.full((2, 3), 5)
+    none = torch.zeros(0, dtype=torch.long)
+    return Batch(ids, ids * 0, mask, torch.arange(2), none, None, None, 6 if mask is None else int(mask.sum()))
+
+
+@pytest.mark.parametrize(("mask", "positions"), [(None, [0, 1, 2, 3, 4, 5]), (MASK, [0, 1, 3, 4, 5])])
+def test_the_teacher_computes_every_real_token(mask, positions):
+    learned = vectors(token_weight=0.25)
+    learned.teacher = lambda given: Targets(token_vectors=torch.zeros(len(given.target_positions), 4))
+    found = learned.ask(batch(mask), 0)
+    assert found.target_positions.tolist() == positions
+    assert found.targets.token_vectors.shape == (len(positions), 4)
+    assert (found.targets.token_weight, found.targets.sequence_weight) == (0.25, 1.0)
+
+
+def test_without_its_teacher_a_run_cannot_be_scored():
+    with pytest.raises(DataError, match="encoderlab embed"):
+        vectors().ask(batch(None), 0)

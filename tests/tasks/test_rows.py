@@ -1,12 +1,14 @@
-"""Rows collated without changing a token."""
+"""Rows become batches without changing a token; a teacher's logits come with their own row."""
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Encoded, HeadSizes
-from encoderlab.tasks.rows import hold_encoded
+from encoderlab.distillation.task import TeacherLogits
+from encoderlab.tasks.rows import TaughtRows, hold_encoded, joined
 from tests.stand_ins import encoded
 
 PAD = 0
@@ -59,3 +61,36 @@ def test_a_batch_with_an_unknown_label_has_no_labels(has_token_targets):
 
 def test_the_share_of_truncated_rows_is_counted():
     assert held(encoded([3, 9, 10, 4])).truncated_share() == 0.5
+
+
+def texts(n, first=0):
+    encoded = [Encoded([1] * (2 + (first + i) % 3), [0] * (2 + (first + i) % 3), label=i % 2) for i in range(n)]
+    return hold_encoded(encoded, 10, HeadSizes(sequence_classes=2))
+
+
+def logits(n, classes=2):
+    return TeacherLogits(np.arange(n * classes, dtype=np.float32).reshape(n, classes), np.arange(n + 1))
+
+
+@pytest.mark.parametrize("chosen", [[0], [4, 1], [3, 2, 0]])
+def test_each_row_has_its_own_logits(chosen):
+    rows = TaughtRows(texts(5), logits(5), 2.0, 0.7)
+    batch = rows.prepare(rows.gather(np.array(chosen), 0))
+    assert torch.equal(batch.targets.sequence_logits, torch.from_numpy(logits(5).values[chosen]))
+    assert (batch.targets.temperature, batch.targets.sequence_weight) == (2.0, 0.7)
+
+
+def test_words_have_teacher_logits_at_each_of_the_students_targets():
+    encoded = [Encoded([1, 2, 3], [0] * 3, token_labels={1: 0, 2: 1}), Encoded([1, 2], [0] * 2, token_labels={1: 1})]
+    teacher = TeacherLogits(
+        np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, 3, 5])
+    )  # it reads a word more of each
+    rows = TaughtRows(hold_encoded(encoded, 10, HeadSizes(token_classes=2)), teacher, 1.0, 1.0)
+    batch = rows.prepare(rows.gather(np.array([1, 0]), 0))
+    assert batch.targets.token_logits.tolist() == [[6, 7], [0, 1], [2, 3]]
+
+
+def test_rows_without_labels_follow_those_with_labels():
+    both, found = joined([texts(3), texts(2, first=1)]), logits(3).followed_by(logits(2))
+    assert len(both) == 5 and both.lengths.tolist() == [2, 3, 4, 3, 4]
+    assert found.of(np.array([4]), np.array([1])).tolist() == [[2.0, 3.0]]

@@ -1,4 +1,4 @@
-"""Tagging: every word that is read is predicted once, at its first token, with its own label."""
+"""Tagging: one target for each word, at its first token, and predictions for words."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.batch import Batch, HeadSizes, Prediction
-from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.batch import Batch, Prediction
+from encoderlab.data.examples import WordsExample
 from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 from encoderlab.tasks.config import Decoding, TaggingConfig, TaggingScore
 from encoderlab.tasks.tagging import Tagging
 
@@ -60,16 +60,6 @@ def test_a_row_is_encoded_the_same_alone_and_among_others(rows):
     assert task_of().encode(examples) == [task_of().encode([example])[0] for example in examples]
 
 
-def test_words_are_enclosed_in_cls_and_sep_unless_set_otherwise():
-    example = WordsExample(("1", "23"), (0, 1))
-    with_marks, without = (task_of(special_tokens=marks).encode([example])[0] for marks in (True, False))
-    assert TOKENIZER.pieces(with_marks.input_ids) == ["[CLS]", "1", "2", "3", "[SEP]"]
-    assert TOKENIZER.pieces(without.input_ids) == ["1", "2", "3"]
-    assert with_marks.token_labels == {1: 0, 2: 1}
-    assert without.token_labels == {0: 0, 1: 1}
-    assert with_marks.token_type_ids == [0] * 5
-
-
 def test_a_word_of_several_pieces_has_its_target_at_the_first(tmp_path):
     tokenizer = WordPieceConfig(vocabulary_size=100).build(lambda: ["unwanted wanted ant"] * 3 + ["xyz"] * 2, tmp_path)
     words = ("unwantedant", "  ", "xyzxyz", "ant")
@@ -84,25 +74,6 @@ def test_a_word_of_several_pieces_has_its_target_at_the_first(tmp_path):
     assert all(piece.startswith("##") for piece in tokenizer.pieces(encoded.input_ids[place] for place in others))
 
 
-def test_words_without_labels_have_target_positions_too():
-    assert task_of().encode([WordsExample(("1", "23"))])[0].token_labels == {1: None, 2: None}
-
-
-def test_a_row_without_words_has_no_targets():
-    assert task_of().encode([WordsExample((), ())])[0].token_labels == {}
-    assert task_of(special_tokens=False).encode([WordsExample((), ())])[0].input_ids == []
-
-
-def test_texts_are_refused_with_a_task_that_reads_them():
-    message = (
-        "This dataset holds labelled texts, but a tagging task needs sequences of labelled words. "
-        "Set task=classification, or choose a dataset of words (dataset.format=conll)."
-    )
-    with pytest.raises(DataError) as refused:
-        task_of().encode([WordsExample(("1",), (0,)), TextExample("1", label=0)])
-    assert str(refused.value) == message
-
-
 def test_predictions_are_a_label_for_each_word_read_row_by_row():
     batch = batch_of([0, 2, 7, 8], rows=4, length=3)  # two words in row 0, none in row 1, two in row 2, none in row 3
     answers = task_of().answers(Prediction(token_logits=torch.eye(3)[[1, 2, 0, 0]]), batch)
@@ -111,16 +82,6 @@ def test_predictions_are_a_label_for_each_word_read_row_by_row():
 
 
 BIO = ["O", "B-x", "I-x"]
-
-
-@pytest.mark.parametrize("score", TaggingScore)
-def test_every_score_chooses_the_checkpoint_and_is_put_first(score):
-    task = task_of(score=score, labels=BIO)
-    metrics = task.metrics()
-    metrics.add(Prediction(token_logits=torch.eye(3)[[0, 1, 1, 0]]), batch_of([0, 1, 2, 3], 2, 2, [0, 1, 0, 0]))
-    scores = metrics.scores()
-    assert 0 < scores.figures[task.score] < 1
-    assert task.score == scores.main == ("entity_f1" if score is TaggingScore.auto else score.name)
 
 
 def test_without_entities_the_score_is_token_accuracy_and_entity_scores_are_refused():
@@ -146,17 +107,3 @@ def test_predicted_and_scored_entities_are_valid_sequences():
     assert plain[0].labels == ("O", "I-x")
     with pytest.raises(SettingError, match="task.decoding=valid needs BIO or BIOES labels.* Set task.decoding=argmax."):
         task_of(decoding=Decoding.valid)
-
-
-def test_the_model_gets_one_class_for_each_label_and_no_sequence_head():
-    assert task_of().heads == HeadSizes(token_classes=3)
-
-
-def test_cached_rows_are_found_only_by_the_same_task():
-    others = [
-        task_of(max_length=17),
-        task_of(special_tokens=False),
-        task_of(SymbolsConfig(symbols="01").build(lambda: [], Path())),
-    ]
-    assert task_of().key == task_of().key
-    assert task_of().key not in [other.key for other in others]

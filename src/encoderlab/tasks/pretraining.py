@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
-from encoderlab.data.examples import Example, are_texts
+from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence
 from encoderlab.tasks.masking import Masking
-from encoderlab.tasks.sequences import sequences_of
+from encoderlab.tasks.sequences import sequences_of, texts_among
 from encoderlab.tasks.task import Answer, Task
 
 PAIR_LABELS = {
@@ -42,11 +42,8 @@ class Pretraining(Task):
 
         The rows of the run itself are not examples; see `tasks.sentence_rows`.
         """
-        if not are_texts(examples):
-            raise DataError("A pretrained encoder reads texts, but these are sequences of words")
-        return [
-            replace(sequence, token_labels={}) for sequence in sequences_of(self.tokenizer, examples, self.max_length)
-        ]
+        sequences = sequences_of(self.tokenizer, texts_among(examples), self.max_length)
+        return [replace(sequence, token_labels={}) for sequence in sequences]
 
     @property
     def is_ordinary(self) -> np.ndarray:
@@ -72,6 +69,4 @@ class Pretraining(Task):
                 "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text",
                 remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed",
             )
-        probabilities = prediction.sequence_logits.float().softmax(-1)
-        best = probabilities.argmax(-1).tolist()
-        return [Answer((self.labels[i],), tuple(row)) for i, row in zip(best, probabilities.tolist(), strict=True)]
+        return self.answers_of(prediction.sequence_logits)
