@@ -2,7 +2,7 @@
 
 import torch
 
-from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.batch import Batch
 
 TENSORS = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
 
@@ -23,10 +23,6 @@ def batch(**changes):
     return Batch(**(given | changes))
 
 
-def test_the_length_of_a_batch_is_its_number_of_examples():
-    assert len(batch()) == 2
-
-
 def test_all_fields_of_a_batch_move_and_the_original_stays():
     here = batch()
     there = here.to(torch.device("meta"))
@@ -34,30 +30,6 @@ def test_all_fields_of_a_batch_move_and_the_original_stays():
     assert [getattr(here, name).device.type for name in TENSORS] == ["cpu"] * len(TENSORS)
     assert (there.n_tokens, there.n_targets) == (5, 2)
     assert len(there) == 2
-
-
-def test_copies_to_a_gpu_use_pinned_memory_and_do_not_block(monkeypatch):
-    pinned, copied = [], []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
-    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, device, **how: copied.append((device.type, how)) or tensor)
-    here = batch(labels=None)
-    here.to(torch.device("cuda"))
-    assert [id(tensor) for tensor in pinned] == [id(getattr(here, name)) for name in TENSORS if name != "labels"]
-    assert copied == [("cuda", {"non_blocking": True})] * len(pinned)
-
-
-def test_missing_fields_stay_missing_after_moving():
-    there = batch(attention_mask=None, labels=None, token_labels=None).to(torch.device("cpu"))
-    assert (there.attention_mask, there.labels, there.token_labels) == (None, None, None)
-    assert all(
-        torch.equal(getattr(there, name), getattr(batch(), name)) for name in ("input_ids", "rows", "target_positions")
-    )
-
-
-def test_labels_and_logits_are_missing_unless_given():
-    example = Encoded([1], [0])
-    assert (example.label, example.token_labels, example.truncated) == (None, None, False)
-    assert (Prediction().sequence_logits, Prediction().token_logits) == (None, None)
 
 
 def test_the_halves_of_a_batch_keep_each_row_with_its_targets():

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from encoderlab.model import attention
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
-from encoderlab.model.packing import Layout, Selection
+from encoderlab.model.packing import Layout
 
 CHOICES = {
     "positions": st.sampled_from(Positions),
@@ -84,30 +84,6 @@ def test_attention_maps_are_the_weights_that_every_layer_uses(make_model, make_b
     assert_close(encode(model, batch), explicit, rtol=1e-5, atol=2e-5)
 
 
-@given(shape=any_shape, first=st.integers(1, 3))
-@settings(deadline=None, max_examples=30)
-def test_computing_only_the_first_tokens_gives_them_the_same_vectors(make_model, make_batch, shape, first):
-    model, batch = make_model(**shape).eval(), make_batch([5, 3])
-    inputs = batch.input_ids, batch.token_type_ids, batch.attention_mask
-    firsts = model.encoder.encode(*inputs, selection=Selection(None, first))
-    assert_close(firsts, model.encoder(*inputs)[:, :first], rtol=1e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize("positions", Positions)
-def test_the_order_of_the_tokens_matters(positions, make_model, make_batch):
-    model, batch = make_model(positions=positions, segments=0, pooling=Pooling.mean).eval(), make_batch([6])
-    types = batch.token_type_ids
-    forth, back = (model.encoder(ids, types, None).mean(1) for ids in (batch.input_ids, batch.input_ids.flip(1)))
-    assert not torch.allclose(forth, back, atol=1e-3)
-
-
-def test_segments_distinguish_two_texts(make_model, make_batch):
-    model, batch = make_model().eval(), make_batch([6])
-    types = torch.zeros(1, 6, dtype=torch.long)
-    first, second = (model.encoder(batch.input_ids, t, None) for t in (types, types + 1))
-    assert not torch.allclose(first, second, atol=1e-3)
-
-
 def test_word_dropout_zeroes_whole_tokens_only_in_training(make_model):
     settings = {"positions": Positions.rotary, "segments": 0, "embedding_norm": False}
     embeddings = make_model(word_dropout=0.5, **settings).encoder.embeddings
@@ -132,12 +108,6 @@ def test_dropout_applies_to_both_sublayers_but_not_to_the_residual(norm_position
     assert_close(layer(x, Layout.padded(2, 5)), normed if norm_position is NormPosition.post else x)
 
 
-def test_dropout_applies_to_the_embeddings(make_model):
-    embeddings, ids = make_model().encoder.embeddings, torch.ones(2, 5, dtype=torch.long)
-    embeddings.dropout = DropAll()
-    assert not embeddings(ids, ids, slice(5)).any()
-
-
 def test_scaling_multiplies_embeddings_by_sqrt_of_the_width_but_not_positions(make_model):
     settings = {"embedding_norm": False, "segments": 0}
     plain, scaled = (
@@ -149,32 +119,6 @@ def test_scaling_multiplies_embeddings_by_sqrt_of_the_width_but_not_positions(ma
         scaled(ids, ids, positions) - scaled.position(positions),
         4 * (plain(ids, ids, positions) - plain.position(positions)),
     )
-
-
-@pytest.mark.parametrize("norm", Norm)
-def test_the_output_is_normalized_with_pre_norm_and_post_norm(norm, make_model, make_batch):
-    for norm_position in NormPosition:
-        hidden = encode(make_model(norm=norm, norm_position=norm_position), make_batch([6, 4]))
-        assert_close(hidden.square().mean(-1), torch.ones(2, 6), rtol=0.1, atol=0.0)
-
-
-def test_without_biases_no_part_of_the_encoder_has_one(make_model):
-    names = [name for name, _ in make_model(bias=False).encoder.named_parameters()]
-    assert names and not [name for name in names if "bias" in name]
-
-
-@pytest.mark.parametrize("positions", Positions)
-def test_the_longest_sequence_fits_and_a_longer_one_is_an_assertion(positions, make_model, make_batch):
-    model = make_model(positions=positions, max_length=7)
-    assert encode(model, make_batch([7])).shape == (1, 7, 16)
-    with pytest.raises(AssertionError, match="a sequence of 8 tokens in a model for 7: truncate first"):
-        encode(model, make_batch([8]))
-
-
-def test_weights_and_positions_follow_the_model_to_another_dtype(make_model, make_batch):
-    for positions in Positions:
-        hidden = encode(make_model(positions=positions).to(torch.bfloat16), make_batch([5, 3]))
-        assert hidden.dtype == torch.bfloat16 and hidden.isfinite().all()
 
 
 @given(shape=any_shape)

@@ -112,27 +112,6 @@ def test_only_target_tokens_have_logits(make_model, make_batch):
     assert_close(some.token_logits, everything[[1, 6]])
 
 
-def test_a_task_that_is_not_trained_has_no_logits(make_model, make_batch):
-    assert make_model(token_classes=None)(make_batch([3])).token_logits is None
-
-
-def test_dropout_applies_to_the_vector_that_the_heads_read(make_model, make_batch):
-    model, batch = make_model(), make_batch([5, 3])
-    model.dropout.p = 0.5
-    first, second = model(batch), model(batch)
-    assert not torch.equal(first.sequence_logits, second.sequence_logits)
-    assert not torch.equal(first.token_logits, second.token_logits)
-
-
-def test_parameters_are_counted_by_component(make_model):
-    model = make_model(n_layers=1, norm_position=NormPosition.pre)
-    embeddings = 13 * 16 + 12 * 16 + 2 * 16 + 2 * 16  # tokens, positions, segments, norm
-    layer = 4 * (16 * 16 + 16) + (16 * 24 + 24) + (24 * 16 + 16) + 2 * 2 * 16
-    parts = {"embeddings": embeddings, "layers": layer + 2 * 16, "heads": 16 * 3 + 3 + 16 * 5 + 5}
-    assert model.parameters_by_part() == parts
-    assert model.n_parameters == sum(parts.values()) == sum(p.numel() for p in model.parameters())
-
-
 @pytest.mark.parametrize("classes", [1, 63, 64, 130])
 def test_logits_padded_to_whole_tiles_have_the_same_values_and_gradients(classes):
     torch.manual_seed(0)

@@ -1,7 +1,6 @@
 """Packing: removing padding changes no output, and a GPU is given what its kernel expects without waiting for it."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,8 +12,7 @@ from torch.testing import assert_close
 
 from encoderlab.model import attention
 from encoderlab.model.config import NormPosition, Pooling, Positions
-from encoderlab.model.heads import most_targets_in_a_sequence
-from encoderlab.model.packing import Selection, attendable, worth_packing
+from encoderlab.model.packing import Selection, worth_packing
 
 CHOICES = {
     "positions": st.sampled_from(Positions),
@@ -181,22 +179,6 @@ def test_the_kernel_is_not_used_where_it_would_refuse(monkeypatch):
     assert not attention.packed_kernel_takes(card, half, 0.0, 64)
 
 
-@pytest.mark.parametrize(
-    ("capability", "refused"),
-    [((7, 5), {64, 192, 200, 224, 256}), ((8, 0), set()), ((8, 6), {200, 224}), ((8, 9), {200, 224}), ((9, 0), set())]
-    + [((10, 0), set()), ((12, 0), {200, 224})],
-)
-def test_head_widths_without_a_backward_pass_on_a_gpu_are_not_packed_there(capability, refused, monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
-    gpu = SimpleNamespace(major=capability[0], minor=capability[1])
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: gpu)
-    takes = {
-        d_head: attention.packed_kernel_takes(torch.device("cuda"), torch.bfloat16, 0.0, d_head)
-        for d_head in (64, 192, 200, 224, 256)
-    }
-    assert {d_head for d_head, taken in takes.items() if not taken} == refused
-
-
 def test_padding_is_removed_automatically_if_there_is_enough_of_it(make_model, make_batch):
     model, computed = make_model(), []
     model.encoder.layers[0].register_forward_hook(
@@ -208,17 +190,3 @@ def test_padding_is_removed_automatically_if_there_is_enough_of_it(make_model, m
     nowhere, card = torch.empty(2, 5, device="meta", dtype=torch.long), make_batch([5, 4]).input_ids
     assert worth_packing(8, nowhere, kernel=False) and not worth_packing(9, nowhere, kernel=False)
     assert worth_packing(9, card, kernel=True) and not worth_packing(0, nowhere, kernel=True)
-
-
-def test_targets_per_sequence_are_counted_where_that_is_free(make_batch):
-    batch = make_batch([5, 3, 1])
-    batch = replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None)
-    assert most_targets_in_a_sequence(batch) == 2
-    assert most_targets_in_a_sequence(replace(batch, target_positions=batch.target_positions[:0])) == 0
-    assert most_targets_in_a_sequence(replace(batch, target_positions=batch.target_positions.to("meta"))) == 5
-
-
-def test_a_sequence_of_padding_attends_to_all_of_it():
-    mask = torch.tensor([[True, False], [False, False]])
-    assert attendable(mask).tolist() == [[True, False], [True, True]]
-    assert attendable(None) is None

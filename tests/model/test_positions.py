@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from encoderlab.model.config import Positions
-from encoderlab.model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions, build_positions
+from encoderlab.model.positions import RotaryPositions, SinusoidalPositions
 
 
 @given(position=st.integers(0, 99), feature=st.integers(0, 14), width=st.sampled_from([15, 16]))
@@ -23,12 +22,6 @@ def test_sinusoidal_positions_follow_the_papers_formula(position, feature, width
 def test_sinusoidal_positions_are_not_trained_and_not_saved_with_the_weights():
     positions = SinusoidalPositions(10, 8)
     assert not list(positions.parameters()) and not positions.state_dict()
-
-
-def test_each_learned_position_is_a_vector():
-    positions = LearnedPositions(10, 8)
-    assert_close(positions(slice(4)), positions.embedding.weight[:4])
-    assert_close(positions(torch.tensor([2, 0, 2])), positions.embedding.weight[[2, 0, 2]])
 
 
 @given(first=st.integers(0, 20), second=st.integers(0, 20), shift=st.integers(0, 20))
@@ -46,11 +39,3 @@ def test_rotary_products_depend_only_on_the_distance(first, second, shift):
 def test_rotary_positions_rotate_by_the_papers_angles():
     turned = RotaryPositions(4, 4)(torch.tensor([1.0, 1.0, 0.0, 0.0]).expand(1, 4, 1, 4), slice(4))[0, 3, 0]
     assert_close(turned, torch.tensor([math.cos(3), math.cos(0.03), math.sin(3), math.sin(0.03)]))
-
-
-def test_rotary_positions_keep_the_dtype():
-    assert RotaryPositions(4, 4)(torch.ones(4, 1, 4, dtype=torch.bfloat16), slice(4)).dtype == torch.bfloat16
-
-
-def test_rotary_positions_add_nothing_to_the_embeddings(make_config):
-    assert build_positions(make_config(positions=Positions.rotary)) is None

@@ -1,7 +1,6 @@
 """Batches: every row once per epoch, the same whatever came before."""
 
-import threading
-from itertools import count, islice
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from encoderlab.training.batches import (
     epoch_counts,
     epoch_order,
     made_ahead,
-    n_scoring_batches,
     scoring_batches,
     training_batches,
 )
@@ -56,25 +54,6 @@ def test_length_batching_pads_almost_nothing_and_random_batching_does():
         padded[batching] = sum(len(rows) * lengths[rows].max() for rows in batches) / lengths.sum()
     assert padded[Batching.length] < 1.02
     assert padded[Batching.random] > 1.5
-
-
-def test_seed_and_epoch_each_change_the_order():
-    lengths = np.array([5] * 64)
-    orders = [
-        np.concatenate(list(epoch_order(lengths, TrainingConfig(), seed, epoch))).tolist()
-        for seed, epoch in [(0, 0), (0, 1), (1, 0)]
-    ]
-    assert len({tuple(order) for order in orders}) == 3
-
-
-@pytest.mark.parametrize("longest", [60, 70_000])
-def test_length_batching_groups_rows_of_similar_lengths_however_long_they_are(longest):
-    lengths = np.random.default_rng(1).integers(3, longest, 500)
-    batches = epoch_order(lengths, TrainingConfig(batch_size=25), seed=0, epoch=0)
-    ranges = sorted((lengths[rows].min(), lengths[rows].max()) for rows in batches)
-    assert all(
-        longest_here <= shortest_next for (_, longest_here), (shortest_next, _) in zip(ranges, ranges[1:], strict=False)
-    )
 
 
 class Drawing(ExampleRows):
@@ -122,35 +101,6 @@ def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
     assert all(batch.input_ids.numel() <= 8192 or len(batch) == 1 for batch in batches)
 
 
-def threads():
-    return {thread for thread in threading.enumerate() if thread.name.startswith("batches")}
-
-
-@given(items=st.lists(st.integers(), max_size=12), ahead=st.integers(1, 5))
-@settings(deadline=None, max_examples=30)
-def test_prefetched_batches_come_complete_and_in_order_and_leave_no_thread(items, ahead):
-    assert list(made_ahead(iter(items), ahead)) == items
-    assert threads() == set()
-
-
-def test_a_batch_is_built_while_the_previous_one_is_used_within_the_limit():
-    made, enough = [], threading.Event()
-
-    def items():
-        for number in count():
-            made.append(number)
-            if number == 3:
-                enough.set()
-            yield number
-
-    ahead = made_ahead(items(), 3)
-    assert next(ahead) == 0
-    assert enough.wait(timeout=30)  # 1, 2 and 3 are made while nobody asks for them
-    assert made == [0, 1, 2, 3]
-    ahead.close()
-    assert threads() == set()
-
-
 def test_an_error_in_the_thread_is_raised_unchanged_when_its_batch_is_due():
     def items():
         yield 1
@@ -160,16 +110,6 @@ def test_an_error_in_the_thread_is_raised_unchanged_when_its_batch_is_due():
     assert next(ahead) == 1
     with pytest.raises(ZeroDivisionError, match="the second"):
         next(ahead)
-    assert threads() == set()
-
-
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
-def test_a_consumer_that_stops_ends_the_thread(stop):
-    with pytest.raises(stop):
-        for number in (ahead := made_ahead(count(), 4)):
-            if number == 2:
-                ahead.throw(stop)
-    assert threads() == set()
 
 
 def test_cuda_graphs_are_recorded_for_few_shapes():
@@ -183,35 +123,6 @@ def test_cuda_graphs_are_recorded_for_few_shapes():
     few = shapes(compile=Compile.cuda_graphs)
     assert len(few) <= 10 < 60 < len(shapes())
     assert all(length in (8, 16, 24, 32, 48, 64, 96, 100) and not unmasked for _, length, unmasked in few)
-
-
-def test_the_thread_is_set_up_before_it_builds_anything():
-    local = threading.local()
-    items = (getattr(local, "prepared", False) for _ in range(3))
-    assert list(made_ahead(items, 2, lambda: setattr(local, "prepared", True))) == [True] * 3
-    assert not hasattr(local, "prepared")  # here
-
-
-def test_batches_for_a_gpu_are_prefetched_in_the_consumers_stream_unchanged(monkeypatch):
-    """The CPU stands in for the GPU: the test checks which batches come, and from which thread."""
-    store, streams, makers = held(encoded([3, 4, 5, 3, 9, 7, 7])), [], set()
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
-    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: streams.append((stream, threading.current_thread())))
-    monkeypatch.setattr(
-        "encoderlab.batch.Batch.to", lambda batch, device: makers.add(threading.current_thread()) or batch
-    )
-    config, gpu = TrainingConfig(batch_size=3), torch.device("cuda:1")
-    here, there = (
-        [
-            [micro_batch.rows.tolist() for micro_batch in step]
-            for step in islice(training_batches(store, config, 0, PAD, device, after=2), 6)
-        ]
-        for device in (CPU, gpu)
-    )
-    assert here == there
-    assert [micro_batch.rows.tolist() for micro_batch in scoring_batches(store, PAD, gpu, 128)]
-    assert [stream for stream, _ in streams] == ["stream of cuda:1"] * 2
-    assert makers == {threading.main_thread(), *(thread for _, thread in streams)}
 
 
 @given(
@@ -305,19 +216,6 @@ def test_an_epoch_is_counted_as_its_batches_are_built(lengths, batch_size, batch
     assert counts.padded_tokens == sum(micro_batch.input_ids.numel() for micro_batch in made if len(micro_batch.rows))
 
 
-@given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60), every=st.integers(1, 4), size=st.integers(1, 3))
-@settings(deadline=None, max_examples=30)
-def test_a_sample_of_the_scoring_batches_is_evenly_spaced(lengths, every, size):
-    rows = held(encoded(lengths))
-    for rank in range(size):
-        processes = Processes(rank=rank, size=size)
-        whole = [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes)]
-        assert len(whole) == n_scoring_batches(rows.lengths, CPU, 128, processes)
-        assert [batch.rows.tolist() for batch in scoring_batches(rows, PAD, CPU, 128, processes, every=every)] == whole[
-            ::every
-        ]
-
-
 def rows_in_windows(n_windows):
     """Return rows with these numbers of windows of 4 tokens; 0 means a single sequence of 3."""
     heads = HeadSizes(sequence_classes=3, window_pooling="mean")
@@ -349,9 +247,3 @@ def test_micro_batches_and_processes_never_split_a_row_and_count_its_windows(n_w
     assert all(set(windows.flatten().tolist()) <= {row + 1, PAD} for row, windows in seen.items())
     assert counts.tokens == sum(batch.n_tokens for batch in made)
     assert counts.padded_tokens == sum(batch.input_ids.numel() for batch in made)
-
-
-@pytest.mark.parametrize(("d_model", "tokens"), [(32, 4096), (128, 4096), (192, 1820), (256, 1024), (768, 1024)])
-def test_narrow_models_are_scored_in_larger_batches(d_model, tokens):
-    lengths = np.full(10_000, 4)
-    assert n_scoring_batches(lengths, CPU, d_model) == -(-len(lengths) // (tokens // 4))

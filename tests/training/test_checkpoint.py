@@ -9,7 +9,6 @@ from torch import nn
 from encoderlab.errors import DataError
 from encoderlab.training.checkpoint import (
     checkpoints,
-    clear_unfinished,
     newest_verified,
     prune,
     read_state,
@@ -67,14 +66,6 @@ def test_a_failed_save_leaves_only_the_older_checkpoint(tmp_path):
     assert verified(tmp_path / "step-1")
 
 
-def test_checkpoints_are_listed_by_step_without_partial_ones(tmp_path):
-    for step in (10, 9, 100):
-        save(tmp_path, step)
-    (tmp_path / ".tmp-1234").mkdir()
-    (tmp_path / "step-x").mkdir()
-    assert [path.name for path in checkpoints(tmp_path)] == ["step-9", "step-10", "step-100"]
-
-
 def test_pruning_keeps_the_newest_and_the_best(tmp_path):
     for step in range(1, 6):
         save(tmp_path, step)
@@ -105,18 +96,6 @@ def test_if_every_checkpoint_is_damaged_loading_fails_instead_of_starting_over(t
         newest_verified(tmp_path)
 
 
-def test_a_checkpoint_under_the_name_of_another_step_is_damaged(tmp_path):
-    save(tmp_path, 1).rename(tmp_path / "step-2")
-    assert not verified(tmp_path / "step-2")
-
-
-def test_the_state_comes_back_without_running_code(tmp_path):
-    path = save_checkpoint(
-        tmp_path, 3, {"a": torch.zeros(1)}, {"step": 3, "random_states": {"cpu": torch.get_rng_state()}}
-    )
-    assert torch.equal(read_state(path)["random_states"]["cpu"], torch.get_rng_state())
-
-
 class Hostile:
     def __reduce__(self):
         return print, ("code of a checkpoint was run",)
@@ -132,10 +111,3 @@ def test_an_invalid_state_is_refused_and_its_code_never_runs(tmp_path, capsys, s
     with pytest.raises(DataError, match="is damaged"):
         read_state(path)
     assert "was run" not in capsys.readouterr().out
-
-
-def test_only_the_remains_of_killed_saves_are_removed(tmp_path):
-    save(tmp_path)
-    (tmp_path / ".tmp-12345678-step-2").mkdir()
-    clear_unfinished(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]

@@ -70,12 +70,6 @@ def test_evaluation_uses_no_dropout_and_keeps_no_gradient():
     assert model.calls == [(False, False, torch.float32)] * 2
 
 
-def test_scores_are_computed_in_the_requested_precision():
-    model = Dropping()
-    scored(model, ALL, BF16)
-    assert model.calls == [(False, False, torch.bfloat16)]
-
-
 def test_a_diverged_model_is_not_scored():
     model = Dropping()
     with torch.no_grad():

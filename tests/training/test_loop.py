@@ -12,7 +12,7 @@ from torch import nn
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
-from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.training.config import Schedule, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
@@ -121,12 +121,6 @@ def test_accumulation_over_uneven_micro_batches_gives_the_weights_of_the_whole_b
     assert (micro_batch_steps[0].totals.examples, micro_batch_steps[0].totals.tokens) == (8, 48)
 
 
-def test_a_micro_batch_without_targets_is_fine():
-    targets_in_row = [0, 0, 6, 6]
-    model, steps = trained([cut(rows(4, targets_in_row), targets_in_row, [2, 2])] * 5)
-    assert steps[-1].figures()["loss"] < steps[0].figures()["loss"]
-
-
 def test_steps_follow_the_schedule_and_count_from_the_given_number():
     config = TrainingConfig(steps=10, schedule=Schedule.cosine)
     model = Tiny()
@@ -134,18 +128,6 @@ def test_steps_follow_the_schedule_and_count_from_the_given_number():
     steps = list(optimize(learner(model, config), batches, FixedSteps(10), after=4))
     assert [step.number for step in steps] == [5, 6, 7]
     assert [step.learning_rate for step in steps] == [learning_rate_at(n, 10, config) for n in (4, 5, 6)]
-
-
-class Collectives:
-    """Two processes, the other of which has the same values as this one; remembers the device of each tensor."""
-
-    def __init__(self, monkeypatch):
-        self.devices = []
-        for name in ("all_reduce", "broadcast"):
-            monkeypatch.setattr(torch.distributed, name, self.of_tensor)
-
-    def of_tensor(self, tensor, *rest):
-        self.devices.append(tensor.device.type)
 
 
 class OnMeta(Tiny):
@@ -182,20 +164,6 @@ def test_a_step_never_waits_for_its_device(monkeypatch):
         step.figures()
 
 
-def test_processes_count_targets_on_the_host_and_sum_losses_on_their_devices(monkeypatch):
-    collectives = Collectives(monkeypatch)
-    steps_on_meta(monkeypatch, Processes(0, 2), micro_batches=2)
-    assert (
-        collectives.devices == ["cpu", "meta"] * 3
-    )  # counts through gloo, losses through NCCL; DDP sends the gradients
-
-
-def test_the_loop_ends_at_its_horizon_however_many_batches_there_are():
-    config, model = TrainingConfig(), Tiny()
-    steps = list(optimize(learner(model, config), repeat([rows(4, [1] * 4)]), FixedSteps(3)))
-    assert [(step.number, step.of) for step in steps] == [(1, 3), (2, 3), (3, 3)]
-
-
 def test_large_gradients_are_clipped_and_reported_before_clipping():
     clipped, steps = trained([[rows(4, [1] * 4)]], steps=1, clip_norm=1e-4, epsilon=1.0, weight_decay=0.0)
     free, _ = trained([[rows(4, [1] * 4)]], steps=1, clip_norm=None, epsilon=1.0, weight_decay=0.0)
@@ -216,22 +184,3 @@ def test_a_nan_loss_stops_the_run_before_it_reaches_the_weights():
     with pytest.raises(TrainingError, match=r"step 1 is not finite.*learning_rate"):
         list(optimize(learner(model, config), [[rows(4, [1] * 4)]], FixedSteps(config.steps)))
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
-
-
-def test_only_matrices_decay():
-    config = TrainingConfig(weight_decay=0.3)
-    model = Tiny()
-    decay = {
-        id(weight): group["weight_decay"]
-        for group in build_optimizer(model, config).param_groups
-        for weight in group["params"]
-    }
-    assert {name: decay[id(weight)] for name, weight in model.named_parameters()} == {
-        name: 0.3 if name.endswith("weight") else 0.0 for name in model.state_dict()
-    }
-
-
-def test_the_optimizer_gets_every_setting_of_adamw():
-    config = TrainingConfig(beta1=0.8, beta2=0.95, epsilon=1e-5, learning_rate=0.25)
-    group = build_optimizer(Tiny(), config).param_groups[0]
-    assert (group["betas"], group["eps"], group["lr"]) == ((0.8, 0.95), 1e-5, 0.25)

@@ -115,14 +115,6 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
 
 
 @pytest.mark.slow
-def test_a_resumed_run_uses_the_micro_batches_of_its_state():
-    _, taken, _ = run(Small(3), MicroBatches(1, "a guess", open=True))
-    model = Small(3)
-    run(model, taken.micro_batches, after=6)
-    assert max(model.sizes) == 3
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))]
 )

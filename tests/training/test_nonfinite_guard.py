@@ -79,12 +79,6 @@ def test_a_nonfinite_step_changes_neither_weights_nor_optimizer_state(kind, wait
     assert [skipped.step for skipped in guard.skipped] == [3]
 
 
-@WAYS
-def test_a_nonfinite_first_step_leaves_the_initial_weights(waits):
-    seen, _ = trained([Poisoned.LOSS], 1, waits=waits)
-    assert same(seen[0][1], Poisoned().state_dict())
-
-
 @settings(deadline=None, max_examples=25)
 @given(kinds=st.lists(st.sampled_from([1, 2, 3, 9, 9]), min_size=1, max_size=8), clip=st.booleans())
 def test_the_device_decides_as_the_host_does(kinds, clip):
@@ -120,13 +114,6 @@ def test_the_device_is_not_waited_for_between_two_readings(monkeypatch):
     assert [len(step.skipped) for step, *_ in seen] == [0] * 9
 
 
-def test_a_step_reports_what_became_known_with_it():
-    seen, _ = trained([9, 1, 9, 9, 1], 9, waits=False, log_every=4)
-    assert [[skipped.step for skipped in step.skipped] for step, *_ in seen] == [[], [], [], [2], []]
-    assert [step.n_skipped for step, *_ in seen] == [0, 0, 0, 1, 1]
-    assert seen[1][0].figures()["loss"] is None
-
-
 @WAYS
 def test_steps_skipped_before_a_stop_count_after_it(waits):
     _, first = trained([9, 1, 9], 2, waits=waits)
@@ -140,37 +127,3 @@ def test_steps_skipped_before_a_stop_count_after_it(waits):
     torch.save(state, buffer := __import__("io").BytesIO())
     buffer.seek(0)
     assert str(torch.load(buffer, weights_only=True)) == str(state)
-
-
-def test_rows_beyond_the_first_few_are_counted():
-    guard = NonFiniteGuard(1, waits=True)
-    ids = torch.zeros(4, 1, dtype=torch.long)
-    micro_batches = [
-        Batch(ids, ids, None, torch.arange(4) + start, ids[:0, 0], None, None, 4) for start in (10, 20, 30)
-    ]
-    guard.arm(
-        build_optimizer(Poisoned(), TrainingConfig()),
-        1,
-        {"token": torch.tensor(math.inf)},
-        torch.tensor(1.0),
-        micro_batches,
-    )
-    assert "token loss inf, gradient norm 1; rows 10, 11, 12, 13, 20 and 7 more of the training split" in str(
-        guard.skipped[0]
-    )
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="the card's own kernel can be tried on a card only")
-def test_the_fused_kernel_of_a_gpu_skips_the_step():
-    model = nn.Linear(3, 3).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
-    before = copy.deepcopy(model.state_dict())
-    model(torch.full((2, 3), math.nan, device="cuda")).sum().backward()
-    guard = NonFiniteGuard(1, waits=False)
-    rows = Batch(
-        *[torch.zeros(2, 1, dtype=torch.long)] * 2, None, torch.arange(2), torch.zeros(0).long(), None, None, 2
-    )
-    guard.arm(optimizer, 1, {"sequence": model.weight.grad.sum()}, model.weight.grad.norm(), [rows])
-    optimizer.step()
-    assert same(before, model.state_dict())
-    assert [skipped.step for skipped in guard.read()] == [1]

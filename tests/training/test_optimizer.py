@@ -1,21 +1,22 @@
-"""The optimizer: decay for matrices alone, less learning for lower layers, and none for frozen ones."""
+"""AdamW's groups, frozen layers, and the learning rates of a run."""
 
 import copy
 from itertools import repeat
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, HeadSizes
-from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, NormPosition
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
-from encoderlab.training.config import TrainingConfig
+from encoderlab.training.config import Schedule, TrainingConfig
 from encoderlab.training.horizon import FixedSteps
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.loss import losses
-from encoderlab.training.optimizer import build_optimizer, freeze
+from encoderlab.training.optimizer import build_optimizer, freeze, learning_rate_at
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -125,23 +126,6 @@ def test_frozen_layers_stay_bit_identical_and_have_no_gradient(frozen):
         assert (id(weight) in in_groups) == (not still), name
 
 
-def test_freezing_and_decay_go_together():
-    model = small()
-    config = TrainingConfig(freeze_layers=1, layer_decay=0.5)
-    freeze(model, config)
-    optimizer = build_optimizer(model, config)
-    assert sorted({group["scale"] for group in optimizer.param_groups}) == [0.25, 0.5, 1.0]
-
-
-def test_more_frozen_layers_than_there_are_is_refused_with_both_values():
-    with pytest.raises(SettingError) as refused:
-        freeze(small(), TrainingConfig(freeze_layers=4))
-    assert str(refused.value) == (
-        "training.freeze_layers is 4, but the encoder has 3 layers. "
-        "Allowed: at most 3. Set training.freeze_layers=3 to train only the heads."
-    )
-
-
 def test_a_decoder_tied_to_frozen_embeddings_stays_with_them_and_the_rest_learns():
     heads = HeadSizes(vocabulary=True)
     before, given = small(heads), batch(targets=10)
@@ -150,3 +134,42 @@ def test_a_decoder_tied_to_frozen_embeddings_stays_with_them_and_the_rest_learns
     assert not same(model, before, "masked_token_head.dense")
     first, last = (losses(one(given), given)["token"] for one in (before, model))
     assert last < first
+
+
+def rates(steps, **settings):
+    return [learning_rate_at(step, steps, TrainingConfig(**settings)) for step in range(steps + 1)]
+
+
+@pytest.mark.slow
+@given(
+    schedule=st.sampled_from(Schedule),
+    steps=st.integers(1, 300),
+    warmup=st.floats(0, 0.99, allow_subnormal=False),
+    peak=st.floats(1e-6, 1),
+)
+def test_every_schedule_stays_between_zero_and_its_peak_and_trains_in_every_step(schedule, steps, warmup, peak):
+    found = rates(steps, schedule=schedule, warmup=warmup, learning_rate=peak)
+    assert all(0 < rate <= peak * (1 + 1e-9) for rate in found[:-1])
+
+
+@pytest.mark.parametrize("schedule", [Schedule.linear, Schedule.cosine, Schedule.one_cycle])
+@pytest.mark.parametrize("steps", [1, 7, 100])
+def test_falling_schedules_end_at_exactly_zero_after_the_last_step(schedule, steps):
+    assert rates(steps, schedule=schedule)[-1] == 0
+
+
+def test_warm_up_rises_in_a_straight_line_to_the_peak():
+    found = rates(100, schedule=Schedule.linear, warmup=0.1, learning_rate=1.0)
+    assert found[:10] == pytest.approx([0.1 * n for n in range(1, 11)])
+    assert found[10:] == pytest.approx([1 - n / 90 for n in range(91)])
+
+
+def test_one_cycle_moves_as_pytorchs_own_but_for_half_a_step():
+    config = TrainingConfig(schedule=Schedule.one_cycle, warmup=0.3, learning_rate=1e-3)
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    theirs = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-3, total_steps=400, pct_start=0.3)
+    for step in range(399):
+        assert learning_rate_at(step, 400, config) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-5)
+        optimizer.step()
+        theirs.step()

@@ -1,16 +1,15 @@
 """Batches are answered in order, each by a core of its own, and in halves where memory is too small."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.batch import Batch, Targets
+from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
-from encoderlab.training.evaluation import MAX_THREADS, predict_batches
+from encoderlab.training.evaluation import predict_batches
 from encoderlab.training.micro_batches import MemoryTooSmallError
 
 
@@ -80,38 +79,6 @@ def test_a_processor_computes_one_batch_per_core_at_once():
     assert not running()
 
 
-@pytest.mark.parametrize(
-    ("cores", "batches", "for_each"),
-    [(8, 2, 4), (4, 3, 2), (12, 30, 2), (15, 30, 3), (2 * MAX_THREADS, 30, 2), (3, 30, 1)],
-)
-def test_cores_without_a_batch_of_their_own_share_one(cores, batches, for_each):
-    found = predict_batches(
-        [of_rows(n, 1) for n in range(batches)], lambda batch: torch.get_num_threads(), compute(cores)
-    )
-    assert [threads for _, threads in found] == [for_each] * batches
-
-
-@pytest.mark.parametrize(
-    ("batches", "options"),
-    [
-        ([of_rows(0, 3)], {}),
-        ([of_rows(0, 3), of_rows(3, 1)], {"at_once": False}),
-        ([replace(of_rows(n, 1), targets=Targets()) for n in range(3)], {}),
-        ([of_rows(0, 3, device="meta"), of_rows(3, 1, device="meta")], {}),
-    ],
-    ids=["a single batch", "as asked", "targets from a teacher", "another device"],
-)
-def test_these_are_computed_one_after_another_on_all_cores(batches, options):
-    device = batches[0].input_ids.device.type
-    mine = threading.current_thread()
-    found = list(
-        predict_batches(
-            batches, lambda batch: (torch.get_num_threads(), threading.current_thread()), compute(4, device), **options
-        )
-    )
-    assert [one for _, one in found] == [(4, mine)] * len(batches)
-
-
 def test_only_one_caller_at_a_time_uses_all_cores():
     mine = threading.current_thread()
     first = predict_batches([of_rows(n, 1) for n in range(9)], Reader(7), compute(4))
@@ -123,11 +90,6 @@ def test_only_one_caller_at_a_time_uses_all_cores():
     first.close()
     third = predict_batches([of_rows(n, 1) for n in range(9)], lambda batch: threading.current_thread(), compute(4))
     assert mine not in {thread for _, thread in third}
-
-
-def test_processes_that_compute_a_batch_together_do_not_halve_it():
-    with pytest.raises(MemoryTooSmallError, match=r"too small for 3 rows of 7 tokens\."):
-        list(predict_batches([of_rows(0, 3)], Reader(7), compute(2), halve=False))
 
 
 def test_the_threads_end_with_a_consumer_that_stops_early():

@@ -1,0 +1,110 @@
+"""Dropout, norms and the feed-forward network: the formulas of their papers."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from encoderlab.model.config import Activation, Norm
+from encoderlab.model.layers import Dropout, FeedForward, ScalarNorm, build_norm
+
+
+@pytest.mark.parametrize("p", [0.3, 0.7, 0.9])
+def test_the_fraction_kept_and_the_sum_are_right_up_to_the_largest_probability(p):
+    torch.manual_seed(0)
+    answer = Dropout(p)(torch.ones(1_000_000))
+    assert_close((answer != 0).double().mean().item(), 1 - p, rtol=0, atol=0.0025)  # five standard errors
+    assert_close(answer.double().mean().item(), 1.0, rtol=0, atol=5 * (p / (1 - p) / 1e6) ** 0.5)
+
+
+def test_kept_numbers_and_gradients_are_divided_by_the_fraction_kept():
+    torch.manual_seed(0)
+    x = torch.full((3, 5, 7), 2.0, requires_grad=True)
+    answer = Dropout(0.2)(x)
+    answer.sum().backward()
+    assert set(answer.flatten().tolist()) == {0.0, 2.5}
+    assert_close(answer, x.detach() * x.grad)
+
+
+def test_nothing_is_dropped_outside_training_or_with_probability_zero():
+    x = torch.ones(50)
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0)(x) is x
+
+
+def test_the_same_seed_drops_the_same_numbers():
+    answers = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        answers.append(Dropout(0.5)(torch.ones(101)))
+    assert_close(*answers)
+
+
+def test_scalar_norm_divides_by_the_unbiased_standard_deviation_and_has_one_scale_and_shift():
+    norm = ScalarNorm(1e-9, bias=True)
+    x = torch.randn(4, 3, 6)
+    with torch.no_grad():
+        norm.weight.fill_(2.0)
+        norm.bias.fill_(0.5)
+    assert_close(norm(x), 2 * (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True) + 0.5, rtol=1e-5, atol=1e-5)
+    assert sum(parameter.numel() for parameter in norm.parameters()) == 2
+
+
+def test_rms_norm_does_not_subtract_the_mean_and_scales_the_mean_square_to_one(make_config):
+    x = 3 + torch.randn(4, 3, 16)
+    normed = build_norm(make_config(norm=Norm.rms))(x)
+    assert_close(normed.square().mean(-1), torch.ones(4, 3), rtol=1e-4, atol=1e-4)
+    assert normed.mean() > 0.5
+
+
+@pytest.mark.parametrize("norm", Norm)
+def test_a_vector_of_equal_features_has_finite_gradients(norm, make_config):
+    x = torch.zeros(2, 3, 16, requires_grad=True)
+    build_norm(make_config(norm=norm))(x).sum().backward()
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("activation", "function"), [(Activation.relu, F.relu), (Activation.gelu, F.gelu)])
+def test_it_is_two_linear_maps_with_the_activation_between_them(activation, function, make_config):
+    network, x = FeedForward(make_config(activation=activation)), torch.randn(2, 3, 16)
+    inner = function(x @ network.inner.weight.T + network.inner.bias)
+    assert_close(network(x), inner @ network.outer.weight.T + network.outer.bias)
+
+
+def test_geglu_gates_one_half_with_the_other(make_config):
+    network, x = FeedForward(make_config(activation=Activation.geglu, bias=False)), torch.randn(2, 3, 16)
+    gate, value = network.inner.weight.split(24)
+    assert_close(network(x), (F.gelu(x @ gate.T) * (x @ value.T)) @ network.outer.weight.T)
+
+
+def test_each_token_is_computed_independently(make_config):
+    network, x = FeedForward(make_config()), torch.randn(2, 3, 16)
+    assert_close(network(x)[:, 1:2], network(x[:, 1:2]))
+
+
+def test_with_a_range_all_weights_have_that_standard_deviation(make_model):
+    encoder = make_model(d_model=64, d_ff=64, max_length=100, initializer_range=0.02).encoder
+    layer = encoder.layers[0]
+    for weight in (
+        encoder.embeddings.position.embedding.weight,
+        layer.attention.query.weight,
+        layer.feed_forward.outer.weight,
+    ):
+        assert weight.std().item() == pytest.approx(0.02, rel=0.1)
+
+
+def test_without_a_range_the_embedding_of_a_token_has_length_one(make_model):
+    token = make_model(d_model=512).encoder.embeddings.token
+    assert token.weight[1:].norm(dim=1).mean().item() == pytest.approx(1, rel=0.1)
+
+
+def test_without_a_range_linear_maps_preserve_the_scale_of_their_input(make_model):
+    query = make_model(d_model=256).encoder.layers[0].attention.query
+    assert query(torch.randn(50, 256)).std().item() == pytest.approx(1, rel=0.1)
+
+
+@pytest.mark.parametrize("initializer_range", [None, 0.02])
+def test_biases_and_padding_start_at_zero(initializer_range, make_model):
+    model = make_model(initializer_range=initializer_range)
+    assert not any(parameter.any() for name, parameter in model.named_parameters() if name.endswith("bias"))
+    assert not model.encoder.embeddings.token.weight[0].any()
