@@ -1,185 +1,135 @@
-"""Every command line in README.md and docs/ runs, and the generated pages are up to date."""
+"""Every command line of README.md and docs/ runs, every link leads somewhere, and the page of settings is up to date."""
 
-import json
+import csv
+import io
 import os
 import re
-import shutil
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.typed_lines import SHOWN_FILE, arguments_of, typed_lines
+from encoderlab.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ADDING = ROOT / "docs" / "adding.md"  # its lines need what it adds
-FROM_HUB = re.compile(
-    r"task=(sst2|amazon_polarity|wikipedia)|dataset=(sst2|wikipedia|hub)|experiment=(sst2|notebook_sst2|pretrain_mini)|google-bert"
-    r"|tokenizer=(?!pretrained tokenizer\.name=mini-en)"
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN_FILE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OF_HUB = re.compile(
+    r"task=(sst2|amazon_polarity|wikipedia|cola|rte|mnli)|dataset=(wikipedia|hub)|google-bert|owner/name"
 )
-FROM_GLUE = re.compile(r"task=(cola|mrpc|stsb|qqp|mnli|qnli|rte|wnli)\b")
-
-WITH_LINES = [page for page in PAGES if typed_lines(page) and page != ADDING]
-OF_GLUE = {page for page in WITH_LINES if any(FROM_GLUE.search(line) for line in typed_lines(page))}
-OF_HUB = {page for page in WITH_LINES if any(FROM_HUB.search(line) for line in typed_lines(page))}
+SHORT = {"training.steps": "2", "training.batch_size": "8", "dataset.limit": "120"}
+NARROW = {"model.n_layers": "1", "model.d_model": "16", "model.n_heads": "2"}
 
 
-def typed(pages, folder, **environment):
-    """Run each page's lines and return by page what went wrong, or None."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "typed_lines.py"), *map(str, pages)],
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "2"} | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip(pages, map(json.loads, done.stdout.splitlines()), strict=True))
+def command_lines(page):
+    """Return our command lines in a page's blocks without a language, with continued ones joined."""
+    blocks = [block for language, block in FENCED.findall(page.read_text(encoding="utf-8")) if not language]
+    lines = [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if line.startswith(("encoderlab ", "torchrun "))]
 
 
-@pytest.fixture(scope="module")
-def without_hub(tmp_path_factory, built_in_cache):
-    return typed(
-        [page for page in WITH_LINES if page not in OF_HUB | OF_GLUE],
-        tmp_path_factory.mktemp("pages"),
-        ENCODERLAB_CACHE=str(built_in_cache),
-    )
+def shortened(line):
+    """Return the arguments for a run of seconds, and the file that is standard input; what needs a hub is composed."""
+    words = shlex.split(line, comments=True)
+    words = words[words.index("encoderlab") + 1 :]
+    source = words[words.index("<") + 1] if "<" in words else None
+    words = words[: words.index("<") if "<" in words else None]
+    if words[0] == "serve" or OF_HUB.search(line):
+        return [*words, "--cfg", "job"], None
+    starts = words[0] in ("train", "pretrain", "finetune", "distill") and not {"--help", "--cfg"} & {*words}
+    if not starts or any(word.startswith("resume=outputs") for word in words):
+        return words, source
+    pretrained = words[0] == "finetune" or {"model=as_pretrained", "init_from=mini-en"} & {*words}
+    added = SHORT | ({} if pretrained else NARROW)
+    if "dataset.streaming=true" in words:  # a stream has no limit
+        del added["dataset.limit"]
+    names = {word.partition("=")[0] for word in words}
+    kept = [word for word in words if not word.startswith("training.budget=")]
+    swept = "-m" in words
+    return kept + [f"{name}={value}" for name, value in added.items() if not (swept and name in names)], source
 
 
-@pytest.fixture(scope="module")
-def with_hub(tmp_path_factory, built_in_cache, hub):
-    folder = tmp_path_factory.mktemp("pages_of_hub")
-    return typed(
-        sorted(OF_HUB), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=hub, HF_HOME=str(folder / "hub")
-    )
-
-
-@pytest.fixture(scope="module")
-def with_glue(tmp_path_factory, built_in_cache, glue_hub):
-    folder = tmp_path_factory.mktemp("pages_of_glue")
-    return typed(
-        sorted(OF_GLUE), folder, ENCODERLAB_CACHE=str(built_in_cache), HF_ENDPOINT=glue_hub, HF_HOME=str(folder / "hub")
-    )
-
-
-def test_no_page_needs_two_hubs():
-    assert not OF_GLUE & OF_HUB
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", WITH_LINES, ids=lambda page: page.name)
-def test_every_command_line_of_a_page_runs(page, request):
-    failed = request.getfixturevalue(
-        "with_glue" if page in OF_GLUE else "with_hub" if page in OF_HUB else "without_hub"
-    )[page]
-    assert failed is None, failed
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_line_begins_with_a_known_command(page):
-    for line in typed_lines(page):
-        arguments_of(line)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_leads_somewhere(page):
-    assert [target for target in links_of(page) if not target.exists()] == []
-
-
-def test_every_page_is_reached_from_the_readme():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for page in [*PAGES[1:], ROOT / "docs" / "from_attention_to_training.ipynb"]:
-        assert f"docs/{page.name}" in text, page.name
-
-
-def links_of(page):
-    """Return the project's files that a page links to."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    targets = {
-        target.partition("#")[0]
-        for target in re.findall(r"\]\(([^)]+)\)", text)
-        if not target.startswith(("https://", "#"))
+def write_files():
+    """Write the files that pages mention."""
+    good, bad = ("a gorgeous witty film", "warm and wise"), ("a dull empty mess", "cold and long")
+    rows = [(f"{(good, bad)[n % 2][n // 2 % 2]}, number {n}", ("5", "1")[n % 2], f"about film {n}") for n in range(120)]
+    topics = [("sun and rain all day", "weather"), ("a goal in the rain", "sport|weather"), ("nothing to report", "")]
+    pairs = [("a man plays a guitar", "a man plays music", 4.2), ("a dog runs", "a car stops", 1.1)]
+    long = [("rain fell and the wind rose " * 30, "weather"), ("they ran and a goal was shot " * 30, "sport")]
+    tables = {
+        "reviews.csv": [("review", "stars", "title"), *rows],
+        "more_reviews.csv": [("review", "stars", "title"), *rows[40:]],
+        "train.csv": [("review", "stars", "title"), *rows[:80]],
+        "test.csv": [("review", "stars", "title"), *rows[80:]],
+        "new.csv": [("review",), *[(text,) for text, *_ in rows[:7]]],
+        "topics.csv": [("text", "topics"), *[(f"{text}, day {n}", of) for n in range(40) for text, of in topics]],
+        "pairs.csv": [("first", "second", "score"), *[(f"{a} {n}", b, of) for n in range(40) for a, b, of in pairs]],
+        "articles.csv": [("text", "section"), *[(f"{text} {n}", of) for n in range(40) for text, of in long]],
     }
-    return {(page.parent / target).resolve() for target in targets}
-
-
-@pytest.mark.parametrize("code", ["model/attention.py", "model/encoder.py", "training/loop.py"])
-def test_the_readme_leads_to_the_code_readers_look_for(code):
-    assert ROOT / "src" / "encoderlab" / code in links_of(ROOT / "README.md")
-
-
-def test_the_settings_page_is_up_to_date():
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "settings_page")], capture_output=True, text=True, check=True
-    )
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == done.stdout, (
-        "run scripts/settings_page > docs/settings.md"
-    )
+    for name, lines in tables.items():
+        with Path(name).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(lines)
+    Path("texts.txt").write_text("".join(f"{text}\n" for text, *_ in rows[:7]), encoding="utf-8")
+    said = "The {} sentence of document {} says nothing that matters."
+    documents = [" ".join(said.format(word, n) for word in ("first", "second", "third")) for n in range(80)]
+    Path("articles.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    names = "".join(f"Anna\tB-PERSON\nSmith\tI-PERSON\nsaw\tO\nBerlin\tB-PLACE\n{n}\tO\n\n" for n in range(60))
+    Path("names.conll").write_text(names, encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_from_top_to_bottom(tmp_path, built_in_cache):
-    cells = json.loads((ROOT / "docs" / "from_attention_to_training.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    short = "import encoderlab as e, functools as f; whole = e.compose\n"
-    short += "e.compose = lambda *settings: whole(*settings, 'training.steps=2', 'dataset.limit=200')\n"
-    (tmp_path / "cells.py").write_text(short + "\n".join(code), encoding="utf-8")
-    environment = os.environ | {"ENCODERLAB_CACHE": str(built_in_cache), "MPLBACKEND": "agg"}
-    done = subprocess.run(
-        [sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("page", [page for page in PAGES if command_lines(page)], ids=lambda page: page.name)
+def test_every_command_line_of_a_page_runs(page, tmp_path, monkeypatch, cache):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(cache))
+    write_files()
+    for name, content in SHOWN_FILE.findall(page.read_text(encoding="utf-8")):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content, encoding="utf-8")
+    for line in command_lines(page):
+        arguments, source = shortened(line)
+        stdin = io.TextIOWrapper(io.BytesIO(Path(source).read_bytes() if source else b""))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        try:
+            cli.run(arguments)
+        except Exception as error:
+            raise AssertionError(f"encoderlab {shlex.join(arguments)}") from error
+
+
+@pytest.mark.slow
+def test_the_python_of_the_page_on_deploying_runs(tmp_path, cache):
+    code = "".join(block for language, block in FENCED.findall(_page("deploy")) if language == "python")
+    write = "from tests.test_documentation import write_files; write_files()\n"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "ENCODERLAB_CACHE": str(cache)}
+    command = [sys.executable, "-c", write + code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "largest difference: " in done.stdout
 
 
-@pytest.mark.slow
-def test_the_python_page_runs_from_top_to_bottom(tmp_path):
-    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    short = (
-        "import encoderlab.api as api; whole, shorter = api.compose, ('training.steps=2', 'training.batch_size=8')\n"
-    )
-    short += "api.compose = lambda *settings, **command: whole(*settings, *shorter, **command)\n"
-    short += "from tests.typed_lines import make_files; make_files()\n"
-    (tmp_path / "page.py").write_text(
-        short + "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
-    )
-    environment = os.environ | {"ENCODERLAB_CACHE": str(tmp_path / "cache"), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    done = subprocess.run(
-        [sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "['five' 'one']" in done.stdout and "learning_rate" in done.stdout
+def _page(name):
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_the_worked_examples_apply_to_the_project_and_run(tmp_path, built_in_cache):
-    copy = tmp_path / "project"
-    for folder in ("src", "configs"):
-        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    text = ADDING.read_text(encoding="utf-8")
-    for name, content in SHOWN_FILE.findall(text):
-        (copy / name).write_text(content, encoding="utf-8")
-    for change in re.findall(r"^```diff\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        apply(change, copy)
-    work = tmp_path / "work"
-    work.mkdir()
-    failed = typed([ADDING], work, ENCODERLAB_CACHE=str(built_in_cache), PYTHONPATH=str(copy / "src"))[ADDING]
-    assert failed is None, failed
-    assert (work / "adding" / "outputs" / "swiglu" / "report.json").exists()
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("[A-Z]*.md")], ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target}
+    assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-def apply(change, project):
-    """Apply each hunk at the one place where its old lines occur."""
-    for target, hunks in re.findall(r"^\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)", change, re.MULTILINE | re.DOTALL):
-        text = (project / target).read_text(encoding="utf-8")
-        for hunk in re.split(r"^@@.*@@\n", hunks, flags=re.MULTILINE)[1:]:
-            lines = [
-                line if line.strip() else " \n" for line in hunk.splitlines(keepends=True)
-            ]  # editors trim blank lines
-            old, new = ("".join(line[1:] for line in lines if line[0] != other) for other in "+-")
-            assert text.count(old) == 1, f"{target} has {text.count(old)} places for\n{old}"
-            text = text.replace(old, new)
-        (project / target).write_text(text, encoding="utf-8")
+def test_the_pages_are_short_and_found_from_the_readme():
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in PAGES}
+    assert words["README.md"] <= 900
+    guides = [name for name in words if name not in ("README.md", "settings.md")]
+    assert len(guides) <= 10 and sum(words[name] for name in guides) <= 10_000
+    index = (ROOT / "README.md").read_text(encoding="utf-8") + _page("train_on_your_data")
+    assert [name for name in guides if name not in index] == []
+
+
+def test_the_page_of_settings_is_up_to_date():
+    script = [sys.executable, str(ROOT / "scripts" / "settings_page")]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert _page("settings") == done.stdout, "run scripts/settings_page > docs/settings.md"
