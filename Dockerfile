@@ -3,7 +3,7 @@
 #     scripts/wheelhouse cpu
 #     docker build --network=none --build-arg VARIANT=cpu --build-arg BASE=python:3.12-bookworm --tag encoderlab:cpu .
 #
-# docs/clusters.md says how to run it and what has been tested.
+# docs/clusters_and_large_data.md says how to run it and what has been tested.
 
 # A Debian image with the Python that collected the wheels and, for torch.compile, a C++ compiler: the slim images have none. The CUDA
 # libraries come with the wheels of VARIANT=cuda; the driver comes from the host.

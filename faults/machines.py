@@ -1,6 +1,6 @@
 """Trials on two machines: Linux namespaces with a network, host name, processes, home and cache of their own.
 
-`torchrun` is started on each with the line of docs/clusters.md. A machine's first process ends with the trial's process, and all
+`torchrun` is started on each with the line of docs/clusters_and_large_data.md. A machine's first process ends with the trial's process, and all
 others with the first: whatever happens here, nothing is left behind. Needs root.
 """
 

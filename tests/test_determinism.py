@@ -1,4 +1,4 @@
-"""What docs/determinism.md promises: the same weights, bit for bit, from any process on the same build, instructions
+"""What docs/evaluate_and_compare.md promises: the same weights, bit for bit, from any process on the same build, instructions
 and threads.
 """
 

@@ -34,7 +34,7 @@ class Compute:
     """What a run computes on. `precision` is the dtype of the matrix products; weights and optimizer stay in float32.
 
     `reason` says why that precision was picked. `deterministic` means that kernels round the same way in every run
-    wherever there is a choice; see docs/determinism.md.
+    wherever there is a choice; see docs/evaluate_and_compare.md.
     """
 
     device: torch.device
