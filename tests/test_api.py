@@ -1,7 +1,6 @@
 """encoderlab from Python: the same runs, predictions and errors as on the command line."""
 
 import csv
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -86,14 +85,6 @@ def test_a_model_folder_also_predicts_but_has_no_report(brackets):
 
 
 @pytest.mark.parametrize(
-    "texts", ["one text", None, (text for text in TEXTS), [("a",)], [("a", "b", "c")], [1], [("a", None)]]
-)
-def test_anything_but_a_list_of_texts_is_refused(brackets, texts):
-    with pytest.raises(SettingError, match="is not a list of texts"):
-        brackets.predict(texts)
-
-
-@pytest.mark.parametrize(
     "mistaken",
     [
         lambda: encoderlab.compose(5),
@@ -109,48 +100,6 @@ def test_settings_of_other_commands_are_refused(tmp_path, monkeypatch, mistaken)
     with pytest.raises(SettingError):
         mistaken()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_dry_run_creates_no_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert encoderlab.train(encoderlab.compose("task=brackets", "dataset.limit=100", *SMALL, "dry_run=true")) is None
-    assert "dry run: only the cache is written" in capsys.readouterr().out
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_tagging_model_predicts_a_label_for_each_word(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = encoderlab.train(encoderlab.compose("task=reverse", "dataset.limit=60", *SMALL))
-    [answer] = run.predict(["1 2 3"])
-    assert len(answer["predicted"]) == 3
-    assert set(answer["predicted"]) <= set("0123456789")
-
-
-@pytest.mark.slow
-def test_a_run_pretrained_on_pairs_can_be_finetuned_and_embeds_single_texts(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "documents.txt").write_text(
-        "\n\n".join(
-            f"A first sentence of {n} is here. A second one of {n} follows. And a third one of {n} ends it."
-            for n in range(40)
-        )
-    )
-    tiny = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=2")
-    own = ("dataset=files", "dataset.path=documents.txt", "tokenizer.vocabulary_size=120", "baselines=false")
-    pretrained = encoderlab.pretrain(encoderlab.compose(*own, *tiny, command="pretrain"))
-    assert pretrained.embed(["A sentence."]).shape == (1, 16)
-    rows = "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(60))
-    (tmp_path / "rows.csv").write_text("text,label\n" + rows)
-    task = (
-        "task=classification",
-        "dataset=files",
-        "dataset.path=rows.csv",
-        "training=smoke",
-        "training.steps=2",
-        "baselines=false",
-    )
-    finetuned = encoderlab.finetune(encoderlab.compose(*task, f"init_from={pretrained.folder}", command="finetune"))
-    assert json.loads((finetuned.folder / "report.json").read_text())["init_from"] == str(pretrained.folder)
 
 
 def test_mistakes_are_reported_as_on_the_command_line(brackets):

@@ -111,15 +111,6 @@ def test_pairs_are_read_together_with_their_segments(command, bert, tmp_path):
     assert index(tmp_path / "pairs.index.jsonl")[0] == {"row": 0, "text": PAIRS[0][0], "text_pair": PAIRS[0][1]}
 
 
-def test_long_texts_are_truncated_like_in_transformers_and_counted(command, bert, tmp_path, monkeypatch, capsys):
-    texts = ["fox " * 40, "a dog"]
-    typed(monkeypatch, "\n".join(texts))
-    command("embed", f"run={bert}", "output=cut.npy")
-    np.testing.assert_allclose(np.load(tmp_path / "cut.npy"), mean(*theirs(bert, texts)), atol=1e-5)
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "cut" in line]
-    assert line.startswith("2 vectors of 24 numbers: cut.npy; index: cut.index.jsonl; 1 text was truncated to")
-
-
 def test_a_split_of_a_run_on_pairs_gives_pairs_and_its_lines_single_texts(command, pairs_run, tmp_path, monkeypatch):
     command("embed", f"run={pairs_run}", "split=test", "output=test.npy")
     lines = index(tmp_path / "test.index.jsonl")
@@ -150,25 +141,12 @@ def test_a_tagging_run_embeds_words_and_gives_zeros_for_empty_rows(command, reve
     np.testing.assert_allclose(found[0], np.load(tmp_path / "tokens.npy")[:3].mean(0), atol=1e-5)
 
 
-def test_a_folder_of_transformers_has_no_splits(command, bert):
-    with pytest.raises(DataError, match="so its dataset and its splits are unknown"):
-        command("embed", f"run={bert}", "split=test", "output=out.npy")
-
-
-def test_empty_input_gives_no_vectors(command, brackets_run, tmp_path, monkeypatch):
-    typed(monkeypatch, "")
-    command("embed", f"run={brackets_run}", "output=none.npy")
-    assert np.load(tmp_path / "none.npy").shape[0] == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         (["output=out.csv"], SettingError, "output=out.csv does not end in .npy"),
         (["output=out.npy", "input=a.txt", "split=test"], SettingError, "input and split are given together"),
-        (["output=out.npy", "text_column=a"], SettingError, "text_column names a column of input, which is not set"),
         (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls reduces a text to one vector"),
-        (["output=out.npy", "input=missing.txt"], DataError, "missing.txt does not exist"),
         (["output=out.npy", "input=empty.txt"], DataError, "empty.txt has no rows"),
         (
             ["output=out.npy", "input=latin.txt", "encoding=utf-8"],
@@ -176,7 +154,6 @@ def test_empty_input_gives_no_vectors(command, brackets_run, tmp_path, monkeypat
             "latin.txt, line 2 cannot be decoded as UTF-8",
         ),
         (["output=out.npy", "split=tset"], DataError, "split=tset is not in this dataset"),
-        (["output=nowhere/out.npy", "split=test"], DataError, "output=nowhere/out.npy cannot be written"),
     ],
 )
 def test_invalid_input_is_refused_and_leaves_nothing(command, brackets_run, tmp_path, arguments, error, message):
@@ -185,18 +162,3 @@ def test_invalid_input_is_refused_and_leaves_nothing(command, brackets_run, tmp_
     with pytest.raises(error, match=message):
         command("embed", f"run={brackets_run}", *arguments)
     assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "latin.txt"}
-
-
-def test_a_failure_half_way_leaves_nothing(command, brackets_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.inference.inputs.ROWS_AT_A_TIME", 1)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"(())\ncaf\xe9\n")))
-    with pytest.raises(DataError, match="Line 2 of standard input is not UTF-8"):
-        command("embed", f"run={brackets_run}", "output=out.npy")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_existing_output_is_not_overwritten(command, brackets_run, tmp_path):
-    (tmp_path / "out.npy").write_text("precious")
-    with pytest.raises(SettingError, match="output=out.npy: out.npy already exists"):
-        command("embed", f"run={brackets_run}", "split=test", "output=out.npy")
-    assert (tmp_path / "out.npy").read_text() == "precious"

@@ -8,7 +8,6 @@ import json
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,20 +104,6 @@ def test_ambiguous_quotes_are_explained_with_a_setting_of_predict(command, brack
         assert [answer["text"] for answer in answers(tmp_path / quoting)] == rows
 
 
-def test_any_lines_on_standard_input_are_predicted(command, brackets_run, capsys, monkeypatch):
-    typed = b"\xef\xbb\xbfa\x0cb\r\n\r\n \n\xe2\x80\xa8\n\0\na\rb\n\r\r\nlast"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
-    command("predict", f"run={brackets_run}", "format=jsonl")
-    found = [json.loads(line)["text"] for line in capsys.readouterr().out.split("\n")[:-1]]
-    assert found == ["a\x0cb", "", " ", "\u2028", "\0", "a\rb", "\r", "last"]
-
-
-def test_an_endless_line_on_standard_input_is_refused(command, brackets_run, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"()\n" + b"(" * 2**24)))
-    with pytest.raises(DataError, match="Line 2 of standard input has more than 16,777,216 bytes"):
-        command("predict", f"run={brackets_run}")
-
-
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
 def test_a_full_disk_is_one_line_and_leaves_no_partial_file(command, brackets_run, tmp_path, name):
     (tmp_path / "rows.txt").write_text("".join(f"(({n:>40}))\n" for n in range(3000)))
@@ -130,18 +115,6 @@ def test_a_full_disk_is_one_line_and_leaves_no_partial_file(command, brackets_ru
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.txt"]
-
-
-@pytest.mark.slow
-def test_a_full_disk_behind_standard_output_is_one_line(brackets_run, tmp_path):
-    arguments = [sys.executable, "-m", "encoderlab", "predict", f"run={brackets_run}", "text=(())"]
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
-    assert ended.returncode == 3
-    assert (
-        ended.stderr
-        == "encoderlab: Standard output cannot be written: No space left on device. Free space, or set output=FILE.\n"
-    )
 
 
 def test_other_columns_are_copied_and_the_last_line_reports_the_output(command, brackets_run, tmp_path, capsys):

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,8 +13,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
-from encoderlab.commands import serve as serve_command
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 
 TEXTS = ["(())", ")(", "((("]
 
@@ -74,36 +72,3 @@ def test_a_server_answers_as_predict_and_ends_cleanly_on_a_signal(
 def test_a_foreign_address_is_refused_before_a_model_is_loaded(command):
     with pytest.raises(SettingError, match=r"Cannot listen on host=192\.0\.2\.1 port=0"):
         command("serve", "run=missing", "host=192.0.2.1", "port=0")
-
-
-def test_a_model_without_predictions_is_refused_before_serving(command, brackets_run, monkeypatch):
-    def none(*_):
-        raise DataError("predicts nothing")
-
-    monkeypatch.setattr(serve_command, "answers_of", none)
-    with pytest.raises(DataError, match="predicts nothing"):
-        command("serve", f"run={brackets_run}", "port=0")
-
-
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
-def test_a_missing_library_is_named_with_its_extra(command, monkeypatch, missing):
-    find_spec = serve_command.find_spec
-    monkeypatch.setattr(serve_command, "find_spec", lambda name: None if name == missing else find_spec(name))
-    with pytest.raises(
-        SettingError, match=rf'serve needs {missing}, which is not installed\. Run pip install "encoderlab\[serve'
-    ):
-        command("serve", "run=missing")
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.1.2.3", True), ("0.0.0.0", False), ("a.b", False)],
-)
-def test_only_this_machines_own_addresses_are_loopback(host, loopback):
-    assert serve_command._is_loopback(host) == loopback
-
-
-def test_port_zero_picks_a_free_port():
-    with serve_command._listening("127.0.0.1", 0) as listening:
-        assert listening.family is socket.AF_INET
-        assert listening.getsockname()[1] > 0

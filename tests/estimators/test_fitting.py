@@ -7,20 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hypothesis import given
-from hypothesis import strategies as st
-from omegaconf import OmegaConf
 from sklearn.base import clone
 
 import encoderlab
 from encoderlab import TextClassifier
-from encoderlab.config.overrides import quoted_arguments
 from encoderlab.errors import SettingError
-from encoderlab.estimators.fitting import _as_typed
 from encoderlab.estimators.inputs import InputError
-from encoderlab.runs.journal import Journal
-from encoderlab.training.config import Precision
 from tests.estimators.tiny import CLASSES, TEXTS, TINY
 
 
@@ -37,18 +29,6 @@ def test_fit_prints_nothing_and_leaves_no_file(tmp_path, monkeypatch, capfd):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     TextClassifier(**TINY, verbose=True).fit(TEXTS, CLASSES)
     assert "parameters" in capfd.readouterr().err
-
-
-def test_an_interrupted_fit_leaves_no_file(tmp_path, monkeypatch):
-    def interrupt(journal, step):
-        assert list(tmp_path.rglob("step-*")), "a checkpoint is there while it trains"
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(Journal, "step", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        TextClassifier(**TINY).fit(TEXTS, CLASSES)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
@@ -81,36 +61,6 @@ def test_a_run_folder_is_kept_as_by_the_command_with_the_same_model(tmp_path):
     assert Path(run.assembly.config.dataset.path).is_file(), "eval reads it again"
     with pytest.raises(SettingError, match="already holds a run"):
         estimator.fit(TEXTS, CLASSES)
-
-
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
-LISTS = st.recursive(PLAIN | st.text(max_size=8), lambda inside: st.lists(inside, max_size=3), max_leaves=6)
-
-
-@given(PLAIN | st.lists(LISTS, max_size=3))
-def test_any_python_value_survives_being_written_as_a_setting(value):
-    (argument,) = quoted_arguments([f"training.warmup={_as_typed(value)}"])
-    assert uninterpolated_value(OverridesParser.create().parse_override(argument).value()) == value
-
-
-def uninterpolated_value(value):
-    """Return the value that OmegaConf makes of one parsed by Hydra."""
-    return OmegaConf.to_container(OmegaConf.create({"value": value}), resolve=True)["value"]
-
-
-@pytest.mark.parametrize(
-    ("value", "typed"),
-    [
-        (np.float32(0.5), "0.5"),
-        (np.int64(3), "3"),
-        (np.True_, "true"),
-        (Precision.bf16, "bf16"),
-        ((1, None), "[1,null]"),
-        ("mini", "mini"),
-    ],
-)
-def test_numpy_numbers_and_choices_are_written_by_value(value, typed):
-    assert _as_typed(value) == typed
 
 
 def test_a_mapping_can_have_any_class_as_a_key():

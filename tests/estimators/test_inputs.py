@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from encoderlab.data.examples import TextExample
-from encoderlab.errors import DataError
-from encoderlab.estimators.inputs import InputError, refuse, targets_of, texts_of
+from encoderlab.estimators.inputs import texts_of
 
 
 @given(st.lists(st.text(max_size=5), max_size=5))
@@ -51,26 +50,3 @@ def test_rows_that_are_not_texts_are_refused(X, refusal):
     with pytest.raises(ValueError, match=refusal) as refused:
         texts_of(X)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("y", "n_rows", "refusal"),
-    [
-        (None, 2, "TextClassifier requires y to be passed, but the target y is None"),
-        (["a"], 2, "inconsistent numbers of samples"),
-        (["a", None], 2, "Row 1 of y is None. Allowed: a target for each row"),
-        ([1.0, float("nan")], 2, "Input y contains NaN"),
-        ([["a", "b"], ["c", "d"]], 2, "y should be a 1d array"),
-        (["a"], 1, "X has 1 sample. Allowed: at least two"),
-        ([], 0, "X has 0 samples"),
-    ],
-)
-def test_targets_that_cannot_be_learned_are_refused(y, n_rows, refusal):
-    with pytest.raises(ValueError, match=refusal):
-        targets_of(y, n_rows, "TextClassifier")
-
-
-def test_a_refusal_of_rows_does_not_name_settings_of_files():
-    with pytest.raises(InputError) as refused:
-        refuse(DataError("All rows have one label", allowed="two", remedy="Check dataset.label"))
-    assert str(refused.value) == "All rows have one label. Allowed: two."

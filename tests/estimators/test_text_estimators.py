@@ -14,7 +14,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn.utils.validation import validate_data
 
 import encoderlab
 from encoderlab import TextClassifier, TextRegressor
@@ -25,80 +24,17 @@ from tests.estimators.tiny import CLASSES, TEXTS, TINY
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-NUMBERS = "it feeds numbers, and these estimators read texts"
-
-
-NUMERIC = dict.fromkeys(
-    (
-        "check_classifier_data_not_an_array",
-        "check_classifiers_classes",
-        "check_classifiers_one_label",
-        "check_classifiers_regression_target",
-        "check_classifiers_train",
-        "check_array_api_input",
-        "check_dict_unchanged",
-        "check_dont_overwrite_parameters",
-        "check_dtype_object",
-        "check_estimators_dtypes",
-        "check_estimators_fit_returns_self",
-        "check_estimators_nan_inf",
-        "check_estimators_overwrite_params",
-        "check_estimators_pickle",
-        "check_f_contiguous_array_estimator",
-        "check_fit2d_1feature",
-        "check_fit2d_1sample",
-        "check_fit2d_predict1d",
-        "check_fit_check_is_fitted",
-        "check_fit_idempotent",
-        "check_fit_score_takes_y",
-        "check_methods_sample_order_invariance",
-        "check_methods_subset_invariance",
-        "check_n_features_in",
-        "check_n_features_in_after_fitting",
-        "check_pipeline_consistency",
-        "check_positive_only_tag_during_fit",
-        "check_readonly_memmap_input",
-        "check_regressor_data_not_an_array",
-        "check_regressors_int",
-        "check_regressors_no_decision_function",
-        "check_regressors_train",
-        "check_requires_y_none",
-        "check_supervised_y_2d",
-    ),
-    NUMBERS,
-)
-
-
-class _OfNumbers:
-    """A text estimator that is given numbers and reads them as texts."""
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = False
-        for kind in (tags.classifier_tags, tags.regressor_tags):
-            if kind is not None:
-                kind.poor_score = True  # two steps teach nothing
-        return tags
-
-    def fit(self, X, y):
-        return super().fit(_as_texts(validate_data(self, X)), y)
-
-    def _answers(self, X):
-        if not hasattr(self, "model_"):
-            raise NotFittedError
-        return super()._answers(_as_texts(validate_data(self, X, reset=False)))
-
-
-def _as_texts(X):
-    return [" ".join(f"{value:.0f}" for value in row) for row in X]
-
-
-class ClassifierOfNumbers(_OfNumbers, TextClassifier):
-    pass
-
-
-class RegressorOfNumbers(_OfNumbers, TextRegressor):
-    pass
+NUMBERS = """
+    classifier_data_not_an_array classifiers_classes classifiers_one_label classifiers_regression_target
+    classifiers_train array_api_input dict_unchanged dont_overwrite_parameters dtype_object estimators_dtypes
+    estimators_fit_returns_self estimators_nan_inf estimators_overwrite_params estimators_pickle
+    f_contiguous_array_estimator fit2d_1feature fit2d_1sample fit2d_predict1d fit_check_is_fitted fit_idempotent
+    fit_score_takes_y methods_sample_order_invariance methods_subset_invariance n_features_in
+    n_features_in_after_fitting pipeline_consistency positive_only_tag_during_fit readonly_memmap_input
+    regressor_data_not_an_array regressors_int regressors_no_decision_function regressors_train requires_y_none
+    supervised_y_2d
+"""
+NUMERIC = {f"check_{name}": "it feeds numbers, and these estimators read texts" for name in NUMBERS.split()}
 
 
 @parametrize_with_checks([TextClassifier(**TINY), TextRegressor(**TINY)], expected_failed_checks=lambda _: NUMERIC)
@@ -111,12 +47,6 @@ def test_scikit_learns_checks_pass(estimator, check):
         ):  # without its traceback, of which pytest would parse every file: 0.2 s for each check
             raise error.with_traceback(None) from None
         raise
-
-
-@pytest.mark.slow
-@parametrize_with_checks([ClassifierOfNumbers(**TINY), RegressorOfNumbers(**TINY)])
-def test_checks_on_numbers_pass_once_numbers_become_texts(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The settings in a config.json of Transformers: read as ours, written from ours, and refused with a reason."""
 
 import pytest
-import transformers
 
 from encoderlab.batch import HeadSizes
 from encoderlab.errors import DataError, SettingError
@@ -68,45 +67,27 @@ def test_sentence_order_labels_survive_the_round_trip(tmp_path):
     assert read_huggingface(tmp_path).labels == ["in_order", "swapped"]
 
 
-def test_real_labels_are_in_the_export(tmp_path):
-    heads = HEADS["AutoModelForTokenClassification"]
-    config, model = drawn(heads)
-    exported(config, heads, model.state_dict(), tmp_path)
-    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path)
-    assert theirs.config.id2label == {0: "sad", 1: "nützlich", 2: "glad"}
-    assert theirs.config.label2id == {"sad": 0, "nützlich": 1, "glad": 2}
-
-
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         ({"model_type": "roberta"}, r"model_type=roberta\. Allowed: bert, distilbert\."),
-        ({"model_type": ["bert"]}, r"model_type=\['bert'\]\. Allowed: bert, distilbert\."),
         (
             {"architectures": ["BertForQuestionAnswering"]},
             r"architectures=\['BertForQuestionAnswering'\]\. Allowed: BertModel, ",
         ),
-        ({"architectures": "BertModel"}, r"architectures=BertModel\. Allowed: BertModel, "),
         ({"hidden_act": "gelu_new"}, r"hidden_act=gelu_new\. Allowed: gelu or relu\."),
         ({"hidden_act": "relu"}, r"predicts masked tokens with relu\. Allowed: gelu"),
         ({"position_embedding_type": "relative_key"}, r"position_embedding_type=relative_key\. Allowed: absolute\."),
         ({"is_decoder": True}, r"is_decoder=True\. Allowed: False\."),
-        ({"add_cross_attention": True}, r"add_cross_attention=True\. Allowed: False\."),
         (
             {"problem_type": "ranking"},
             r"problem_type=ranking\. Allowed: single_label_classification or multi_label_class",
         ),
-        ({"tie_word_embeddings": "yes"}, r"tie_word_embeddings=yes\. Allowed: True or False\."),
         ({"num_hidden_layers": "2"}, r"num_hidden_layers=2\. Allowed: a whole number\."),
-        ({"num_hidden_layers": True}, r"num_hidden_layers=True\. Allowed: a whole number\."),
         ({"num_hidden_layers": 10**9}, r"model\.n_layers is 1000000000\. Allowed: at least 1, at most 1000\."),
         ({"hidden_size": 9}, r"model\.d_model=9 is not a multiple of model\.n_heads=2"),
-        ({"layer_norm_eps": 0}, r"model\.norm_epsilon is 0\.0\. Allowed: more than 0\."),
-        ({"hidden_dropout_prob": 10**400}, r"hidden_dropout_prob=1000.*Allowed: a number\."),
         ({"layer_norm_eps": "tiny"}, r"layer_norm_eps=tiny\. Allowed: a number\."),
-        ({"type_vocab_size": 1}, r"model\.segments is 1\. Allowed: 0 for none, or at least 2"),
         ({"vocab_size": 0}, r"vocab_size=0 and pad_token_id=0\. Allowed: an id of the vocabulary"),
-        ({"pad_token_id": 13}, r"vocab_size=13 and pad_token_id=13\."),
         ({"vocab_size": 14}, r"word_embeddings\.weight has the shape \[13, 8\], but config\.json requires \[14, 8\]"),
         (
             {"num_hidden_layers": 3},

@@ -78,18 +78,6 @@ def test_every_architecture_gives_the_same_outputs_for_every_batch_size_and_leng
     assert path.parent.glob("*").__next__() == path
 
 
-def test_segments_are_an_input_only_if_the_model_has_them(written):
-    whole = written[0]
-    assert ("token_type_ids" in whole.inputs) == (whole.model.encoder.embeddings.segment is not None)
-
-
-def test_a_graph_with_different_outputs_is_refused(written, monkeypatch):
-    whole, path, _ = written
-    monkeypatch.setattr(onnx_graph, "TOLERANCE", -1.0)
-    with pytest.raises(DataError, match=r"The ONNX graph is wrong: for 1 rows of 1 tokens its outputs are off by"):
-        largest_difference(whole, path, 12, 13)
-
-
 def test_a_graph_with_other_weights_is_noticed(written, make_model):
     whole, path, _ = written
     before = {name: weight.clone() for name, weight in whole.state_dict().items()}
@@ -98,22 +86,6 @@ def test_a_graph_with_other_weights_is_noticed(written, make_model):
     with pytest.raises(DataError, match="The ONNX graph is wrong"):
         largest_difference(whole, path, 12, 13)
     whole.load_state_dict(before)
-
-
-def test_an_output_that_is_not_a_number_is_noticed_after_one_that_is_right(written, monkeypatch):
-    whole, path, _ = written
-
-    class Broken(onnxruntime.InferenceSession):
-        def run(self, outputs, inputs):
-            right, *_ = super().run(["last_hidden_state"], inputs)
-            return [right, right * float("nan")]
-
-    if whole.outputs != ["last_hidden_state"]:
-        pytest.skip("one shape is enough")
-    monkeypatch.setattr(onnxruntime, "InferenceSession", Broken)
-    monkeypatch.setattr(whole, "outputs", ["last_hidden_state"] * 2)
-    with pytest.raises(DataError, match="its outputs are off by nan"):
-        largest_difference(whole, path, 12, 13)
 
 
 @pytest.mark.slow

@@ -61,17 +61,6 @@ def test_each_label_of_a_set_has_its_threshold(logits, first, second):
     ]
 
 
-def test_a_number_is_predicted_unchanged():
-    assert answer(TEXTS | {"problem_type": "regression", "id2label": {}}, READ, np.array([2.5])) == {"predicted": 2.5}
-
-
-def test_without_a_head_the_vector_is_the_mean_of_real_tokens():
-    read, _ = letters().encode_batch(["a", "abc"])
-    assert read.attention_mask == [1, 1, 1, 0, 0]
-    logits = np.array([[1.0, 2], [3, 4], [5, 6], [9, 9], [9, 9]])
-    assert answer(TEXTS | {"answers_for": "nothing"}, read, logits) == {"vector": [3.0, 4.0]}
-
-
 @given(st.lists(st.sampled_from(["a", "bc", "x"]), max_size=6))
 def test_every_word_keeps_its_place_and_is_read_at_its_first_token(words):
     read = letters().encode(words, is_pretokenized=True)

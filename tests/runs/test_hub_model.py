@@ -13,7 +13,6 @@ import torch
 import transformers
 
 from encoderlab.exchange.huggingface import read_huggingface
-from encoderlab.runs.pretrained import at_hand, fetch_model_folder
 
 FETCH = """
 import sys
@@ -33,11 +32,6 @@ for name in sys.argv[1].split(","):
         print(fetch_model_folder(name))
     except DataError as error:
         print(error)
-"""
-AT_HAND = """
-import sys
-from encoderlab.runs.pretrained import at_hand
-print(*map(at_hand, sys.argv[1].split(",")))
 """
 COMMIT = "0" * 39 + "1"
 NOWHERE = "http://127.0.0.1:9"
@@ -129,18 +123,10 @@ def serve():
         server.server_close()
 
 
-def test_a_folder_is_used_as_is(tmp_path):
-    assert fetch_model_folder(str(tmp_path)) == tmp_path
-
-
 @pytest.mark.slow
 def test_a_model_is_downloaded_without_pickles_and_code_and_found_again_offline(serve, files, tmp_path):
     endpoint, requested = serve(files)
-    names, home = "someone/model,nobody/nothing", tmp_path / "home"
-    assert fetched(names, endpoint, home, AT_HAND) == "True False"
-    assert not requested & set(files)
     folder = fetched("someone/model", endpoint, tmp_path / "home")
-    assert fetched(names, NOWHERE, home, AT_HAND) == "True False"
     assert {path.name for path in (tmp_path / folder).iterdir()} == {
         "config.json",
         "model.safetensors",
@@ -151,12 +137,6 @@ def test_a_model_is_downloaded_without_pickles_and_code_and_found_again_offline(
     assert read_huggingface(tmp_path / folder).config.d_model == 8
     assert fetched("someone/model", NOWHERE, tmp_path / "home") == folder
     assert fetched("someone/model", endpoint, tmp_path / "home", HF_HUB_OFFLINE="1") == folder
-
-
-def test_a_shipped_encoder_is_available_unless_it_is_damaged(shipped, no_network):
-    assert at_hand("mini-en")
-    (shipped / "config.json").write_text("{}")
-    assert not at_hand("mini-en")
 
 
 def test_a_model_with_only_pickles_is_refused(serve, files, tmp_path):
@@ -190,13 +170,3 @@ def test_an_unreachable_hub_is_refused_if_the_cache_lacks_the_model(tmp_path):
         message.startswith(f"someone/model is not a folder, the hub {NOWHERE} cannot be reached, and the cache ")
         and "HF_HOME" in message
     )
-
-
-@pytest.mark.slow
-def test_a_cache_with_only_the_tokenizer_is_not_a_model(serve, files, tmp_path):
-    endpoint, _ = serve(
-        {name: content for name, content in files.items() if not name.endswith((".safetensors", ".bin"))}
-    )
-    fetched("someone/model", endpoint, tmp_path / "home")
-    message = fetched("someone/model", NOWHERE, tmp_path / "home")
-    assert f"the hub {NOWHERE} cannot be reached, and the cache" in message and "has no weights of it" in message

@@ -1,13 +1,11 @@
-"""What BERT and DistilBERT in transformers call our weights and our settings: tables read in both directions.
+"""BERT and DistilBERT of transformers: reads their folders as our encoder, and converts our encoder to their format.
 
-The config.json of BERT and DistilBERT: as our settings, heads and labels, and written from them.
-
-BERT and DistilBERT of transformers: reads their folders as our encoder, and converts our encoder to their format.
+Two tables hold what they call our weights and our settings, and are read in both directions.
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,15 +27,8 @@ BODY = {  # how the names of a family's encoder begin, in a checkpoint that is a
 }
 
 
-class Rename(NamedTuple):
-    """One part of a model, which holds a `weight`, a `bias` or both. None: the family has no such part."""
-
-    ours: str
-    bert: str | None
-    distilbert: str | None
-
-
-IN_A_LAYER = (  # ours, BERT's and DistilBERT's
+# Ours, BERT's and DistilBERT's name of each part, which holds a `weight`, a `bias` or both; None: the family has no such part.
+IN_A_LAYER = (
     ("attention.query", "attention.self.query", "attention.q_lin"),
     ("attention.key", "attention.self.key", "attention.k_lin"),
     ("attention.value", "attention.self.value", "attention.v_lin"),
@@ -47,32 +38,36 @@ IN_A_LAYER = (  # ours, BERT's and DistilBERT's
     ("feed_forward.outer", "output.dense", "ffn.lin2"),
     ("feed_forward_norm", "output.LayerNorm", "output_layer_norm"),
 )
-RENAMES = (
-    Rename("encoder.embeddings.token", "bert.embeddings.word_embeddings", "distilbert.embeddings.word_embeddings"),
-    Rename(
-        "encoder.embeddings.position.embedding",
-        "bert.embeddings.position_embeddings",
-        "distilbert.embeddings.position_embeddings",
-    ),
-    Rename("encoder.embeddings.segment", "bert.embeddings.token_type_embeddings", None),
-    Rename("encoder.embeddings.norm", "bert.embeddings.LayerNorm", "distilbert.embeddings.LayerNorm"),
-    *(
-        Rename(
-            f"encoder.layers.*.{ours}", f"bert.encoder.layer.*.{bert}", f"distilbert.transformer.layer.*.{distilbert}"
-        )
-        for ours, bert, distilbert in IN_A_LAYER
-    ),
-    Rename("pool.dense", "bert.pooler.dense", "pre_classifier"),
-    Rename("sequence_head", "classifier", "classifier"),
-    Rename("token_head", "classifier", "classifier"),
-    Rename("masked_token_head.dense", "cls.predictions.transform.dense", "vocab_transform"),
-    Rename("masked_token_head.norm", "cls.predictions.transform.LayerNorm", "vocab_layer_norm"),
-    Rename("masked_token_head.decoder", "cls.predictions.decoder", "vocab_projector"),
-    Rename("masked_token_head", "cls.predictions", "vocab_projector"),  # the bias of each piece
+EMBEDDINGS = (
+    ("token", "word_embeddings", "word_embeddings"),
+    ("position.embedding", "position_embeddings", "position_embeddings"),
+    ("segment", "token_type_embeddings", None),
+    ("norm", "LayerNorm", "LayerNorm"),
 )
-PAIR_HEAD = Rename(
-    "sequence_head", "cls.seq_relationship", None
-)  # of BertForPreTraining and BertForNextSentencePrediction
+HEADS = (
+    ("pool.dense", "bert.pooler.dense", "pre_classifier"),
+    ("sequence_head", "classifier", "classifier"),
+    ("token_head", "classifier", "classifier"),
+    ("masked_token_head.dense", "cls.predictions.transform.dense", "vocab_transform"),
+    ("masked_token_head.norm", "cls.predictions.transform.LayerNorm", "vocab_layer_norm"),
+    ("masked_token_head.decoder", "cls.predictions.decoder", "vocab_projector"),
+    ("masked_token_head", "cls.predictions", "vocab_projector"),  # the bias of each piece
+)
+PAIR_HEAD = "cls.seq_relationship"  # of BertForPreTraining and BertForNextSentencePrediction
+NAMES: dict[str, dict[str, str | None]] = {
+    "bert": {
+        **{f"encoder.embeddings.{ours}": f"bert.embeddings.{theirs}" for ours, theirs, _ in EMBEDDINGS},
+        **{f"encoder.layers.*.{ours}": f"bert.encoder.layer.*.{theirs}" for ours, theirs, _ in IN_A_LAYER},
+        **{ours: theirs for ours, theirs, _ in HEADS},
+    },
+    "distilbert": {
+        **{
+            f"encoder.embeddings.{ours}": theirs and f"distilbert.embeddings.{theirs}" for ours, _, theirs in EMBEDDINGS
+        },
+        **{f"encoder.layers.*.{ours}": f"distilbert.transformer.layer.*.{theirs}" for ours, _, theirs in IN_A_LAYER},
+        **{ours: theirs for ours, _, theirs in HEADS},
+    },
+}
 
 
 class Named(NamedTuple):
@@ -100,44 +95,6 @@ SETTINGS = (
 ACTIVATION = {"bert": "hidden_act", "distilbert": "activation"}
 
 
-def their_names(family: str, ours: Iterable[str], *, pair_head: bool = False) -> dict[str, str]:
-    """Return the name in `family` of each of our weights; with `pair_head`, the sequence head is for pairs of
-    sentences.
-    """
-    table = {row.ours: getattr(row, family) for row in (*RENAMES, *([PAIR_HEAD] if pair_head else []))}
-    return {name: _renamed(name, table) for name in ours}
-
-
-def normal_name(family: str, name: str) -> str:
-    """Return a weight's name in today's checkpoints with heads: old ones have gamma and beta, bare encoders have no
-    prefix.
-    """
-    name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-    return f"{family}.{name}" if name.startswith(BODY[family]) else name
-
-
-def bare_name(family: str, name: str) -> str:
-    """Return the name that the weight has in a checkpoint without heads."""
-    return name.removeprefix(f"{family}.")
-
-
-def key_and_default(row: Named, family: str) -> tuple[str | None, Any]:
-    """Return the key of a setting in the family's config.json, None if its value is fixed; and its default, or that
-    value.
-    """
-    if family == "distilbert" and row.distilbert_default is not None:
-        return row.distilbert, row.distilbert_default
-    return getattr(row, family), row.default
-
-
-def _renamed(name: str, table: dict[str, str | None]) -> str:
-    part, _, kind = name.rpartition(".")
-    number = re.search(r"\.(\d+)\.", part + ".")
-    theirs = table[re.sub(r"\.\d+\b", ".*", part, count=1)]
-    assert theirs is not None, f"{name} has no name there"
-    return f"{theirs.replace('*', number.group(1)) if number else theirs}.{kind}"
-
-
 POOLINGS = {"bert": Pooling.pooler, "distilbert": Pooling.relu_pooler}
 PREFIXES = {"bert": "Bert", "distilbert": "DistilBert"}
 COMMON = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
@@ -151,6 +108,43 @@ PROBLEM_TYPES: dict[TargetKind, str] = {
 }
 LARGEST_NUMBER = 2**53  # the largest up to which a float is exact; no setting comes near
 INITIALIZER_RANGE = 0.02  # what transformers would draw a fresh head with, where our weights were drawn by width
+DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
+_BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
+STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
+_POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
+_TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
+
+
+def their_names(family: str, ours: Iterable[str], *, pair_head: bool = False) -> dict[str, str]:
+    """Return the name in `family` of each of our weights; with `pair_head`, the sequence head is for pairs of
+    sentences.
+    """
+    table = NAMES[family] | ({"sequence_head": PAIR_HEAD} if pair_head else {})
+    names = {}
+    for name in ours:
+        part, _, kind = name.rpartition(".")
+        number = re.search(r"\.(\d+)\.", part + ".")
+        theirs = table[re.sub(r"\.\d+\b", ".*", part, count=1)]
+        assert theirs is not None, f"{name} has no name there"
+        names[name] = f"{theirs.replace('*', number.group(1)) if number else theirs}.{kind}"
+    return names
+
+
+def normal_name(family: str, name: str) -> str:
+    """Return a weight's name in today's checkpoints with heads: old ones have gamma and beta, bare encoders have no
+    prefix.
+    """
+    name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+    return f"{family}.{name}" if name.startswith(BODY[family]) else name
+
+
+def key_and_default(row: Named, family: str) -> tuple[str | None, Any]:
+    """Return the key of a setting in the family's config.json, None if its value is fixed; and its default, or that
+    value.
+    """
+    if family == "distilbert" and row.distilbert_default is not None:
+        return row.distilbert, row.distilbert_default
+    return getattr(row, family), row.default
 
 
 def family_of(folder: Path, fields: dict[str, Any]) -> str:
@@ -234,7 +228,10 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
     if classes is None:
         return []
     if pair_head:
-        return _pair_labels(folder, fields, classes)
+        if classes != len(PAIR_LABELS):
+            raise DataError(f"{folder} has a head for pairs with {classes} classes", allowed=str(len(PAIR_LABELS)))
+        ours = {str(number): label for number, label in enumerate(ORDER_LABELS)}
+        return ORDER_LABELS if fields.get("id2label") == ours else PAIR_LABELS
     if heads.sequence_target == "number":
         if classes != 1:
             raise DataError(f"{folder} has a head with {classes} numbers", allowed="one number")
@@ -266,13 +263,6 @@ def positive_label_of(fields: dict[str, Any], labels: list[str]) -> str | None:
     return named if len(labels) == 2 and named in labels else None
 
 
-def _pair_labels(folder: Path, fields: dict[str, Any], classes: int) -> list[str]:
-    if classes != len(PAIR_LABELS):
-        raise DataError(f"{folder} has a head for pairs with {classes} classes", allowed=str(len(PAIR_LABELS)))
-    ours = {str(number): label for number, label in enumerate(ORDER_LABELS)}
-    return ORDER_LABELS if fields.get("id2label") == ours else PAIR_LABELS
-
-
 def config_json(
     config: ModelConfig, heads: HeadSizes, family: str, *, labels: list[str], vocabulary_size: int, pad_id: int
 ) -> dict[str, Any]:
@@ -298,10 +288,7 @@ def config_json(
     if heads.sequence_classes is not None and not heads.vocabulary:
         fields["problem_type"] = PROBLEM_TYPES[heads.sequence_target]
     if heads.sequence_target == "number":
-        fields["id2label"], fields["label2id"] = (
-            {"0": "LABEL_0"},
-            {"LABEL_0": 0},
-        )  # transformers counts the outputs by these
+        fields |= {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}  # transformers counts the outputs by these
     return fields
 
 
@@ -321,13 +308,6 @@ def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any)
         kind = "a whole number" if isinstance(default, int) else "a number"
         raise DataError(f"{folder}: config.json has an invalid value: {key}={str(value)[:80]}", allowed=kind)
     return type(default)(value)
-
-
-DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
-_BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
-STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
-_POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
-_TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +379,9 @@ def to_huggingface(
     changes nothing, and a mean becomes a layer (see `averaging_layer`). Word dropout, which only training knows, is left out. `weights` may have the extra `pool.dense.*`
     of `HuggingFaceModel`. Raises SettingError, with all reasons, if there is no equivalent.
     """
-    family = _family_for(config, heads)
+    like_distilbert = config.segments == 0 and config.norm_epsilon == DISTILBERT_EPSILON
+    has_its_pooler = config.pooling is Pooling.relu_pooler and (heads.sequence_classes is not None or like_distilbert)
+    family = "distilbert" if has_its_pooler else "bert"
     _refuse_what_they_lack(config, heads, family)
     config, weights = _as_theirs(config, heads, weights, family)
     pooler = heads == HeadSizes() and weights.keys() >= _POOL.keys()
@@ -411,7 +393,7 @@ def to_huggingface(
     if family == "bert" and _DECODER in ours:
         theirs["cls.predictions.decoder.bias"] = theirs["cls.predictions.bias"].clone()
     if heads == HeadSizes():
-        theirs = {bare_name(family, name): weight for name, weight in theirs.items()}
+        theirs = {name.removeprefix(f"{family}."): weight for name, weight in theirs.items()}
     fields = config_json(config, heads, family, labels=labels, vocabulary_size=vocabulary_size, pad_id=pad_id)
     return fields, theirs
 
@@ -467,67 +449,47 @@ def _first(names: set[str]) -> str:
     return f"{min(names)}{more}"
 
 
-def _family_for(config: ModelConfig, heads: HeadSizes) -> str:
-    """Return DistilBERT if its pooler is needed or the encoder has its shape, otherwise BERT."""
-    like_distilbert = config.segments == 0 and config.norm_epsilon == DISTILBERT_EPSILON
-    if config.pooling is Pooling.relu_pooler and (heads.sequence_classes is not None or like_distilbert):
-        return "distilbert"
-    return "bert"
-
-
 def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -> None:
     """Raise SettingError with every setting that the family has no equivalent of, and what to choose instead."""
-    if found := list(_without_equivalent(config, heads, family)):
-        name = {"bert": "BERT", "distilbert": "DistilBERT"}[family]
-        lacking = [setting for setting, _ in found]
-        other = "sentence_transformers" if lacking == ["model.pooling=max"] else "onnx"
+    classes, of_pairs = heads.sequence_classes, heads.vocabulary and heads.sequence_classes is not None
+    mean, distilbert = config.pooling is Pooling.mean and classes is not None, family == "distilbert"
+    bert = "pooling=pooler (which makes it a BERT)"
+    checks = (
+        (config.positions is Positions.rotary, "positions=rotary", "positions=learned"),
+        (config.norm is not Norm.layer, f"norm={config.norm.value}", "norm=layer"),
+        (config.norm_position is NormPosition.pre, "norm_position=pre", "norm_position=post"),
+        (config.activation is Activation.geglu, "activation=geglu", "activation=gelu"),
+        (not config.embedding_norm, "embedding_norm=false", "embedding_norm=true"),
+        (
+            config.head_width * config.n_heads != config.d_model,
+            f"d_head={config.head_width} with model.d_model={config.d_model}",
+            "d_head=null and a model.n_heads that divides model.d_model",
+        ),
+        (
+            heads.vocabulary and config.activation is Activation.relu,
+            "activation=relu with masked tokens",
+            "activation=gelu",
+        ),
+        (classes is not None and config.pairs is Pairs.separate, "pairs=separate", "pairs=joint"),
+        (classes is not None and config.pooling is Pooling.max, "pooling=max", "pooling=mean"),
+        (mean and of_pairs, "pooling=mean in pretraining on pairs", "pooling=pooler"),
+        (
+            mean and not of_pairs and (classes or 0) > most_classes(config.d_model),
+            f"pooling=mean with {classes} classes",
+            "pooling=pooler",
+        ),
+        (distilbert and of_pairs, "pooling=relu_pooler in pretraining on pairs", bert),
+        (distilbert and config.segments > 0, f"segments={config.segments}", bert),
+        (distilbert and config.norm_epsilon != DISTILBERT_EPSILON, f"norm_epsilon={config.norm_epsilon:g}", bert),
+    )
+    lacking = {f"model.{setting}": f"model.{instead}" for lacks, setting, instead in checks if lacks}
+    if lacking:
+        name = "DistilBERT" if distilbert else "BERT"
+        other = "sentence_transformers" if list(lacking) == ["model.pooling=max"] else "onnx"
         raise SettingError(
             f"{name} in transformers has no equivalent of {', '.join(lacking)}",
-            remedy=f"Use format={other}, or train with {', '.join(dict.fromkeys(instead for _, instead in found))}",
+            remedy=f"Use format={other}, or train with {', '.join(dict.fromkeys(lacking.values()))}",
         )
-
-
-def _without_equivalent(config: ModelConfig, heads: HeadSizes, family: str) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a setting that has no equivalent and the one to choose instead."""
-    for name, value, instead in (
-        ("positions", Positions.rotary, "learned"),
-        ("norm", Norm.rms, "layer"),
-        ("norm", Norm.scalar, "layer"),
-        ("norm_position", NormPosition.pre, "post"),
-        ("activation", Activation.geglu, "gelu"),
-    ):
-        if getattr(config, name) is value:
-            yield f"model.{name}={value.value}", f"model.{name}={instead}"
-    if not config.embedding_norm:
-        yield "model.embedding_norm=false", "model.embedding_norm=true"
-    if config.head_width * config.n_heads != config.d_model:
-        yield (
-            f"model.d_head={config.head_width} with model.d_model={config.d_model}",
-            "model.d_head=null and a model.n_heads that divides model.d_model",
-        )
-    if heads.vocabulary and config.activation is Activation.relu:
-        yield "model.activation=relu with masked tokens", "model.activation=gelu"
-    if heads.sequence_classes is not None and config.pairs is Pairs.separate:
-        yield "model.pairs=separate", "model.pairs=joint"
-    if heads.sequence_classes is not None and config.pooling is Pooling.max:
-        yield "model.pooling=max", "model.pooling=mean"
-    if heads.sequence_classes is not None and config.pooling is Pooling.mean:
-        if heads.vocabulary:
-            yield "model.pooling=mean in pretraining on pairs", "model.pooling=pooler"
-        elif heads.sequence_classes > most_classes(config.d_model):
-            yield f"model.pooling=mean with {heads.sequence_classes} classes", "model.pooling=pooler"
-    if family == "distilbert":
-        yield from _beyond_distilbert(config, heads)
-
-
-def _beyond_distilbert(config: ModelConfig, heads: HeadSizes) -> Iterator[tuple[str, str]]:
-    instead = "model.pooling=pooler (which makes it a BERT)"
-    if heads.vocabulary and heads.sequence_classes is not None:
-        yield "model.pooling=relu_pooler in pretraining on pairs", instead
-    if config.segments:
-        yield f"model.segments={config.segments}", instead
-    if config.norm_epsilon != DISTILBERT_EPSILON:
-        yield f"model.norm_epsilon={config.norm_epsilon:g}", instead
 
 
 def _as_theirs(
@@ -557,7 +519,7 @@ def _as_theirs(
 
 
 def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a pooler that makes the first token's vector small, where tanh is linear, and a head that compensates for
+    """Return a pooler that makes the first token's vector small, where tanh is straight, and a head that makes up for
     it.
     """
     return {

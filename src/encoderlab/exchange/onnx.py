@@ -1,12 +1,8 @@
-"""A model as an ONNX graph for batches of any size and length, compared with the model itself before anyone relies on
-it.
+"""A model as an ONNX graph for batches of any size and length, compared with the model itself, and its 8-bit version.
 
-Quantization of an ONNX graph: the weights of matrix products and embeddings become 8-bit integers, by onnxruntime's
-quantizer.
-
-Chosen by measurement, on one core with AVX-512 VNNI and the shipped encoder, in milliseconds for a text of 34 tokens:
-2.1 in our own fp32, 1.0 with this, 2.3 with torchao's Int8DynamicActivationInt8WeightConfig, and 1.1 with PyTorch's
-deprecated `quantize_dynamic`.
+The 8-bit weights were chosen by measurement, on one core with AVX-512 VNNI and the shipped encoder, in milliseconds for
+a text of 34 tokens: 2.1 in our own fp32, 1.0 with onnxruntime's quantizer, 2.3 with torchao's
+Int8DynamicActivationInt8WeightConfig, and 1.1 with PyTorch's deprecated `quantize_dynamic`.
 """
 
 from __future__ import annotations
@@ -27,16 +23,13 @@ from encoderlab.errors import DataError
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import FIRST_TOKENS, attendable
 
-OPSET = (
-    20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8-bit graphs took 1.3 times as long
-)
+OPSET = 20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8 bits took 1.3 times as long
 TOLERANCE = 1e-4  # the largest difference allowed, relative to the largest output, or to 1 if all outputs are smaller
 SLOWER = [
     "SkipLayerNormFusion"
-]  # optimizations of onnxruntime that make a model slower: the fused sum and norm took longer than the two apart
-LARGEST_GRAPH = (
-    2**31 - 2**24
-)  # bytes of weights; a file of protobuf has less than 2 GiB, and larger weights are stored next to it
+]  # of onnxruntime's optimizations: the fused sum and norm took longer than the two apart
+LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights: a file of protobuf has less than 2 GiB, more is stored next to it
+QUANTIZED = ["MatMul", "Gemm", "Gather"]  # matrix products with weights, and tables of embeddings
 BATCH_SIZES = (1, 2, 5)  # that are compared
 EXAMPLE = (2, 2)  # batch and length for tracing the graph: neither may be 1, which would be treated as fixed
 
@@ -166,9 +159,6 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-QUANTIZED = ["MatMul", "Gemm", "Gather"]  # matrix products with weights, and tables of embeddings
 
 
 def write_int8(graph: Path, path: Path) -> None:

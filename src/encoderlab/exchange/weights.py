@@ -1,11 +1,7 @@
-"""The files of a Hugging Face folder, read as untrusted input: config.json, and safetensors in one piece or in shards.
+"""The files of a model folder, ours or one of transformers, read as untrusted input: config.json and safetensors.
 
-Weights are read from safetensors only, and no code of a checkpoint is ever run.
-
-Compact storage of weights: the token embeddings as 8-bit integers with a scale for each row, everything else as
-16-bit floats.
-
-They are read as 32-bit floats.
+Weights are read from safetensors only, and no code of a checkpoint is ever run. In compact storage, in which encoderlab
+ships its encoder, the token embeddings are 8-bit integers with a scale for each row, and everything else 16-bit floats.
 """
 
 import json
@@ -22,15 +18,17 @@ from encoderlab.errors import DataError
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-LARGEST_CONFIG = 1_000_000  # bytes; BERT's own has 600
-LARGEST_INDEX = 10_000_000
-MOST_WEIGHTS = 50_000  # a thousand layers have 16,000
+LARGEST_JSON = 10_000_000  # bytes; our config.json has every label twice
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+TABLE = "encoder.embeddings.token.weight"
+SCALE = ".scale"  # suffix of a weight's name for the scales of its rows
+COMPACT = {"format": "pt", "storage": "compact"}  # the metadata of a file in compact storage
+MOST = 127  # of an 8-bit integer, so that the range is symmetric
 
 
-def read_config(folder: Path, largest: int = LARGEST_CONFIG) -> dict[str, Any]:
-    """Return the content of config.json. Raises DataError if it is invalid or has more than `largest` bytes."""
-    return _json_object(folder / "config.json", largest)
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the content of config.json. Raises DataError if it is invalid or has more than LARGEST_JSON bytes."""
+    return _json_object(folder / "config.json")
 
 
 def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
@@ -46,34 +44,32 @@ def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
 def read_weights(file: Path) -> dict[str, Tensor]:
     """Return all weights of a file, by name; those in compact storage as float32.
 
-    Raises DataError if it is damaged, or holds anything but floats, or far too many.
+    Raises DataError if it is damaged, or holds anything but floats.
     """
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
-            if len(names := opened.keys()) > MOST_WEIGHTS:
-                raise DataError(f"{file} has too many weights: {len(names):,}", allowed=f"at most {MOST_WEIGHTS:,}")
             is_compact = opened.metadata() == COMPACT
         weights = safetensors.torch.load_file(file)
         weights = expanded(weights) if is_compact else weights
     except (OSError, ValueError, KeyError, AttributeError, safetensors.SafetensorError) as error:
         raise _damaged(file, error) from None
-    return {name: _floating(file, name, weight) for name, weight in weights.items()}
+    for name, weight in weights.items():
+        if weight.dtype not in FLOATS and not name.endswith("_ids"):
+            raise DataError(f"{file}: {name} is of type {weight.dtype}", allowed=", ".join(map(str, FLOATS)))
+    return weights
 
 
 def _weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
-        shards = _json_object(folder / INDEX, LARGEST_INDEX).get("weight_map")
+        shards = _json_object(folder / INDEX).get("weight_map")
         names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
         if not names or any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
-            raise DataError(
-                f"{folder / INDEX} is damaged: its weight_map names no files next to it", remedy="Download it again"
-            )
+            raise DataError(f"{folder / INDEX} is damaged: its weight_map names no files next to it")
         return [folder / name for name in names]
-    if pickles := sorted(
-        path.name for pattern in ("*.bin", "*.pt", "*.h5", "*.ckpt*") for path in folder.glob(pattern)
-    ):
+    pickles = sorted(path.name for ending in ("bin", "pt", "h5", "ckpt*") for path in folder.glob(f"*.{ending}"))
+    if pickles:
         raise DataError(
             f"{folder} has its weights only as {pickles[0]}, a format that can run code when opened",
             allowed=WEIGHTS,
@@ -82,20 +78,13 @@ def _weight_files(folder: Path) -> list[Path]:
     raise DataError(f"{folder} has no weights", allowed=f"{WEIGHTS}, or {INDEX} with its shards")
 
 
-def _floating(file: Path, name: str, weight: Tensor) -> Tensor:
-    if weight.dtype not in FLOATS and not name.endswith("_ids"):
-        allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in FLOATS)
-        raise DataError(f"{file}: {name} is of type {str(weight.dtype).removeprefix('torch.')}", allowed=allowed)
-    return weight
-
-
-def _json_object(path: Path, largest: int) -> dict[str, Any]:
+def _json_object(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(
             f"There is no {path.name} in {path.parent}", allowed="a folder that transformers' save_pretrained wrote"
         )
-    if (size := path.stat().st_size) > largest:
-        raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {largest:,}")
+    if (size := path.stat().st_size) > LARGEST_JSON:
+        raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {LARGEST_JSON:,}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -110,48 +99,31 @@ def _damaged(path: Path, error: Exception) -> DataError:
     return DataError(f"{path} is damaged: {reason or type(error).__name__}", remedy="Download it again, or use another")
 
 
-TABLE = "encoder.embeddings.token.weight"
-SCALE = ".scale"  # suffix of a weight's name for the scales of its rows
-COMPACT = {"format": "pt", "storage": "compact"}  # the metadata of such a file
-MOST = 127  # of an 8-bit integer, so that the range is symmetric
-
-
 def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights as stored: the token embeddings [tokens, d_model] as int8 with float32 scales [tokens], others
-    float16.
+    float16, or float32 where float16 would make a number infinite.
 
     Each row is divided by its largest absolute value / 127 and rounded, so that no number is off by more than 1/254 of
-    that value. A weight with a value beyond the range of float16 (65,504) is stored as float32.
+    that value.
     """
-    stored = {name: _shortened(weight) if weight.is_floating_point() else weight for name, weight in weights.items()}
+    stored = {name: half if (half := weight.half()).isfinite().all() else weight for name, weight in weights.items()}
     if TABLE in weights:
         table = weights[TABLE].float()
         scale = table.abs().amax(dim=1) / MOST
         scale = torch.where(scale > 0, scale, 1.0)
-        stored[TABLE] = (table / scale[:, None]).round().to(torch.int8)
-        stored[TABLE + SCALE] = scale
+        stored |= {TABLE: (table / scale[:, None]).round().to(torch.int8), TABLE + SCALE: scale}
     return stored
 
 
 def expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the float32 weights that `compacted` stored. Raises KeyError if a scale is missing, ValueError if one does
+    """Return the float32 weights that `compacted` stored. Raises KeyError or ValueError if a scale is missing or does
     not fit.
     """
-    scales = {name for name in stored if name.endswith(SCALE) and name.removesuffix(SCALE) in stored}
-    return {name: _float32(name, stored) for name in stored if name not in scales}
-
-
-def _shortened(weight: Tensor) -> Tensor:
-    """Return the weight as float16, or as float32 if float16 would make a number infinite."""
-    short = weight.half()
-    return short if short.isfinite().all() else weight.float()
-
-
-def _float32(name: str, stored: Mapping[str, Tensor]) -> Tensor:
-    weight = stored[name]
-    if weight.dtype is not torch.int8:
-        return weight.float() if weight.is_floating_point() else weight
-    scale = stored[name + SCALE]
-    if weight.ndim != 2 or scale.shape != weight.shape[:1] or not scale.is_floating_point():
-        raise ValueError(f"the scale of {name} does not have a number for each of its rows")
-    return weight.float() * scale.float()[:, None]
+    weights = {name: weight.float() for name, weight in stored.items() if not name.endswith(SCALE)}
+    for name in weights:
+        if stored[name].dtype is torch.int8:
+            scale = stored[name + SCALE]
+            if weights[name].ndim != 2 or scale.shape != weights[name].shape[:1] or not scale.is_floating_point():
+                raise ValueError(f"the scale of {name} does not have a number for each of its rows")
+            weights[name] = weights[name] * scale.float()[:, None]
+    return weights

@@ -22,7 +22,6 @@ from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.exchange.weights import read_config
 from encoderlab.shipped import shipped_folder, suggestion
 
-LARGEST_CONFIG = 10_000_000  # bytes; it contains every label twice
 MODEL_TYPE = "encoderlab"  # in the config.json of our own models
 GRAPH = "model.onnx"
 GRAPH_FILES = (GRAPH, "config.json", "tokenizer.json", "tokenizer_config.json")
@@ -269,6 +268,6 @@ def is_graph(folder: Path) -> bool:
     if not all((folder / name).is_file() for name in GRAPH_FILES):
         return False
     try:
-        return read_config(folder, LARGEST_CONFIG).get("model_type") == MODEL_TYPE
+        return read_config(folder).get("model_type") == MODEL_TYPE
     except DataError:
         return False

@@ -1,7 +1,5 @@
-"""A model of the Hugging Face hub as a local folder: its settings, its weights as safetensors, its tokenizer, and
-nothing else.
-
-The pretrained encoder that a run starts from, with its settings, its weights and its tokenizer, from any source.
+"""The pretrained encoder that a run starts from: a shipped one, a run's, a Hugging Face folder, or a model of the hub, of
+which only settings, safetensors and tokenizer are downloaded.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.hub_access import http_error, hub_answers, quiet
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig
 
-WANTED = [
+DOWNLOADED = [
     "config.json",
     "model*.safetensors",
     "model.safetensors.index.json",
@@ -36,95 +34,6 @@ WANTED = [
     "vocab.txt",
     "1_Pooling/config.json",
 ]
-
-
-def at_hand(name: str) -> bool:
-    """Return whether a run can start from this name now: an intact shipped encoder, or a model in the hub's cache or on
-    a hub.
-    """
-    try:
-        return shipped_folder(name) is not None or _is_kept(name) or _is_on_the_hub(name)
-    except DataError:  # a shipped encoder that is damaged
-        return False
-
-
-def _is_kept(name: str) -> bool:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return any(
-            Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True)).glob("model*.safetensors")
-        )
-    except (OSError, ValueError, http_error()):  # LocalEntryNotFoundError, HFValidationError
-        return False
-
-
-def _is_on_the_hub(name: str) -> bool:
-    from huggingface_hub import HfApi, constants
-
-    if constants.HF_HUB_OFFLINE or not hub_answers(constants.ENDPOINT):
-        return False
-    try:
-        HfApi().model_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except (OSError, ValueError, http_error()):
-        return False
-    return True
-
-
-def fetch_model_folder(name_or_path: str) -> Path:
-    """Return the folder itself or, for a name on the hub, one in the hub's cache (HF_HOME), updated if the hub answers.
-
-    Pickles and code are never downloaded. Raises DataError if there is no such model, or if it can neither be
-    downloaded nor is in the cache.
-    """
-    given = Path(name_or_path).expanduser()
-    if given.is_dir():
-        return given
-    folder, online = _fetched(name_or_path)
-    if not online and not any(folder.glob("model*.safetensors")):
-        raise _unreachable(name_or_path, "has no weights of it")
-    if not any(folder.glob("model*.safetensors")):
-        raise DataError(
-            f"{name_or_path} has no readable weights",
-            allowed="a model with model.safetensors",
-            remedy="If it has weights in another format and you trust them, convert them with transformers' save_pretrained",
-        )
-    return folder
-
-
-def _fetched(name: str) -> tuple[Path, bool]:
-    """Return the folder in the hub's cache, and whether the hub was reached."""
-    from huggingface_hub import constants, errors, snapshot_download
-
-    online = not constants.HF_HUB_OFFLINE and hub_answers(constants.ENDPOINT)
-    try:
-        with quiet():
-            return Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=not online)), online
-    except errors.HFValidationError:
-        raise DataError(
-            f"{name} is neither a folder nor a valid name on the hub", allowed="a folder, or OWNER/NAME"
-        ) from None
-    except (errors.RepositoryNotFoundError, errors.GatedRepoError):
-        raise DataError(
-            f"{name} is not a folder, and not on the hub {constants.ENDPOINT} (or needs a login)",
-            allowed="a folder, or OWNER/NAME",
-        ) from None
-    except errors.LocalEntryNotFoundError:
-        raise _unreachable(name, "lacks it") from None
-    except (OSError, http_error()) as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")[:200]
-        raise DataError(f"{name} cannot be downloaded from the hub: {reason}", remedy="Try again") from None
-
-
-def _unreachable(name: str, cache: str) -> DataError:
-    from huggingface_hub import constants
-
-    return DataError(
-        f"{name} is not a folder, the hub {constants.ENDPOINT} cannot be reached, and the cache {constants.HF_HUB_CACHE} {cache}",
-        remedy="Check the name and the network (HF_ENDPOINT, HF_HUB_OFFLINE), or set HF_HOME to a cache that has it",
-    )
-
-
 TOKEN_TABLE = "encoder.embeddings.token.weight"
 TABLES = (  # one row per position or token: a shorter table holds the first rows of a longer one
     TOKEN_TABLE,
@@ -180,25 +89,21 @@ def load_into(model: EncoderWithHeads, pretrained: Pretrained, labels: Sequence[
 
     The encoder is copied whole, with tables cut to the rows that are needed. Heads of a task are always fresh, except
     those of continued pretraining, and the head of pairs only if it has the same `labels`. A `model` of shapes only
-    stays one. Raises DataError if an encoder's weight is missing or has another shape.
+    stays one.
     """
     continues = pretrained.heads.vocabulary and model.masked_token_head is not None
-    wanted, taken = model.state_dict(), {}
-    for name, weight in wanted.items():
-        if name.startswith(TASK_HEADS) and not (continues and list(labels) == pretrained.labels):
+    weights, copied = model.state_dict(), {}
+    for name, weight in weights.items():
+        theirs = pretrained.weights.get(name)
+        if theirs is None or (name.startswith(TASK_HEADS) and not (continues and list(labels) == pretrained.labels)):
             continue
-        found = _cut(name, pretrained.weights.get(name), len(weight) if weight.ndim else 0)
-        if found is not None and found.shape == weight.shape:
-            taken[name] = found
-        elif name.startswith("encoder."):
-            has = "none" if found is None else _size(found)
-            raise DataError(
-                f"init_from={pretrained.name} does not match its own config: {name} should be {_size(weight)}, but is {has}",
-                remedy="Use another checkpoint",
-            )
+        theirs = theirs[: len(weight)] if name in TABLES else theirs
+        if theirs.shape == weight.shape:
+            copied[name] = theirs
+    assert all(name in copied for name in weights if name.startswith("encoder."))
     if model.has_weights:
-        model.load_state_dict(taken, strict=False)
-    return sorted({name.rpartition(".")[0] for name in wanted if name not in taken})
+        model.load_state_dict(copied, strict=False)
+    return sorted({name.rpartition(".")[0] for name in weights if name not in copied})
 
 
 def check_same_vocabulary(tokenizer: Tokenizer, chosen: str, pretrained: Pretrained) -> None:
@@ -221,8 +126,8 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
     if mine.encode([PROBE]) != other.encode([PROBE]):
         return f"it splits {PROBE!r} differently"
     pieces = (part.pieces(range(part.vocabulary_size)) for part in (mine, other))
-    differing = ((id_, *both) for id_, both in enumerate(zip(*pieces, strict=True)) if both[0] != both[1])
-    return next((f"id {id_} is {piece!r}, not {its!r}" for id_, piece, its in differing), "")
+    differing = (id_ for id_, (piece, its) in enumerate(zip(*pieces, strict=True)) if piece != its)
+    return next((f"id {id_} means another piece" for id_ in differing), "")
 
 
 def encoder_folder(name: str, setting: str = "init_from") -> Path:
@@ -305,9 +210,56 @@ def _check_pieces(init_from: str, weights: dict[str, Tensor], tokenizer: Tokeniz
         )
 
 
-def _cut(name: str, weight: Tensor | None, rows: int) -> Tensor | None:
-    return weight[:rows] if weight is not None and name in TABLES else weight
+def fetch_model_folder(name_or_path: str) -> Path:
+    """Return the folder itself or, for a name on the hub, one in the hub's cache (HF_HOME), updated if the hub answers.
+
+    Pickles and code are never downloaded. Raises DataError if there is no such model, or if it can neither be
+    downloaded nor is in the cache.
+    """
+    given = Path(name_or_path).expanduser()
+    if given.is_dir():
+        return given
+    folder, online = _fetched(name_or_path)
+    has_weights = any(folder.glob("model*.safetensors"))
+    if not online and not has_weights:
+        raise _unreachable(name_or_path, "has no weights of it")
+    if not has_weights:
+        raise DataError(
+            f"{name_or_path} has no readable weights",
+            allowed="a model with model.safetensors",
+            remedy="If it has weights in another format and you trust them, convert them with transformers' save_pretrained",
+        )
+    return folder
 
 
-def _size(weight: Tensor) -> str:
-    return " x ".join(map(str, weight.shape)) or "one number"
+def _fetched(name: str) -> tuple[Path, bool]:
+    """Return the folder in the hub's cache, and whether the hub was reached."""
+    from huggingface_hub import constants, errors, snapshot_download
+
+    online = not constants.HF_HUB_OFFLINE and hub_answers(constants.ENDPOINT)
+    try:
+        with quiet():
+            return Path(snapshot_download(name, allow_patterns=DOWNLOADED, local_files_only=not online)), online
+    except errors.HFValidationError:
+        raise DataError(
+            f"{name} is neither a folder nor a valid name on the hub", allowed="a folder, or OWNER/NAME"
+        ) from None
+    except (errors.RepositoryNotFoundError, errors.GatedRepoError):
+        raise DataError(
+            f"{name} is not a folder, and not on the hub {constants.ENDPOINT} (or needs a login)",
+            allowed="a folder, or OWNER/NAME",
+        ) from None
+    except errors.LocalEntryNotFoundError:
+        raise _unreachable(name, "lacks it") from None
+    except (OSError, http_error()) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")[:200]
+        raise DataError(f"{name} cannot be downloaded from the hub: {reason}", remedy="Try again") from None
+
+
+def _unreachable(name: str, cache: str) -> DataError:
+    from huggingface_hub import constants
+
+    return DataError(
+        f"{name} is not a folder, the hub {constants.ENDPOINT} cannot be reached, and the cache {constants.HF_HUB_CACHE} {cache}",
+        remedy="Check the name and the network (HF_ENDPOINT, HF_HUB_OFFLINE), or set HF_HOME to a cache that has it",
+    )

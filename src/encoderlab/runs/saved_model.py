@@ -24,7 +24,7 @@ from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
 from encoderlab.exchange.weights import COMPACT, compacted, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.runs.folder import GRAPH, LARGEST_CONFIG, MODEL_TYPE, is_graph, is_huggingface, model_folder
+from encoderlab.runs.folder import GRAPH, MODEL_TYPE, is_graph, is_huggingface, model_folder
 from encoderlab.runs.graph_model import GraphModel
 from encoderlab.runs.task import build_task
 from encoderlab.settings import REQUIRED
@@ -215,7 +215,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
         return _of_huggingface(folder)
     check_hashes(folder)
     try:
-        config = read_config(folder, LARGEST_CONFIG)
+        config = read_config(folder)
         labels, origin = _labels(config["id2label"]), _origin(config["origin"])
         settings = _settings_of(folder, config)
         if not isinstance(settings.model, ModelConfig):
