@@ -20,15 +20,9 @@ from encoderlab.batch import HeadSizes
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.composing import checked_configs
-from encoderlab.config.schemas import (
-    COMMAND_CONFIGS,
-    SCHEMAS,
-    register_schemas,
-    settings_from_dict,
-    settings_to_dict,
-    typed,
-)
+from encoderlab.config.composing import composed as settings_of_line
+from encoderlab.config.composing import read_line, settings_from_dict
+from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_to_dict
 from encoderlab.errors import SettingError
 from encoderlab.exchange.huggingface import to_huggingface
 from encoderlab.model.heads import EncoderWithHeads
@@ -49,14 +43,11 @@ NEEDED = {  # what an option cannot do without
 }
 ASKED = {  # what a command cannot do without
     "pretrain": [],
-    "tokenizer": [],
     "data": [],
     "baseline": [],
-    "check": [],
     "distill": ["teacher=somewhere"],
     "finetune": ["init_from=somewhere"],
     "embed": ["run=somewhere", "output=vectors.npy"],
-    "verify": ["run=somewhere"],
     "export": ["run=somewhere", "path=exported"],
     "compare": ["runs=[one,other]"],
 }
@@ -64,15 +55,13 @@ ASKED = {  # what a command cannot do without
 
 def composed(*overrides, command="train"):
     """Return the settings of a command line."""
-    register_schemas(command, overrides)
-    with initialize_config_dir(str(config_folder()), version_base="1.3"), checked_configs(lambda _: None):
-        return typed(compose(command, list(overrides)), COMMAND_CONFIGS[command])
+    return settings_of_line(read_line(command, overrides))
 
 
 @cache
 def with_option(group, name):
     """Return the settings of `train` with an option of a group, and with what that option needs."""
-    return composed(f"{group}={name}", *NEEDED.get((group, name), []))
+    return composed(f"{group}={name}", *NEEDED.get((group, name), []), *(["-m"] if group == "sweep" else []))
 
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
@@ -296,7 +285,7 @@ def test_the_launcher_of_parallel_jobs_composes_if_its_plugin_is_installed():
 
 @pytest.mark.parametrize("name", [name for group, name in OPTIONS if group == "sweep"])
 def test_a_named_sweep_has_several_values_of_an_existing_setting(name):
-    register_schemas("train", [])
+    register_schemas("train")
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         swept = compose("train", overrides=[f"sweep={name}"], return_hydra_config=True).hydra.sweeper.params
     for setting, values in swept.items():

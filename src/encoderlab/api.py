@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.cli.main import config_folder
 from encoderlab.commands.distill import distill as distill_command
 from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
@@ -24,10 +23,9 @@ from encoderlab.config.commands import (
     RunConfig,
     VectorPooling,
 )
-from encoderlab.config.composing import checked_configs
-from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
-from encoderlab.config.overrides import quoted_arguments
-from encoderlab.config.schemas import COMMAND_CONFIGS, register_schemas, settings_from_dict, settings_to_dict, typed
+from encoderlab.config.composing import composed, read_line, settings_from_dict
+from encoderlab.config.errors import explained
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
@@ -45,21 +43,13 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
 
     They come from the shipped configs, and are dataclasses that `dataclasses.replace` can change. Raises SettingError.
     """
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-
     if command not in TRAINING_COMMANDS:
         raise SettingError(f"command={command} does not start a run", allowed=", ".join(TRAINING_COMMANDS))
     if not all(isinstance(one, str) for one in settings):
         raise SettingError(
             f"compose was given {one_line(str(settings))}", allowed='settings as strings, such as "task=sst2"'
         )
-    refuse_what_hydra_cannot(command, list(settings))
-    register_schemas(command, settings)
-    with explained(command), checked_configs(lambda config: None):
-        with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            config = hydra_compose(command, quoted_arguments(list(settings)))
-        return typed(config, COMMAND_CONFIGS[command])
+    return composed(read_line(command, settings))
 
 
 def train(config: RunConfig) -> Run | None:

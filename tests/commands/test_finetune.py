@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.schemas import settings_from_dict
+from encoderlab.config.composing import settings_from_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.saved_model import read_model
 from encoderlab.system.signals import Interrupted

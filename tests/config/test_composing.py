@@ -1,70 +1,92 @@
-"""Composing checks a command line: Hydra's flags, the number of runs, and what a command line selects in addition to an
-experiment.
-"""
+"""Settings arrive as they were typed, and the command line wins over experiments and configs."""
 
-import pickle
+import json
+from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.types import RunMode
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from encoderlab.cli.main import config_folder
-from encoderlab.config.composing import check_combinations, checked_configs, checked_flags
-from encoderlab.config.schemas import register_schemas
+from encoderlab.api import compose
+from encoderlab.config.composing import composed, read_line
 from encoderlab.errors import SettingError
 
+OWN = ("task=classification", "dataset=files", "dataset.path=rows.csv")
 
-def test_flags_are_separated_from_settings():
-    flags = checked_flags("train", ["seed=1", "model=tiny", "--cfg", "job", "-m"])
-    assert (flags.cfg, flags.multirun, flags.overrides) == ("job", True, ["seed=1", "model=tiny"])
+
+def settings_of(command, *arguments):
+    """Return the settings of a command line."""
+    return composed(read_line(command, arguments))
+
+
+@given(text=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+@example("Dull, dull, dull.")
+@example('It\'s 100% "great"; {really} [no] (joke)=1')
+@example("costs ${5} or \\${5} or \\\\${x.y}")
+@example("ends with a backslash \\")
+@example("\\' mixed \\\\'")
+@example("null")
+@example("a\nb")
+@settings(deadline=None, max_examples=30)
+def test_any_text_arrives_unchanged(text):
+    assert settings_of("predict", "run=x", f"text={text}").text == text
+
+
+@pytest.mark.parametrize("path", ["my reviews (final), v2.csv", "a[1.csv", "it's.csv", "x{y.csv", "log(1).csv"])
+def test_a_path_that_hydra_cannot_parse_is_taken_literally(path):
+    assert Path(compose(*OWN, f"dataset.path={path}").dataset.path).name == path
+
+
+def test_folders_of_compare_need_no_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "seed=1").mkdir()
+    made = settings_of("compare", "a", "output=c", "seed=1", "b d")
+    assert (made.runs, made.output) == (["a", "seed=1", "b d"], "c")
+
+
+@pytest.mark.parametrize("label", ["fraud", "very good", "größer", "don't", "a: b", "{x}", "c++", "${y}", "1", "日本"])
+def test_any_label_can_have_a_weight(label):
+    typed = "{" + json.dumps(label, ensure_ascii=False) + ": 2.5}"
+    for written in (typed, typed.replace('"', "")) if label.isalpha() else (typed,):
+        assert compose(*OWN, f"task.class_weights={written}").task.known_class_weights == {label: 2.5}
 
 
 @pytest.mark.parametrize(
-    ("flag", "remedy"),
+    ("typed", "names"),
     [
-        ("--config-dri=mine", "Did you mean --config-dir?"),
-        ("--seed=1", "Write settings without dashes: seed=1."),
-        ("--model.n_layers=2", "Write settings without dashes: model.n_layers=2."),
-        ("--task", "Write settings without dashes: task=VALUE."),
-        ("--xyzzy=1", "Write settings as name=value, without dashes."),
-        ("--cfg", "See encoderlab train --help."),
+        ('{"1": no, "2": yes}', {"1": "no", "2": "yes"}),
+        ('{"a, b": x, no: on}', {"a, b": "x", "no": "on"}),
+        ("{Négatif:bad,négatif:bad,positif:good}", {"Négatif": "bad", "négatif": "bad", "positif": "good"}),
+        ("{größer: '08', kleiner: 8}", {"größer": "08", "kleiner": "8"}),
     ],
 )
-def test_an_unknown_or_misused_flag_is_refused_with_a_remedy(flag, remedy):
-    with pytest.raises(SettingError) as refused:
-        checked_flags("train", [flag])
-    assert str(refused.value).endswith(remedy) and flag.partition("=")[0] in str(refused.value)
+def test_a_mapping_of_labels_is_read_as_it_is_typed(typed, names):
+    label_names = compose(*OWN, f"dataset.label_names={typed}").dataset.label_names
+    assert {str(old): str(new) for old, new in label_names.items()} == names
 
 
-def test_a_config_file_that_cannot_be_read_is_named(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "mine.yaml").write_bytes(b"\xff")
-    with pytest.raises(SettingError, match=r"mine\.yaml cannot be read"):
-        checked_flags("train", ["--config-dir", str(tmp_path)])
+@pytest.mark.parametrize("value", ["{größer", "größer", "{größer: -1}", "{größer}", "[größer]"])
+def test_values_that_are_not_a_mapping_of_weights_are_refused(value):
+    with pytest.raises(SettingError, match="^task.class_weights"):
+        compose(*OWN, f"task.class_weights={value}")
 
 
-def test_a_sweep_may_have_ten_thousand_runs():
-    check_combinations(
-        ["seed=range(0,100)", "model.n_layers=range(1,101)", "task=glob(*)", "not=[read", "training.epochs=3"]
-    )
+@pytest.mark.parametrize("word", ["training.batch_size=auto", "training.accumulate=auto"])
+def test_auto_keeps_the_recipes_batch_size_and_lets_the_machine_choose_micro_batches(word):
+    training = compose("training.accumulate=2", word).training
+    assert (training.batch_size, training.accumulate) == (compose().training.batch_size, None)
 
 
-def test_a_worker_of_a_launcher_composes_as_the_main_process_does():
-    line = ["experiment=notebook_reverse", "model=tiny"]
-    register_schemas("train", line)
-    with checked_configs(lambda _: None), initialize_config_dir(str(config_folder()), version_base="1.3"):
-        loader = pickle.dumps(GlobalHydra.instance().config_loader())
-        wanted = compose("train", line)
-    in_worker = pickle.loads(loader).load_configuration("train", line, RunMode.RUN)
-    assert in_worker.model == wanted.model
+def test_own_data_without_a_task_is_a_classification():
+    own = ("dataset=files", "dataset.path=rows.csv")
+    assert compose(*own).task.name == compose(*OWN).task.name
+    assert type(compose(*own, "task=tagging").task).__name__ == "TaggingConfig"
+    assert type(compose(*own, command="pretrain").task).__name__ == "PretrainingConfig"
 
 
-def test_hydra_is_left_as_it_was():
-    from hydra._internal import hydra as internal
-
-    before = internal.ConfigLoaderImpl, internal.ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode
-    with pytest.raises(KeyError), checked_configs(lambda _: None):
-        assert internal.ConfigLoaderImpl is not before[0]
-        raise KeyError
-    assert (internal.ConfigLoaderImpl, internal.ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode) == before
+def test_a_group_on_the_command_line_replaces_that_of_an_experiment():
+    tiny, experiment = compose("model=tiny").model, compose("experiment=notebook_reverse")
+    assert experiment.model != tiny
+    typed = compose("experiment=notebook_reverse", "model=tiny")
+    assert typed.model == tiny and typed.training == experiment.training
+    assert compose("experiment=notebook_reverse", "model.n_layers=3").model.n_layers == 3

@@ -6,7 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.schemas import register_schemas, settings_from_dict, settings_to_dict, typed
+from encoderlab.config.composing import settings_from_dict, typed
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import SettingError
@@ -28,20 +29,6 @@ def test_settings_are_read_back_unchanged_and_never_interpolated():
     assert plain["dataset"]["schema"] == "files"
     assert plain["training"]["compile"] == "auto"
     assert settings_from_dict(plain, RunConfig) == CONFIG
-
-
-def test_a_schema_is_registered_once_in_a_process():
-    from hydra.core.config_store import ConfigStore
-
-    def stored():
-        return ConfigStore.instance().repo["train_schema.yaml"], ConfigStore.instance().repo["model"][
-            "model_schema.yaml"
-        ]
-
-    register_schemas("train", [])
-    before = stored()
-    register_schemas("train", [])
-    assert all(one is other for one, other in zip(before, stored(), strict=True))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 import yaml
 
 from encoderlab.config.commands import EvalConfig, RunConfig
-from encoderlab.config.schemas import settings_from_dict
+from encoderlab.config.composing import settings_from_dict
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig

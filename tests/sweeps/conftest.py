@@ -1,45 +1,30 @@
-"""Sweeps in their own folder, with training that takes no time."""
+"""Sweeps of the smallest runs, in their own folder."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from encoderlab.cli import main as cli
-from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.folders.sweep import FINISHED, SweepFolder
 from tests.experiment_models import REVERSE_MODEL
 
 WITHOUT_HEADS = [setting for setting in REVERSE_MODEL if not setting.startswith("model.n_heads=")]  # sweeps vary them
-TINY = " ".join(("task=reverse", *WITHOUT_HEADS, "training=smoke dataset.limit=60 training.steps=4 baselines=false"))
+TINY = (
+    "task=reverse",
+    *WITHOUT_HEADS,
+    *("training=smoke", "dataset.limit=60", "training.steps=4", "baselines=false", "training.threads=1"),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plots_not_laid_out(plots_not_laid_out) -> None:
+    pass
 
 
 @pytest.fixture
-def sweep(tmp_path, tmp_path_factory, monkeypatch):
-    """Run a sweep in a new folder and return its records."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setattr(sys, "argv", ["encoderlab"])
+def sweep(command):
+    """Run a sweep in the folder `sweep`, and return its jobs' run folders, sorted by name."""
 
-    def run(line, name="sweep"):
-        cli.run(["train", "-m", *line.split(), *TINY.split(), f"sweep_dir={name}"])
-        return SweepFolder(Path(name)).records()
+    def run(*arguments):
+        command("train", "-m", *TINY, *arguments, "sweep_dir=sweep")
+        return sorted(path.parent for path in Path("sweep").glob("*/report.json"))
 
     return run
-
-
-@pytest.fixture
-def commands(monkeypatch):
-    """The configs that `train` is called with; it trains nothing, and raises the error registered for a seed."""
-    called, raised = [], {}
-
-    def train(config, **_):
-        called.append(config)
-        if config.seed in raised:
-            raise raised[config.seed]
-        return RunFolder(Path(config.run_dir))
-
-    monkeypatch.setattr("encoderlab.commands.train.train", train)
-    monkeypatch.setattr("encoderlab.sweeps.results.compare_runs", lambda *_: None)
-    monkeypatch.setattr("encoderlab.sweeps.sweep.is_finished", lambda record: record.state == FINISHED)
-    return called, raised

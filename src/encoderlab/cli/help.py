@@ -8,7 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from encoderlab.cli.config_values import chosen_configs, values_of
+import yaml
+
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.commands import SweepConfig
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
@@ -77,7 +78,6 @@ EXAMPLES = {
             "encoderlab predict run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8",
             "no label if unsure",
         ),
-        ("files for GLUE's server, with the right names",),
     ],
     "serve": [
         ("encoderlab serve run=...", "a web page to try the run, at http://127.0.0.1:8000/"),
@@ -130,6 +130,7 @@ EXAMPLES = {
     ],
 }
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
+SAME_AS_TASK = "${task}"
 NO_VALUES: Mapping[str, Any] = {}
 RECIPES = ("train", "pretrain", "finetune", "distill")
 SWEEPS = """
@@ -215,3 +216,33 @@ def written(value: Any) -> str:
 def first_line(schema: type) -> str:
     """Return the first line of a settings class's docstring."""
     return (schema.__doc__ or "").strip().splitlines()[0]
+
+
+def chosen_configs(configs: Path, command: str) -> dict[str, str]:
+    """Return the config that `command` uses in each group unless another is chosen; `configs` is the folder of all of
+    them.
+    """
+    chosen: dict[str, str] = {}
+    for entry in _read(configs / f"{command}.yaml")["defaults"]:
+        if isinstance(entry, dict):
+            chosen |= {group: name for group, name in entry.items() if (configs / group).is_dir()}
+    return {group: chosen["task"] if name == SAME_AS_TASK else name for group, name in chosen.items()}
+
+
+def values_of(configs: Path, group: str, name: str) -> tuple[str, dict[str, Any]]:
+    """Return the schema that a config extends, and the values it sets itself or takes from another config."""
+    file = configs / group / f"{name}.yaml"
+    if not file.is_file():  # task=teacher_vectors, which has no dataset of its name, selects another
+        return "", {}
+    own = _read(file)
+    schema, values = "", {}
+    for entry in own.pop("defaults"):
+        if isinstance(entry, str) and entry.endswith("_schema"):
+            schema = entry.removesuffix("_schema")
+        elif isinstance(entry, str) and entry != "_self_":
+            schema, values = values_of(configs, group, entry)
+    return schema, values | own
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return yaml.safe_load(file.read_text(encoding="utf-8"))

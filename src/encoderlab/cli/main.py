@@ -7,59 +7,67 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.cli.overview import COMMANDS, OVERVIEW
+from encoderlab.config import config_folder
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.system.processes import SINGLE_PROCESS, Processes, connect, only_main_prints, processes_of_torchrun
-from encoderlab.system.signals import Interrupted, deferred, signals_handled, signals_passed_on, stop_if_interrupted
+from encoderlab.system.signals import Interrupted, deferred, signals_handled, stop_if_interrupted
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from encoderlab.config.commands import SweepConfig
-    from encoderlab.sweeps.sweep import Sweep
+COMMANDS = {
+    "train": "Train an encoder and report its scores.",
+    "pretrain": "Pretrain an encoder on documents: masked tokens and next sentences.",
+    "finetune": "Finetune a pretrained encoder on a task, and report its scores.",
+    "distill": "Train a small student to predict what a larger teacher predicts.",
+    "eval": "Score a finished run on a split, or on other data.",
+    "predict": "Predict labels or numbers for new texts.",
+    "serve": "Serve a run over HTTP on this machine, with a web page to try it.",
+    "embed": "Write the vectors of texts, or of their tokens, to a file.",
+    "attention": "Plot attention maps.",
+    "explain": "Show which words support a prediction, and which count against it.",
+    "export": "Export a run's model to a format that other tools read.",
+    "compare": "Compare runs: settings, scores over seeds, paired differences and their tests.",
+    "data": "Inspect a dataset: rows, classes, lengths, duplicates, odd rows, tokens.",
+    "baseline": "Score simple baselines (no encoder) on a dataset.",
+    "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
+}
+OVERVIEW = """encoderlab {version}: train transformer encoders for text
 
+usage: encoderlab COMMAND [name=value ...]
+
+{commands}
+
+  encoderlab train                                   the built-in task: no download, no GPU
+  encoderlab train task=sst2 model.n_layers=2        another task and a smaller model
+  encoderlab train -m seed=1,2,3                     several runs, and a table to compare them
+  encoderlab compare outputs/train/sst2/*            compare finished runs
+  encoderlab COMMAND --help                          every setting of a command, one line each"""
 MULTIRUN = ("-m", "--multirun")
 RESUMABLE = ("train", "pretrain", "finetune", "distill")
 ACROSS_PROCESSES = (*RESUMABLE, "eval")
-GARBAGE_EVERY = (
-    50_000  # objects; with Python's 700, collection took a third of the time that prediction spends outside the model
-)
+# Objects; with Python's 700, collection took a third of the time that prediction spends outside the model.
+GARBAGE_EVERY = 50_000
 
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
-    atexit.register(
-        gc.freeze
-    )  # Python's last collections would visit every object of a process that ends: 0.5 s after training
+    atexit.register(gc.freeze)  # the last collections would visit every object of the process: 0.5 s after training
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
-    os.environ.setdefault(
-        "THP_MEM_ALLOC_ENABLE", "1"
-    )  # huge pages if available; PyTorch reads this at its first allocation
-    os.environ.setdefault(
-        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-    )  # read once; any job of a sweep may need deterministic products
-    if (
-        "WORLD_SIZE" in os.environ
-    ):  # DDP would warn at every start that all parameters are used; see `training.distribution`
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
-        # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no
-        # other batch.
-        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    _set_up_libraries()
     processes, exit_code = SINGLE_PROCESS, 0
     try:
         processes = processes_of_torchrun()
         with signals_handled(), only_main_prints(processes):
-            with deferred(
-                "stopping once all processes have started"
-            ):  # otherwise the others would wait for one that ends first
+            with deferred("stopping once all processes have started"):  # the others would wait for one that ends first
                 processes = connect(processes)
                 stop_if_interrupted(processes)
             run(sys.argv[1:], processes)
@@ -76,6 +84,18 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141
     processes.end(exit_code)
+
+
+def _set_up_libraries() -> None:
+    """Set the environment variables that PyTorch reads when it is loaded or at its first allocation, unless they are."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # any job of a sweep may need deterministic products
+    if "WORLD_SIZE" in os.environ:  # DDP would warn that all parameters are used; see `training.distribution`
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
+        # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no
+        # other batch.
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 
 def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
@@ -107,13 +127,6 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
         _run_with_hydra(arguments[0], [*arguments[1:], *(["resume=auto"] if resumes else [])], processes)
 
 
-def config_folder() -> Path:
-    """Return the shipped configs: inside the package in a wheel, at the top of the repository in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "configs"
-    return inside if inside.is_dir() else package.parents[1] / "configs"
-
-
 def _check_processes(processes: Processes, command: str, *arguments: str) -> None:
     """Raise SettingError for what several processes cannot run."""
     if processes.size == 1:
@@ -133,143 +146,39 @@ def _check_processes(processes: Processes, command: str, *arguments: str) -> Non
 
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
-    from encoderlab.config.composing import check_combinations, checked_flags
-    from encoderlab.config.hydra_errors import explained, refuse_what_hydra_cannot
-    from encoderlab.config.overrides import folders_as_setting, quoted_arguments, with_task_of_own_data
-    from encoderlab.config.schemas import COMMAND_CONFIGS, check_shown, register_schemas
-    from encoderlab.sweeps.settings import sweep_settings
+    from encoderlab.config.composing import composed, read_line, run_hydra, typed
+    from encoderlab.config.errors import MissingSettingError, explained
+    from encoderlab.config.schemas import COMMAND_CONFIGS
 
-    refuse_what_hydra_cannot(command, arguments)
-    register_schemas(command, arguments)
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
-    started: list[str] = []
-    refused: list[UserError | BrokenPipeError] = []
-    with explained(command, started):
-        flags = checked_flags(command, arguments)
-        arguments = with_task_of_own_data(command, folders_as_setting(command, arguments, flags.overrides))
-        options, arguments = sweep_settings(arguments, flags.multirun)
-        if flags.multirun and options.trials is None:
-            check_combinations(quoted_arguments(flags.overrides))
-        if flags.multirun and not flags.cfg:
-            _sweep(command, arguments, options, started, processes)
-            return
-        shown = COMMAND_CONFIGS[command] if flags.cfg else None
-        _with_hydra(
-            command, arguments, _job(command, started, refused, processes), lambda config: check_shown(config, shown)
-        )
-    if refused:
-        raise refused[0]
-
-
-def _with_hydra(
-    command: str, arguments: list[str], job: Callable[[DictConfig], None], check: Callable[[DictConfig], None]
-) -> None:
-    """Let Hydra compose the config or configs for the arguments; pass each to `check`, then to `job`."""
-    import hydra
-
-    from encoderlab.config.composing import checked_configs
-    from encoderlab.config.overrides import quoted_arguments
-
-    sys.argv = [f"encoderlab {command}", *quoted_arguments(arguments)]
-    with checked_configs(check):
-        hydra.main(config_path=str(config_folder()), config_name=command, version_base="1.3")(job)()
-
-
-def _job(
-    command: str,
-    started: list[str],
-    refused: list[UserError | BrokenPipeError],
-    processes: Processes,
-) -> Callable[[DictConfig], None]:
-    """Return the function that Hydra calls with the composed config. It adds to `started` when its command starts.
-
-    A user's mistake goes to `refused`, because Hydra would add a line of its own to it.
-    """
-    from hydra.core.hydra_config import HydraConfig
-
-    from encoderlab.config.hydra_errors import explained
-    from encoderlab.config.schemas import COMMAND_CONFIGS, typed
+    line = read_line(command, arguments)
+    start = partial(_start, command, processes)
+    if line.shows_config:
+        with suppress(MissingSettingError):
+            composed(line)  # Hydra would print what is refused when it runs
+    elif line.sweep is not None:
+        import_module("encoderlab.sweeps.sweep").sweep(line, start)
+        return
+    errors: list[Exception] = []
 
     def job(config: DictConfig) -> None:
         try:
             with explained(command):
                 settings = typed(config, COMMAND_CONFIGS[command])
-            started.append(command)
-            _start(command, settings, HydraConfig.get().overrides.task, processes)
-        except (UserError, BrokenPipeError) as error:
-            refused.append(error)
+            start(settings, line.overrides)
+        except Exception as error:  # raised below: Hydra would add a line of its own
+            errors.append(error)
 
-    return job
+    run_hydra(line, job)
+    if errors:
+        raise errors[0]
 
 
-def _start(command: str, settings: Any, overrides: Sequence[str], processes: Processes) -> Any:
-    """Run a command; return its run folder if it fills one."""
+def _start(command: str, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
+    """Run a command; a resumed run has its recorded settings, and those that `overrides` may change."""
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
     with processes.connection_watched():
         if getattr(settings, "resume", None) is not None:
             resume = import_module("encoderlab.runs.resume")
             settings = processes.broadcast_from_main(lambda: resume.with_recorded_settings(settings, explicit, command))
-        return getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)
-
-
-def _sweep(command: str, arguments: list[str], options: SweepConfig, started: list[str], processes: Processes) -> None:
-    """Run every combination of the values given, or the trials of a search. Raises SweepError if jobs failed."""
-    from hydra.core.hydra_config import HydraConfig
-
-    from encoderlab.config.overrides import quote
-    from encoderlab.runs.folders.sweep import JobRecord, WorkerKilledError
-    from encoderlab.sweeps.results import show_results
-    from encoderlab.sweeps.settings import as_arguments, folder_for
-    from encoderlab.sweeps.sweep import Sweep
-
-    def start(settings: Any, overrides: Sequence[str]) -> Any:
-        started.append(command)
-        return _start(command, settings, overrides, processes)
-
-    def job(config: DictConfig) -> None:
-        sweep.job(config, HydraConfig.get().job.num, HydraConfig.get().overrides.task)
-
-    def trial(line: list[str], number: int) -> JobRecord | None:
-        records: list[JobRecord | None] = []
-        _with_hydra(command, line, lambda config: records.append(sweep.job(config, number, line)), sweep.prepare)
-        return records[0]
-
-    dry = "dry_run=true" in [argument.lower() for argument in arguments]  # needed before any job has its settings
-    with folder_for(options, dry=dry) as folder:
-        sweep = Sweep(command, folder, start, dry)
-        try:
-            if options.trials is None:
-                _combine(sweep, [*arguments, f"hydra.sweep.dir={quote(str(sweep.folder.root))}"], job)
-            else:
-                single = [argument for argument in arguments if argument not in MULTIRUN]
-                import_module("encoderlab.sweeps.search").search(sweep, single, options.trials, trial)
-        except (Interrupted, WorkerKilledError):
-            sweep.say_how_to_resume([*arguments, *as_arguments(options)])
-            raise
-        show_results(sweep, compared=options.trials is None)
-
-
-def _combine(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
-    """Let Hydra run a job for each combination, and again while jobs of other processes become free.
-
-    Jobs may run in workers. Raises WorkerKilledError; Interrupted when they have ended.
-    """
-    from encoderlab.sweeps.other_machines import wait_for_others
-
-    _combine_once(sweep, arguments, job)
-    while wait_for_others(sweep):
-        _combine_once(sweep, arguments, job)
-
-
-def _combine_once(sweep: Sweep, arguments: list[str], job: Callable[[DictConfig], None]) -> None:
-    from concurrent.futures.process import BrokenProcessPool
-
-    from encoderlab.runs.folders.sweep import WorkerKilledError
-
-    sweep.begin_pass()
-    try:
-        with signals_passed_on("each job saves after its step") as before_workers:
-            _with_hydra(sweep.command, arguments, job, lambda config: sweep.prepare(config, before_workers))
-    except BrokenProcessPool:
-        raise WorkerKilledError from None
+        getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)

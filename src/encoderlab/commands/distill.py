@@ -8,7 +8,7 @@ from typing import Any
 
 from encoderlab.commands.train import train_on_labels
 from encoderlab.config.commands import DistillConfig
-from encoderlab.config.schemas import required_setting
+from encoderlab.config.errors import required_setting
 from encoderlab.distillation.student import check_start, start_student
 from encoderlab.distillation.task import TaskDistillation
 from encoderlab.distillation.teacher import VectorTeacher, teacher_fingerprints

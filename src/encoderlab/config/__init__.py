@@ -1,1 +1,10 @@
 """From command-line arguments to typed settings."""
+
+from pathlib import Path
+
+
+def config_folder() -> Path:
+    """Return the shipped configs: inside the package in a wheel, at the top of the repository in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parents[1] / "configs"

@@ -1,212 +1,334 @@
-"""Checks a command line while Hydra reads it: its flags, the number of runs, and that no config names code to run.
+"""From command-line arguments to typed settings: Hydra composes them from YAML, and the rest is checked here.
 
-No config can make Hydra or logging call anything. The size of a YAML file is checked as a stream of events before
-anything is built from it (`bounded_yaml`).
-
-Hydra's public `compose` cannot replace the patched loader, because it only returns the config of one run. `-m`,
-launchers and `--cfg` need `hydra.main`, which reads its arguments from nowhere but `sys.argv`; sweepers and launchers
-then compose each job's config with Hydra's own loader, which a parallel launcher pickles for its workers.
+Hydra's own grammar, flags and configs are used as they are. Added are: free texts and paths arrive as they were typed,
+flags may stand anywhere, files of one's own imply a task, a group on the command line replaces that of an experiment,
+and a key that no dataclass declares is refused (Hydra accepts `+model.n_layer=2`).
 """
 
 from __future__ import annotations
 
-import argparse
-import math
+import json
+import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import fields
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
+import hydra
+import yaml
+from hydra._internal.utils import get_args_parser
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue
 
-from encoderlab.config.schemas import COMMAND_CONFIGS
+from encoderlab.config import config_folder
+from encoderlab.config.commands import SweepConfig
+from encoderlab.config.errors import explained, required_setting, unknown_setting
+from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, names_of, register_schemas
 from encoderlab.errors import SettingError, closest
-from encoderlab.system.bounded_yaml import check_yaml
+from encoderlab.settings import brought_along
 
-PLUGINS = ("hydra_plugins.", "hydra._internal.core_plugins.")  # where Hydra itself looks for launchers and sweepers
-LOGGING = {  # what logging's dictConfig may build: it would call anything named here
-    "logging.StreamHandler",
-    "logging.FileHandler",
-    "logging.NullHandler",
-    "logging.Formatter",
-    "colorlog.ColoredFormatter",
-    "ext://sys.stdout",
-    "ext://sys.stderr",
-    "${hydra.runtime.output_dir}/${hydra.job.name}.log",
+FOLDERS = {"compare": "runs"}  # commands that take folders as plain arguments, and the setting that these become
+OWN_DATA = {"dataset=files", "dataset=hub"}
+LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own
+MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
+FREE_TEXT = ("text", "text_pair", "label", "unsure")
+# The recipe's batch, and with it the result, stays the same: the machine decides only the number of micro-batches. (The
+# setting is not a union of number and text because OmegaConf 2.3 cannot merge one, see its issue 1087.)
+ALIASES = {
+    "training.batch_size=auto": "training.accumulate=null",
+    "training.accumulate=auto": "training.accumulate=null",
+    "training.epochs=auto": "training.epochs=null",
+    "training.learning_rate=auto": "training.learning_rate=null",
+    "model.max_length=auto": "model.max_length=null",
 }
-MOST_RUNS = 10_000  # Hydra keeps all combinations of values in memory
-CHECKED = "is_checked"  # an attribute of the function that composes, while configs are checked
-CALLED = ("()", "class", "factory")
+LOGARITHMIC = re.compile(r"=log\((.*)\)$")  # our short form of a range in Hydra's grammar
+Typed = TypeVar("Typed")
 
 
-def checked_flags(command: str, arguments: list[str]) -> argparse.Namespace:
-    """Parse Hydra's flags in the arguments.
+@dataclass(frozen=True)
+class CommandLine:
+    """A command with its settings in Hydra's grammar, and Hydra's own flags. `sweep` has the settings of -m."""
 
-    Raises SettingError for an unknown or misused flag, and if a file in the folder of `--config-dir` would become too
-    large.
+    command: str
+    overrides: list[str]
+    flags: list[str]
+    config_dir: str | None = None
+    shows_config: bool = False  # --cfg
+    sweep: SweepConfig | None = None
+
+    def parsed(self) -> list[Override]:
+        """Return the settings, parsed."""
+        return OverridesParser.create().parse_overrides(self.overrides)
+
+
+def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
+    """Return the arguments of a command, with flags and settings separated and texts quoted for Hydra's grammar.
+
+    Registers the schemas that they may select. Raises SettingError for what Hydra would misread, accept or explain
+    badly.
     """
-    from hydra._internal.utils import get_args_parser
+    with explained(command):
+        options, unknown = _parser(command).parse_known_intermixed_args(list(arguments))
+        if unknown:
+            raise _unknown_flag(unknown[0], command)
+        flags, rest = [], list(options.overrides)
+        for argument in arguments:
+            if rest and argument == rest[0]:
+                del rest[0]
+            else:
+                flags.append(argument)
+        overrides = [_quoted(ALIASES.get(one, one)) for one in _with_folders_as_setting(command, options.overrides)]
+        if _has_own_data_without_task(command, overrides):
+            overrides.append("task=classification")
+        of_sweep = [one for one in overrides if one.partition("=")[0] in names_of(SweepConfig)]
+        if of_sweep and not options.multirun:
+            raise SettingError(f"{of_sweep[0]} needs several runs", remedy="Add -m to start them")
+        sweep = _sweep_settings(of_sweep) if options.multirun else None
+        overrides = [one for one in overrides if one not in of_sweep]
+        line = CommandLine(command, overrides, flags, options.config_dir, options.cfg is not None, sweep)
+        register_schemas(command)
+        _check(line)
+        return replace(line, overrides=_groups_over_experiment(line))
 
-    parser = get_args_parser()
-    flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+
+def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any]) -> None:
+    """Let Hydra carry out a command line: compose the config, or one for each run of a sweep, and pass it to `job`."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
+    sys.argv = [f"encoderlab {line.command}", *line.overrides, *line.flags]
+    with explained(line.command):
+        hydra.main(config_path=str(config_folder()), config_name=line.command, version_base="1.3")(job)()
+
+
+def composed(line: CommandLine) -> Any:
+    """Return the settings of a command line, by Hydra's compose API. Raises SettingError."""
+    own = [f"hydra.searchpath=[{quote(f'file://{Path(line.config_dir).resolve()}')}]"] if line.config_dir else []
+    with explained(line.command):
+        with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
+            config = hydra.compose(line.command, [*line.overrides, *own])
+        return typed(config, COMMAND_CONFIGS[line.command])
+
+
+def _sweep_settings(overrides: list[str]) -> SweepConfig:
+    values = {one.key_or_group: one.value() for one in OverridesParser.create().parse_overrides(overrides)}
+    return cast("SweepConfig", OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(SweepConfig), values)))
+
+
+def _parser(command: str) -> Any:
+    """Return Hydra's parser of flags, which raises SettingError instead of printing its usage."""
 
     def refuse(message: str) -> NoReturn:
-        unknown = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
-        if unknown is None:
-            raise SettingError(message, remedy=f"See encoderlab {command} --help")
-        flag = unknown[1].split(" -")[0]
-        name, _, value = flag.lstrip("-").partition("=")
-        if name.partition(".")[0] in {declared.name for declared in fields(COMMAND_CONFIGS[command])}:
-            raise SettingError(
-                f"Unknown flag {flag}", remedy=f"Write settings without dashes: {name}={value or 'VALUE'}"
-            )
-        near = closest(f"--{name}", flags)
-        remedy = f"Did you mean {near}?" if near else "Write settings as name=value, without dashes"
-        raise SettingError(f"Unknown flag {flag}", allowed=", ".join(flags), remedy=remedy)
+        raise SettingError(message, remedy=f"See encoderlab {command} --help")
 
+    parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign]
-    flags_typed = parser.parse_args(arguments)
-    for file in sorted(Path(flags_typed.config_dir).rglob("*.yaml")) if flags_typed.config_dir else []:
-        _refuse_large(file)
-    return flags_typed
+    return parser
 
 
-def _refuse_large(file: Path) -> None:
-    try:
-        check_yaml(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingError(f"The config file {file} cannot be read: {error}") from None
+def _unknown_flag(flag: str, command: str) -> SettingError:
+    name, _, value = flag.lstrip("-").partition("=")
+    if name.partition(".")[0] in names_of(COMMAND_CONFIGS[command]):
+        return SettingError(f"Unknown flag {flag}", remedy=f"Write settings without dashes: {name}={value or 'VALUE'}")
+    flags = [option for action in get_args_parser()._actions for option in action.option_strings]
+    near = closest(f"--{name}", flags)
+    remedy = f"Did you mean {near}?" if near else "Write settings as name=value, without dashes"
+    return SettingError(f"Unknown flag {flag}", remedy=remedy)
 
 
-def check_combinations(arguments: list[str]) -> None:
-    """Raise SettingError for values of `-m` that give no run, or more runs than any sweep could finish."""
-    parser, combinations = OverridesParser.create(), 1.0
-    for argument in arguments:
-        n = _n_values(argument, parser)
-        if not n >= 1:
-            raise SettingError(
-                f"{argument} has no values", remedy="Use range(FROM,TO) with FROM below TO, or values such as 1,2,3"
-            )
-        combinations *= n
-    if combinations > MOST_RUNS:
-        raise SettingError(f"These values make more than {MOST_RUNS:,} runs", remedy="Use fewer values in one sweep")
+def _with_folders_as_setting(command: str, overrides: list[str]) -> list[str]:
+    """Return `compare a b output=c` as `compare output=c runs=[a,b]`.
 
-
-def _n_values(argument: str, parser: OverridesParser) -> float:
-    """Return how many values Hydra would try; 1 if that is not known yet."""
-    try:
-        value = parser.parse_override(argument).value()
-    except HydraException:
-        return 1
-    if isinstance(value, RangeSweep) and value.step and value.start is not None and value.stop is not None:
-        values = (value.stop - value.start) / value.step
-        return math.ceil(values) if math.isfinite(values) else values
-    return len(value.list) if isinstance(value, ChoiceSweep) else 1
-
-
-class CheckedLoader(ConfigLoaderImpl):
-    """Makes the checks of `checked_configs` in the worker of a launcher too, to which Hydra sends its loader pickled."""
-
-    def load_configuration(self, *arguments: Any, **named: Any) -> DictConfig:
-        """See Hydra's."""
-        if hasattr(ConfigLoaderImpl.load_configuration, CHECKED):
-            return super().load_configuration(*arguments, **named)
-        with checked_configs(lambda _: None):
-            return super().load_configuration(*arguments, **named)
-
-
-@contextmanager
-def checked_configs(check: Callable[[DictConfig], None]) -> Iterator[None]:
-    """Pass each config that Hydra composes in this context to `check` before it is used, and refuse one that names code
-    to run.
-
-    Hydra calls what `_target_` names in its callbacks, and logging calls what the configs of its handlers name: another
-    person's config file could run anything. Raises SettingError.
-
-    Hydra would compose a config a second time just to read `hydra.mode`; here only `-m` starts several runs. A group on
-    the command line wins over an experiment, whose single settings of that group Hydra would otherwise keep.
+    A folder is an argument without an equals sign, or one that exists, because a path may contain one.
     """
-    from hydra._internal import hydra as internal
+    if command not in FOLDERS:
+        return overrides
+    folders = [one for one in overrides if "=" not in one or _exists(one)]
+    others = [one for one in overrides if one not in folders]
+    return [*others, f"{FOLDERS[command]}=[{','.join(map(quote, folders))}]"] if folders else overrides
 
-    compose, get_mode = ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode
 
-    def composed(
-        self: ConfigLoaderImpl, config_name: str | None, overrides: list[str], *rest: Any, **named: Any
-    ) -> DictConfig:
-        config = compose(self, config_name, overrides, *rest, **named)
-        if groups := _typed_beside_experiment(config, overrides):
-            of_groups = [override for override in overrides if _group_of(override) in groups]
-            _take(groups, compose(self, config_name, of_groups, *rest, **named), config)
-        _refuse_code(config.hydra)
-        check(config)
-        return config
-
-    setattr(composed, CHECKED, True)
-    ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode = composed, lambda *_, **__: None
-    internal.ConfigLoaderImpl = CheckedLoader  # pyright: ignore[reportPrivateImportUsage]
+def _exists(path: str) -> bool:
     try:
-        yield
-    finally:
-        ConfigLoaderImpl.load_configuration, internal.Hydra.get_mode = compose, get_mode
-        internal.ConfigLoaderImpl = ConfigLoaderImpl  # pyright: ignore[reportPrivateImportUsage]
+        return Path(path).exists()
+    except (OSError, ValueError):  # too long, or with a null character
+        return False
 
 
-def _typed_beside_experiment(config: DictConfig, overrides: list[str]) -> list[str]:
-    """Return the groups chosen on the command line, if an experiment is chosen too."""
-    choices = config.hydra.runtime.choices
-    if choices.get("experiment") is None:
-        return []
-    typed = [override.partition("=")[0] for override in overrides]
-    return [name for name in typed if name in choices and name in config and name != "experiment"]
+def _has_own_data_without_task(command: str, overrides: list[str]) -> bool:
+    """Return whether own data is chosen without a task: the default task would only lend it its name."""
+    chosen = {one.partition("=")[0] for one in overrides}
+    has_own_data = command in LABELLED_BY_DEFAULT and bool(OWN_DATA & set(overrides))
+    return has_own_data and not chosen & {"task", "experiment", "resume"}
 
 
-def _group_of(override: str) -> str:
-    """Return the group that an override chooses or changes: model for model=tiny and for ++model.n_layers=3."""
-    return override.lstrip("+~").partition("=")[0].partition(".")[0]
+def _quoted(argument: str) -> str:
+    """Return the argument, its value quoted if Hydra's grammar would misread or cannot read it.
+
+    `text="Dull, dull, dull."` is a sentence and not a list of three values; a path with brackets or blanks is a path.
+    """
+    key, equals, value = argument.partition("=")
+    if not equals:
+        return argument
+    if key not in FREE_TEXT:
+        argument = LOGARITHMIC.sub(r"=tag(log,interval(\1))", argument)
+        with suppress(HydraException):
+            OverridesParser.create().parse_override(argument)
+            return argument
+    return f"{key}={quote(value)}"
 
 
-def _take(groups: list[str], others: DictConfig, config: DictConfig) -> None:
-    """Replace the `groups` in `config` by those of `others`."""
-    with open_dict(config):
-        for name in groups:
-            config[name] = others[name]
+def quote(value: str) -> str:
+    """Return the value as a quoted string of Hydra's grammar that reads back as exactly `value`, without interpolation."""
+    value = _uninterpolated(value)
+    value = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
+    return f"'{value}'"
 
 
-def _refuse_code(hydra: DictConfig) -> None:
-    plain = OmegaConf.to_container(hydra, resolve=False)
-    assert isinstance(plain, dict)
-    for plugin in ("launcher", "sweeper"):
-        target = (plain.get(plugin) or {}).get("_target_", PLUGINS[0])
-        if not str(target).startswith(PLUGINS):
-            raise _names_code(f"hydra.{plugin}._target_", target, "an installed launcher or sweeper of Hydra")
-    for name, callback in (plain.get("callbacks") or {}).items():
-        raise _names_code(f"hydra.callbacks.{name}", callback, "no callbacks")
-    for group in ("job_logging", "hydra_logging"):
-        for key, value in _called(plain.get(group), f"hydra.{group}"):
-            raise _names_code(key, value, ", ".join(sorted(LOGGING)))
+def _uninterpolated(value: str) -> str:
+    """Return the value with `${` escaped by a backslash, so that OmegaConf reads back exactly `value`."""
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
 
 
-def _called(node: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield what logging would look up by name, now or after interpolation, and that is not in LOGGING."""
-    if isinstance(node, str) and ("://" in node or "${" in node) and node not in LOGGING:
-        yield key, node
-    elif isinstance(node, dict):
-        for name, value in node.items():
-            if name in CALLED and value not in [*LOGGING]:
-                yield f"{key}.{name}", value
-            yield from _called(value, f"{key}.{name}")
-    elif isinstance(node, list):
-        for place, value in enumerate(node):
-            yield from _called(value, f"{key}.{place}")
+def _check(line: CommandLine) -> None:
+    """Raise SettingError for settings that Hydra refuses without a remedy, or not at all."""
+    schema, command = COMMAND_CONFIGS[line.command], line.command
+    chosen = {one.partition("=")[0] for one in line.overrides}
+    for override in line.parsed():
+        text, key = override.input_line or "", override.key_or_group
+        group, _, name = key.partition(".")
+        if key in GROUPS and not override.is_sweep_override() and override.value() in (None, ""):
+            raise SettingError(f"{text} names no config", remedy=f"Use a name from encoderlab list {key}")
+        if group in brought_along(schema) or (group in GROUPS and group not in names_of(schema)):
+            remedy = f"Did you mean {name}?" if name in names_of(schema) else f"Remove {text}"
+            raise SettingError(f"encoderlab {command} has no {group} settings", remedy=remedy)
+        if command == "eval" and group == "dataset" and name and "dataset" not in chosen:
+            raise SettingError(f"{text} needs a dataset", remedy="Set dataset=files or dataset=hub too")
+        if override.is_interval_sweep() and not (line.sweep and line.sweep.trials):
+            raise SettingError(f"{text} is a range", remedy="Add trials=20 to search it, and -m")
+        if override.is_sweep_override() and not line.sweep:
+            remedy = "Add -m to run each of them, or write a list as name=[a,b]"
+            raise SettingError(f"{text} has several values", remedy=remedy)
+        if key == "sweep" and override.value() and not line.sweep:
+            raise SettingError(f"{text} needs several runs", remedy="Add -m to start them")
+        if override.is_range_sweep() and next(iter(override.sweep_string_iterator()), None) is None:
+            raise SettingError(f"{text} has no values", remedy="Use range(FROM,TO) with FROM below TO, or 1,2,3")
 
 
-def _names_code(key: str, value: object, allowed: str) -> SettingError:
-    return SettingError(
-        f"{key}={value} names code to run", allowed=allowed, remedy="Remove it from the command line or the config file"
-    )
+def _groups_over_experiment(line: CommandLine) -> list[str]:
+    """Return the settings of a line on which a group that is chosen replaces what an experiment states about it.
+
+    Hydra lets the single settings of an experiment win over the chosen group. So the experiment is registered again,
+    without those groups and under another name.
+    """
+    chosen = {override.key_or_group: override for override in line.parsed()}
+    groups = sorted(GROUPS & chosen.keys())
+    if "experiment" not in chosen or not groups:
+        return line.overrides
+    names = []
+    for name in str(chosen["experiment"].get_value_element_as_str()).split(","):
+        folders = [config_folder(), *([Path(line.config_dir)] if line.config_dir else [])]
+        file = next((file for one in folders if (file := one / "experiment" / f"{name}.yaml").is_file()), None)
+        if file is not None:
+            stated = OmegaConf.load(file)
+            assert isinstance(stated, DictConfig)
+            node = {key: stated._get_node(key) for key in stated if key not in groups}
+            name = "-".join([name, "without", *groups])
+            ConfigStore.instance().store(name=name, node=node, group="experiment", package="_global_")
+        names.append(name)
+    others = [one for one in line.overrides if not one.startswith("experiment=")]
+    return [*others, f"experiment={','.join(names)}"]
+
+
+def typed(config: DictConfig, schema: type[Typed]) -> Typed:
+    """Return the config as an instance of `schema`, with every range checked.
+
+    Raises SettingError for a key the schema lacks (Hydra accepts `+model.n_layer=2`), for a required setting that is
+    missing, and for a value out of range.
+    """
+    for key, owner in _keys(config, schema):
+        if key.rpartition(".")[2] not in names_of(owner):
+            raise unknown_setting(_to_the_end(config, key), names_of(owner))
+    _read_mappings(config)
+    try:
+        return cast("Typed", OmegaConf.to_object(config))  # guaranteed by its schema
+    except MissingMandatoryValue as error:
+        raise required_setting(str(error.full_key)) from None
+
+
+def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[str, type]]:
+    """Yield every key of the config with dots, and the dataclass that should declare it."""
+    for name in config:
+        yield f"{prefix}{name}", schema
+        value = config._get_node(name)
+        if isinstance(value, DictConfig) and is_dataclass(node_type := OmegaConf.get_type(config, cast("str", name))):
+            yield from _keys(value, node_type, f"{prefix}{name}.")
+
+
+def _to_the_end(config: DictConfig, key: str) -> str:
+    """Return the key with the first names inside its value, because a misspelt `+trainig.epochs=1` creates a group."""
+    inside = OmegaConf.select(config, key, throw_on_missing=False, throw_on_resolution_failure=False)
+    while isinstance(inside, DictConfig) and len(inside):
+        name = next(iter(inside))
+        key, inside = f"{key}.{name}", inside._get_node(name)
+    return key
+
+
+def _read_mappings(config: DictConfig) -> None:
+    """Replace the mappings in `config` that have arrived as texts.
+
+    Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer:
+    5}`. They are read as JSON or else as YAML, in which each word is a text: `no` is a label.
+    """
+    for name in MAPPINGS:
+        text = OmegaConf.select(config, name, throw_on_missing=False, throw_on_resolution_failure=False)
+        if not isinstance(text, str) or not text.startswith("{"):
+            continue
+        with suppress(ValueError, yaml.YAMLError):  # otherwise it stays a text, which the setting refuses
+            try:
+                mapping = json.loads(text)
+            except ValueError:
+                mapping = yaml.load(text, yaml.BaseLoader)
+                if set(mapping.values()) == {""}:  # Hydra needs no blank after a colon, and YAML does
+                    mapping = yaml.load(text.replace(":", ": "), yaml.BaseLoader)
+            if name.startswith("task."):
+                mapping = {label: _number_or_text(value) for label, value in mapping.items()}
+            OmegaConf.update(config, name, mapping)
+
+
+def _number_or_text(value: Any) -> Any:
+    with suppress(TypeError, ValueError):
+        return float(value)
+    return value
+
+
+def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
+    """Return the settings that `settings_to_dict` wrote, with every type and range checked.
+
+    Raises SettingError for an unknown schema or key, or a bad value.
+    """
+    config = OmegaConf.structured(schema)
+    for name, value in _literal(plain).items():
+        if isinstance(value, dict):
+            group = SCHEMAS.get((name, value.get("schema", "")))
+            if group is None:
+                raise SettingError(f"{name} has no schema {value.get('schema')}")
+            value = OmegaConf.merge(OmegaConf.structured(group), {k: v for k, v in value.items() if k != "schema"})
+        if name not in names_of(schema):
+            raise unknown_setting(name, names_of(schema))
+        config[name] = value
+    return typed(config, schema)
+
+
+def _literal(value: Any) -> Any:
+    """Return the value escaped for OmegaConf, so that text is never interpolated."""
+    if isinstance(value, dict):
+        return {name: _literal(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_literal(inner) for inner in value]
+    return _uninterpolated(value) if isinstance(value, str) else value

@@ -23,7 +23,7 @@ import torch
 from encoderlab.api import compose
 from encoderlab.commands.train import TrainingOnLabels, train_on_labels
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.overrides import quote
+from encoderlab.config.composing import quote
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
 from encoderlab.runs.corpora.corpus import Corpus
@@ -129,7 +129,7 @@ def _as_typed(value: Any) -> str:
         return value.name
     if value is None:
         return "null"
-    if isinstance(value, Mapping):  # see `config.overrides.read_mappings`
+    if isinstance(value, Mapping):  # see `config.composing`
         return json.dumps({str(name): _plain(one) for name, one in value.items()}, ensure_ascii=False)
     if isinstance(value, bool):
         return str(value).lower()

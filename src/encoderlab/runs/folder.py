@@ -29,6 +29,10 @@ ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `syst
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
+class FolderInUseError(SettingError):
+    """Another process is writing to the folder of a run."""
+
+
 class _Within:
     """A path inside a run folder: read as an attribute of `RunFolder`."""
 
@@ -154,7 +158,7 @@ class RunFolder:
             lock.acquire()
         except Timeout:
             remedy = "Wait until it ends, or choose another folder"
-            raise SettingError(f"Another process is using {self.root}", remedy=remedy) from None
+            raise FolderInUseError(f"Another process is using {self.root}", remedy=remedy) from None
         except OSError as error:
             remedy = "Set run_dir=... to a folder you can write to"
             raise DataError(f"{self.root} cannot be written to: {error.strerror}", remedy=remedy) from None
@@ -228,6 +232,13 @@ def check_free(run_dir: str | None) -> None:
         holds = "an unfinished run" if unfinished else "a run" if folder.config.exists() else "files"
         remedy = f"Choose another name{f', or resume it with resume={run_dir}' if unfinished else ''}"
         raise SettingError(f"run_dir={run_dir} already holds {holds}", allowed="a new or empty folder", remedy=remedy)
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """Return the run folders inside the folder of a sweep; any other folder itself."""
+    if not (folder / "jobs").is_dir():
+        return [folder]
+    return sorted(path for path in folder.iterdir() if RunFolder(path).config.is_file())
 
 
 def model_folder(run: str) -> Path:

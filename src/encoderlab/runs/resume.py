@@ -21,11 +21,11 @@ import yaml
 from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.schemas import settings_from_dict, settings_to_dict
+from encoderlab.config.composing import settings_from_dict
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folder import RunFolder
 from encoderlab.settings import flat_settings
-from encoderlab.system.bounded_yaml import load_yaml
 
 # The settings that may change when a named run is resumed: logging changes nothing that is computed, the rows behind a
 # path are compared, a length changes the schedule, other hardware rounds differently, and a run ended by a limit needs
@@ -241,7 +241,7 @@ def _with(config: Config, explicit: Config, keys: Iterable[str]) -> Config:
 
 def read_settings(folder: RunFolder, schema: type[Config]) -> Config:
     """Return the settings the run in `folder` was started with. Raises DataError, SettingError."""
-    plain = _read(folder.config, load_yaml)
+    plain = _read(folder.config, yaml.safe_load)
     try:
         return settings_from_dict(plain, schema)
     except (OmegaConfBaseException, TypeError, AttributeError, KeyError, ValueError) as error:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.schemas import settings_from_dict, settings_to_dict
+from encoderlab.config.composing import settings_from_dict
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface

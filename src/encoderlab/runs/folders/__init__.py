@@ -1,1 +1,0 @@
-"""Runs and sweeps on disk: their folders, whether they are finished, and how they are resumed."""
