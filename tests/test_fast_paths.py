@@ -14,7 +14,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.training.compilation import compile_encoder
 from encoderlab.training.config import Compile, TrainingConfig
-from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 
@@ -76,7 +76,7 @@ def curve(model, micro_batches_of=lambda batch: [batch], *, fused=True):
     for group in optimizer.param_groups:
         group["fused"] = fused
     given = [list(micro_batches_of(batch)) for batch in batches()]
-    steps = optimize(Learner(model, optimizer, training, CPU), given, FixedSteps(STEPS))
+    steps = optimize(Learner(model, optimizer, training, CPU), given, Horizon(STEPS))
     return torch.stack([torch.stack(list(step.losses.values())) for step in steps])
 
 
@@ -126,6 +126,6 @@ def test_the_curve_distinguishes_a_different_training(shape):
     model = built(shape)
     training = TrainingConfig(steps=STEPS, learning_rate=1e-2)
     learner = Learner(model, build_optimizer(model, training), training, CPU)
-    steps = optimize(learner, [[batch] for batch in without_mask], FixedSteps(STEPS))
+    steps = optimize(learner, [[batch] for batch in without_mask], Horizon(STEPS))
     other = torch.stack([torch.stack(list(step.losses.values())) for step in steps])
     assert not torch.allclose(other, plain(shape), rtol=2e-4, atol=2e-5)

@@ -17,7 +17,7 @@ from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.training.config import Batching, Precision, Schedule, TrainingConfig
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 
@@ -67,9 +67,7 @@ def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
     assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
     batches = assembly.training_batches(corpus.rows("train", assembly.task))
     optimizer = build_optimizer(assembly.model, config.training)
-    for _ in optimize(
-        Learner(assembly.model, optimizer, config.training, assembly.compute), batches, FixedSteps(steps)
-    ):
+    for _ in optimize(Learner(assembly.model, optimizer, config.training, assembly.compute), batches, Horizon(steps)):
         pass
     return assembly, corpus
 

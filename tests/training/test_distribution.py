@@ -22,7 +22,7 @@ from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.training.distribution import Sharded, distribute
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.system.processes import connect, processes_of_torchrun
@@ -51,7 +51,7 @@ scores = evaluate(pieces.model, [batch(processes.rank)], ClassificationMetrics([
 assert scores.n == 2
 optimizer = build_optimizer(pieces.model, settings)
 learner = Learner(pieces.stepped, optimizer, settings, compute, processes=processes)
-steps = list(optimize(learner, [[batch(processes.rank)]] * 2, FixedSteps(2)))
+steps = list(optimize(learner, [[batch(processes.rank)]] * 2, Horizon(2)))
 assert steps[-1].totals.examples == 2
 weights, gathered = pieces.weights(), pieces.optimizer_state(optimizer)
 state = processes.broadcast_from_main(lambda: gathered)
@@ -64,7 +64,7 @@ other = build_optimizer(again.model, settings)
 again.load(weights)
 again.load_optimizer_state(other, copy.deepcopy(state))  # the counts of steps are handed on as they are
 for run, its in ((pieces, optimizer), (again, other)):
-    list(optimize(Learner(run.stepped, its, settings, compute, processes=processes), [[batch(processes.rank)]], FixedSteps(3), after=2))
+    list(optimize(Learner(run.stepped, its, settings, compute, processes=processes), [[batch(processes.rank)]], Horizon(3), after=2))
     run.finish()
 scores = evaluate(original, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
 assert scores.n == 2 and original.has_weights, "each process can use the finished model"
@@ -84,7 +84,7 @@ for sharding in Sharding:
     run = distribute(model, settings, processes, torch.device("cpu"))
     optimizer, modes = build_optimizer(run.model, settings), []
     learner = Learner(run.stepped, optimizer, settings, compute, processes=processes)
-    for step in optimize(learner, [[batch]] * 3, FixedSteps(3)):
+    for step in optimize(learner, [[batch]] * 3, Horizon(3)):
         modes.append({module.training for module in run.model.modules()})
         evaluate(run.model, [batch], ClassificationMetrics(["a", "b", "c"]), compute, processes)
     assert modes == [{True}] * 3, (sharding, modes)

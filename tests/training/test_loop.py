@@ -14,7 +14,7 @@ from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
 from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import build_optimizer, learning_rate_at
@@ -82,7 +82,7 @@ def learner(model, config, label_loss=PLAIN):
 def trained(batches, label_loss=PLAIN, model=None, **settings):
     config = TrainingConfig(**{"steps": 5, "learning_rate": 0.05, **settings})
     model = model or Tiny()
-    steps = list(optimize(learner(model, config, label_loss), batches, FixedSteps(config.steps)))
+    steps = list(optimize(learner(model, config, label_loss), batches, Horizon(config.steps)))
     return model, steps
 
 
@@ -125,7 +125,7 @@ def test_steps_follow_the_schedule_and_count_from_the_given_number():
     config = TrainingConfig(steps=10, schedule=Schedule.cosine)
     model = Tiny()
     batches = islice(repeat([rows(4, [1] * 4)]), 3)
-    steps = list(optimize(learner(model, config), batches, FixedSteps(10), after=4))
+    steps = list(optimize(learner(model, config), batches, Horizon(10), after=4))
     assert [step.number for step in steps] == [5, 6, 7]
     assert [step.learning_rate for step in steps] == [learning_rate_at(n, 10, config) for n in (4, 5, 6)]
 
@@ -149,10 +149,10 @@ def steps_on_meta(monkeypatch, processes=SINGLE_PROCESS, micro_batches=1):
     monkeypatch.setattr(
         optimizer, "step", lambda: updates.append(optimizer.found_inf.device.type)
     )  # fused kernels need a GPU
-    guard = NonFiniteGuard(0, waits=False, processes=processes)
+    guard = NonFiniteGuard(0, waits=False)
     learner = Learner(model, optimizer, config, meta, guard, processes)
     given = [part.to(meta.device) for part in cut(rows(4, [1] * 4), [1] * 4, [4 // micro_batches] * micro_batches)]
-    steps = list(islice(optimize(learner, repeat(given), FixedSteps(50), after=1), 3))
+    steps = list(islice(optimize(learner, repeat(given), Horizon(50), after=1), 3))
     assert updates == ["meta"] * 3
     return steps
 
@@ -182,5 +182,5 @@ def test_a_nan_loss_stops_the_run_before_it_reaches_the_weights():
     before = copy.deepcopy(model.state_dict())
     config = TrainingConfig(steps=1)
     with pytest.raises(TrainingError, match=r"step 1 is not finite.*learning_rate"):
-        list(optimize(learner(model, config), [[rows(4, [1] * 4)]], FixedSteps(config.steps)))
+        list(optimize(learner(model, config), [[rows(4, [1] * 4)]], Horizon(config.steps)))
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())

@@ -13,7 +13,7 @@ from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.batches import training_batches
 from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.micro_batches import MemoryTooSmallError, MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
@@ -58,7 +58,7 @@ def run(model, micro_batches, *, after=0, optimizer=None):
     )
 
     torch.manual_seed(7)
-    steps = list(taken.take(Learner(model, optimizer, training, CPU), FixedSteps(STEPS), after))
+    steps = list(taken.take(Learner(model, optimizer, training, CPU), Horizon(STEPS), after))
     return [step.figures() for step in steps], taken, torch.cat([weight.flatten() for weight in model.parameters()])
 
 
@@ -102,7 +102,7 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
         torch.manual_seed(7)
         for after, number, last in ((0, 1, 4), (4, 2, STEPS)):
             batches = training_batches(rows(), training, 0, 0, CPU.device, micro_batches=number, after=after)
-            for step in optimize(Learner(again, optimizer, training, CPU), batches, FixedSteps(STEPS), after=after):
+            for step in optimize(Learner(again, optimizer, training, CPU), batches, Horizon(STEPS), after=after):
                 found.append(step.figures())
                 if step.number == last:
                     break

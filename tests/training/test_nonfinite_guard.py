@@ -13,7 +13,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
 from encoderlab.training.optimizer import build_optimizer
 
@@ -59,7 +59,7 @@ def trained(kinds, limit, *, waits, after=0, before=(), log_every=1000):
     guard = NonFiniteGuard(limit, waits=waits, before=before)
     batches = ([batch(kind, 10 * number)] for number, kind in enumerate(kinds, start=1))
     seen = []
-    for step in optimize(Learner(model, optimizer, training, CPU, guard), batches, FixedSteps(100), after=after):
+    for step in optimize(Learner(model, optimizer, training, CPU, guard), batches, Horizon(100), after=after):
         seen.append((step, copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict()["state"])))
     return seen, guard
 
@@ -96,12 +96,7 @@ def test_the_run_stops_at_the_first_step_beyond_the_limit_and_names_it(waits):
     kinds = [9, Poisoned.GRADIENT, 9, Poisoned.LOSS, 9, Poisoned.LOSS, 9, 9]
     with pytest.raises(TrainingError) as stopped:
         trained(kinds, 1, waits=waits, log_every=7)
-    message = str(stopped.value)
-    assert message.startswith(
-        "The loss or the gradient of step 4 is not finite (sequence loss nan, gradient norm nan; rows 40, 41 of"
-    )
-    assert "1 steps before it were skipped" not in message
-    assert "1 step before it was skipped, as training.skip_nonfinite=1 allows" in message
+    assert "step 4 is not finite" in str(stopped.value)
     assert stopped.value.exit_code == 4
 
 

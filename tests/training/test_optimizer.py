@@ -13,7 +13,7 @@ from encoderlab.model.config import ModelConfig, NormPosition
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.horizon import FixedSteps
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.loss import losses
 from encoderlab.training.optimizer import build_optimizer, freeze, learning_rate_at
@@ -45,7 +45,7 @@ def after_steps(model, given, n=3, **settings):
     config = TrainingConfig(**{"steps": n, "learning_rate": 0.01, **settings})
     freeze(model, config)
     optimizer = build_optimizer(model, config)
-    for _ in optimize(Learner(model, optimizer, config, CPU), repeat([given]), FixedSteps(n)):
+    for _ in optimize(Learner(model, optimizer, config, CPU), repeat([given]), Horizon(n)):
         pass
     return model
 
@@ -68,7 +68,7 @@ def test_the_defaults_are_two_groups_and_the_weights_of_plain_adamw():
         {"params": [weight for weight in plain.parameters() if weight.ndim < 2], "weight_decay": 0.0},
     ]
     by_hand = torch.optim.AdamW(groups, lr=0.01, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True)
-    for step in optimize(Learner(model, optimizer, config, CPU), repeat([batch()]), FixedSteps(4)):
+    for step in optimize(Learner(model, optimizer, config, CPU), repeat([batch()]), Horizon(4)):
         for group in by_hand.param_groups:
             group["lr"] = step.learning_rate
         sum(loss / 6 for loss in losses(plain(batch()), batch()).values()).backward()

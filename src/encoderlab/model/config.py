@@ -162,7 +162,7 @@ class ModelConfig(ModelChoice):
             )
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
-        """See `ModelChoice.resolve`: both agree in everything that pretrained weights depend on. Dropout and heads may
+        """Return these settings. Both have to agree in everything that pretrained weights depend on; dropout and heads may
         differ.
         """
         if pretrained is not None:

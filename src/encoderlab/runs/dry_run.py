@@ -26,7 +26,7 @@ from encoderlab.training.batches import (
 )
 from encoderlab.training.config import seconds_of
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import FixedSteps, horizon_of, steps_per_epoch, total_steps
+from encoderlab.training.horizon import Horizon, horizon_of, steps_per_epoch, total_steps
 from encoderlab.training.loop import Learner, NonFiniteGuard
 from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
@@ -96,9 +96,9 @@ def _epoch(assembly: Assembly, train: Rows, micro_batches: int) -> EpochCounts:
 def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
     """Take the run's first steps and time each; the main process decides how many there are."""
     training, compute, processes = assembly.config.training, assembly.compute, assembly.processes
-    horizon = horizon_of(training, len(train))[0] if training.budget is None else FixedSteps(WARM_UP + MEASURED)
+    horizon = horizon_of(training, len(train))[0] if training.budget is None else Horizon(WARM_UP + MEASURED)
     optimizer = build_optimizer(assembly.model, training)
-    guard = NonFiniteGuard(training.skip_nonfinite, waits=True, processes=processes)
+    guard = NonFiniteGuard(training.skip_nonfinite, waits=True)
     learner = Learner(stepped, optimizer, training, compute, guard, processes)
     assert assembly.micro_batches is not None, "a settled assembly has them"
     within = StepsWithinMemory(partial(assembly.training_batches, train), assembly.micro_batches, training.batch_size)

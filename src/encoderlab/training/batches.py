@@ -151,13 +151,11 @@ class _InFewLengths:
         self.epoch, self.lengths = epoch, epoch.lengths
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        """See `Epoch.gather`."""
         batch, longest = self.epoch.gather(rows, pad_id), int(self.lengths.max())
         present = batch.input_ids.shape[1]
         return batch.widened(next((length for length in GRAPH_LENGTHS if present <= length < longest), longest), pad_id)
 
     def prepare(self, batch: Batch) -> Batch:
-        """See `Epoch.prepare`."""
         return self.epoch.prepare(batch)
 
 

@@ -6,7 +6,6 @@ time.
 
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -104,36 +103,24 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
     return f"{often}, and stopped after {without} without a better score"
 
 
-class Horizon(ABC):
-    """Where a run ends, as far as that is known."""
+class Horizon:
+    """The end of a run: after `total` steps, or of a `TimeBudget`."""
 
-    @abstractmethod
+    def __init__(self, total: int) -> None:
+        self.total = total
+
     def steps(self, done: int) -> int:
         """Return how many steps the run is expected to have in all, after `done` steps. The run is over when the two
         are equal.
         """
+        return self.total
 
     def spent(self) -> float:
         """Return the seconds of the budget used so far, for a resumed run; 0 if there is no time budget."""
         return 0.0
 
-    @abstractmethod
     def resume(self, spent: float) -> None:
         """Continue a run that has used this many seconds; called before the first step."""
-
-
-class FixedSteps(Horizon):
-    """A run of a fixed number of steps."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-
-    def resume(self, spent: float) -> None:
-        """See `Horizon.resume`: only steps count."""
-
-    def steps(self, done: int) -> int:
-        """See `Horizon.steps`."""
-        return self.total
 
 
 class TimeBudget(Horizon):
@@ -157,7 +144,6 @@ class TimeBudget(Horizon):
         self._first: list[float] = []  # seconds of the first steps
 
     def steps(self, done: int) -> int:
-        """See `Horizon.steps`."""
         now = self.clock()
         if self._started is None:
             self._started = now - self._spent
@@ -180,11 +166,9 @@ class TimeBudget(Horizon):
         return sum((seconds - fastest for seconds in self._first if seconds > self.SLOW * fastest), 0.0)
 
     def resume(self, spent: float) -> None:
-        """See `Horizon.resume`."""
         self._spent = spent
 
     def spent(self) -> float:
-        """See `Horizon.spent`."""
         return self._spent if self._started is None else self.clock() - self._started
 
 
@@ -214,4 +198,4 @@ def horizon_of(
         )  # shared by all, which must end after the same step
         compiled = processes.all_reduce_max(int(compiled)) > 0
         return TimeBudget(seconds_of(training.budget), clock, compiled=compiled), per_epoch
-    return FixedSteps(total_steps(training, rows)), per_epoch
+    return Horizon(total_steps(training, rows)), per_epoch

@@ -1,15 +1,8 @@
-"""The totals of an optimizer step over all its micro-batches and all processes.
-
-Steps whose loss or gradient is not finite: they are skipped, counted, and reported with the rows of their batch.
-
-On CUDA, the fused AdamW reads a flag on the device and skips the update if it is set; the host reads the flag when it
-logs.
-
-The training loop: a generator that takes one optimizer step after another and reports each.
+"""The training loop: a generator that takes one optimizer step after another and reports each.
 
 Whoever iterates decides what to log, score and save (`runs/fit.py`), and what to do when memory runs out
-(`micro_batches.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses
-stay tensors until someone reads them.
+(`micro_batches.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses stay tensors
+until someone reads them. A step whose loss or gradient is not finite is skipped and counted.
 """
 
 from __future__ import annotations
@@ -36,7 +29,7 @@ from encoderlab.training.optimizer import clip_gradients, learning_rate_at, set_
 @dataclass(frozen=True, slots=True)
 class Totals:
     """A step's examples, real tokens, tokens with padding, and `targets` by the name of the loss that averages over
-    them.
+    them, over all micro-batches and processes.
 
     `stop` is True if one of the processes was asked to stop before this step.
     """
@@ -64,53 +57,22 @@ def count_totals(
     return Totals(examples, tokens, padded, dict(zip(LOSSES, targets, strict=True)), stops > 0)
 
 
-ROWS_NAMED = 5  # per batch: enough to inspect, few enough for a line
-
-
 @dataclass(frozen=True, slots=True)
 class SkippedStep:
-    """A skipped step: its losses by name and the norm of its gradient, at least one of them not finite.
-
-    `rows` are the positions in the training split, counted from 0, of the first few of the `examples` in its batch.
-    """
+    """A skipped step: its losses by name and the norm of its gradient, at least one of them not finite."""
 
     step: int
     losses: dict[str, float]
     gradient_norm: float
-    rows: list[int]
-    examples: int
 
     def __str__(self) -> str:
         losses = [f"{name} loss {loss:.4g}" for name, loss in self.losses.items()]
-        further = self.examples - len(self.rows)
-        rows = ", ".join(map(str, self.rows)) + (f" and {further:,} more" if further else "")
-        return f"{', '.join(losses)}, gradient norm {self.gradient_norm:.4g}; rows {rows} of the training split, counted from 0"
+        return f"{', '.join(losses)}, gradient norm {self.gradient_norm:.4g}"
 
     def figures(self) -> dict[str, Any]:
-        """Return the step as JSON values: figures that are not finite become strings."""
+        """Return the step as JSON values: numbers that are not finite become strings."""
         figures = {f"loss_{name}": loss for name, loss in self.losses.items()} | {"gradient_norm": self.gradient_norm}
-        written = {name: value if math.isfinite(value) else str(value) for name, value in figures.items()}
-        return {**written, "rows": self.rows, "examples": self.examples}
-
-
-@dataclass(frozen=True, slots=True)
-class _Unread:
-    """A step that only the device knows to be skipped or not: `flag` is 1.0 if it was skipped, otherwise 0.0."""
-
-    step: int
-    flag: Tensor
-    losses: Mapping[str, Tensor]
-    gradient_norm: Tensor
-    rows: Sequence[Tensor]
-
-    def read(self, processes: Processes) -> SkippedStep:
-        """Return the skipped step with the rows of all `processes`, which must call this together."""
-        mine = torch.cat([rows[:ROWS_NAMED] for rows in self.rows])[:ROWS_NAMED].tolist(), sum(map(len, self.rows))
-        shares = processes.gather(mine)
-        named, counts = processes.broadcast_from_main(lambda: tuple(zip(*(shares or ()), strict=True)))
-        losses = {name: float(loss) for name, loss in self.losses.items()}
-        rows = [row for share in named for row in share][:ROWS_NAMED]
-        return SkippedStep(self.step, losses, float(self.gradient_norm), rows, sum(counts))
+        return {name: value if math.isfinite(value) else str(value) for name, value in figures.items()}
 
 
 class NonFiniteGuard:
@@ -118,19 +80,12 @@ class NonFiniteGuard:
 
     A skipped step changes neither the weights nor the optimizer's averages nor its step count. On CUDA the device
     decides: the fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it when it reads the
-    figures anyway. Elsewhere (`waits`) the host reads the flag at once and drops the gradients. `before` is the `state`
+    losses anyway. Elsewhere (`waits`) the host reads the flag at once and drops the gradients. `before` is the `state`
     of an earlier part of the same run.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        *,
-        waits: bool,
-        before: Iterable[Mapping[str, Any]] = (),
-        processes: Processes = SINGLE_PROCESS,
-    ) -> None:
-        self.limit, self.waits, self.processes = limit, waits, processes
+    def __init__(self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.limit, self.waits = limit, waits
         self.armed = 0  # the latest step about to change the weights
         self.load(before)
 
@@ -138,25 +93,18 @@ class NonFiniteGuard:
         """Continue from the `state` of an earlier part of the same run."""
         self.skipped = [SkippedStep(**plain) for plain in before]
         self._reported = len(self.skipped)
-        self._unread: list[_Unread] = []
+        self._unread: list[tuple[int, Tensor, Mapping[str, Tensor], Tensor]] = []
 
     def arm(
-        self,
-        optimizer: torch.optim.Optimizer,
-        step: int,
-        losses: Mapping[str, Tensor],
-        gradient_norm: Tensor,
-        micro_batches: Sequence[Batch],
+        self, optimizer: torch.optim.Optimizer, step: int, losses: Mapping[str, Tensor], gradient_norm: Tensor
     ) -> None:
-        """Make the next `optimizer.step()` change nothing if one of the figures is not finite. Raises TrainingError as
-        `read` does.
+        """Make the next `optimizer.step()` change nothing if a loss or the gradient is not finite. Raises TrainingError
+        as `read` does.
 
-        If several processes train one model, all must pass the figures of the whole step, so that all decide alike.
+        If several processes train one model, all must pass the losses of the whole step, so that all decide alike.
         """
         flag = (~torch.stack([*losses.values(), gradient_norm]).isfinite().all()).float()
-        self._unread.append(
-            _Unread(step, flag, losses, gradient_norm, [micro_batch.rows for micro_batch in micro_batches])
-        )
+        self._unread.append((step, flag, losses, gradient_norm))
         self.armed = step
         if not self.waits:
             optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW reads it
@@ -169,14 +117,14 @@ class NonFiniteGuard:
         Raises TrainingError, which names the first step beyond the limit.
         """
         unread, self._unread = self._unread, []
-        flags = torch.stack([each.flag for each in unread]).tolist() if unread else []
-        found = []
-        for flag, each in zip(flags, unread, strict=True):
-            if flag:
-                found.append(each.read(self.processes))
-                self._refuse_beyond_limit(found[-1])
-                self.skipped.append(found[-1])
-        return found
+        flags = torch.stack([flag for _, flag, _, _ in unread]).tolist() if unread else []
+        new = []
+        for is_skipped, (step, _, step_losses, norm) in zip(flags, unread, strict=True):
+            if is_skipped:
+                new.append(SkippedStep(step, {name: float(loss) for name, loss in step_losses.items()}, float(norm)))
+                self._refuse_beyond_limit(new[-1])
+                self.skipped.append(new[-1])
+        return new
 
     def report(self, *, read: bool) -> list[SkippedStep]:
         """Return the skipped steps that no earlier report named; with `read`, first ask the device as `read()` does."""
@@ -188,7 +136,7 @@ class NonFiniteGuard:
     def state(self) -> list[dict[str, Any]]:
         """Return the skipped steps so far, as plain values; see `before`. Waits for the device. Raises as `read` does."""
         self.read()
-        return [asdict(each) for each in self.skipped]
+        return [asdict(step) for step in self.skipped]
 
     def note(self) -> str | None:
         """Return a report's sentence about the skipped steps; None if there are none."""
@@ -198,15 +146,12 @@ class NonFiniteGuard:
         steps = ", ".join(f"{each.step:,}" for each in self.skipped[:10]) + (", ..." if n > 10 else "")
         return f"{n:,} step{'s were' if n > 1 else ' was'} skipped because the loss or the gradient was not finite: {steps}"
 
-    def _refuse_beyond_limit(self, found: SkippedStep) -> None:
-        n = len(self.skipped)
-        if n < self.limit:
+    def _refuse_beyond_limit(self, step: SkippedStep) -> None:
+        if len(self.skipped) < self.limit:
             return
-        steps = f"{n:,} steps before it were" if n > 1 else "1 step before it was"
-        before = f"; {steps} skipped, as training.skip_nonfinite={self.limit} allows" if n else ""
         more = f"training.skip_nonfinite={max(2 * self.limit, 10)} skips such steps"
         raise TrainingError(
-            f"The loss or the gradient of step {found.step:,} is not finite ({found}){before}",
+            f"The loss or the gradient of step {step.step:,} is not finite ({step}), after {len(self.skipped):,} skipped",
             remedy=f"Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32; {more}",
         )
 
@@ -216,8 +161,8 @@ class Step:
     """A finished optimizer step: its `number`, counted from 1, and how many the run is expected to have (`of`).
 
     `losses` are means over the step's targets, by name; `gradient_norm` is measured before clipping. Both stay tensors,
-    so a step whose figures nobody reads never waits for the device. `skipped` lists the steps newly known to have been
-    skipped, perhaps this one (see `NonFiniteGuard`); `n_skipped` counts those of the whole run. All figures cover all
+    so a step that nobody reads never waits for the device. `skipped` lists the steps newly known to have been
+    skipped, perhaps this one (see `NonFiniteGuard`); `n_skipped` counts those of the whole run. All numbers cover all
     processes.
     """
 
@@ -231,7 +176,7 @@ class Step:
     n_skipped: int = 0
 
     def figures(self) -> dict[str, float | None]:
-        """Return the step's figures as plain numbers, with `loss` as the sum of all losses; None for any that is not
+        """Return the step's losses and norms as plain numbers, with `loss` as the sum of all losses; None for any that is not
         finite.
         """
         by_name = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
@@ -265,17 +210,9 @@ class Learner:
         processes: Processes = SINGLE_PROCESS,
         label_loss: LabelLoss = PLAIN,
     ) -> None:
-        self.label_loss = label_loss.to(compute.device)
-        self.model, self.optimizer, self.config, self.compute, self.processes = (
-            model,
-            optimizer,
-            config,
-            compute,
-            processes,
-        )
-        self.guard = guard or NonFiniteGuard(
-            config.skip_nonfinite, waits=compute.device.type != "cuda", processes=processes
-        )
+        self.model, self.optimizer, self.config = model, optimizer, config
+        self.compute, self.processes, self.label_loss = compute, processes, label_loss.to(compute.device)
+        self.guard = guard or NonFiniteGuard(config.skip_nonfinite, waits=compute.device.type != "cuda")
 
 
 def optimize(
@@ -299,7 +236,7 @@ def optimize(
         totals = count_totals(micro_batches, learner.processes, stopping)
         step_losses = accumulate_gradients(learner, micro_batches, totals.targets)
         norm = clip_gradients(optimizer, config.clip_norm)
-        guard.arm(optimizer, number, step_losses, norm, micro_batches)  # a step that is not finite changes nothing
+        guard.arm(optimizer, number, step_losses, norm)  # a step that is not finite changes nothing
         optimizer.step()
         optimizer.zero_grad()
         skipped = guard.report(read=number in (1, steps) or number % config.log_every == 0)
@@ -333,9 +270,9 @@ def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) 
     }
     total = torch.stack(list(shares.values())).sum()
     size = learner.processes.size
-    (
-        total * size if size > 1 else total
-    ).backward()  # the processes average their gradients, which divides by their number
+    if size > 1:  # the processes average their gradients, which divides by their number
+        total = total * size
+    total.backward()
     return {name: share.detach() for name, share in shares.items()}
 
 
