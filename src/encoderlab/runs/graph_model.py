@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-TOKENS_AT_A_TIME = (
-    512  # with 8-bit weights, 4,096 took 1.2 times as long: the activations of a layer then exceed the cache
-)
+TOKENS_AT_A_TIME = 512  # in 8 bits, 4,096 took 1.2 times as long: a layer's activations then exceed the cache
 
 
 class GraphModel(nn.Module):
@@ -97,22 +94,13 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
         raise SettingError(needed, remedy='Run pip install "encoderlab[onnx]"')
     import onnxruntime
 
-    state = import_module("onnxruntime.capi.onnxruntime_pybind11_state")  # compiled: it has no types to check
-    unreadable = (
-        state.Fail,
-        state.InvalidArgument,
-        state.InvalidGraph,
-        state.InvalidProtobuf,
-        state.NoModel,
-        state.NoSuchFile,
-    )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
     try:
         return onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER
         )
-    except (*unreadable, state.NotImplemented, state.RuntimeException) as error:  # a type for each of its codes
+    except Exception as error:  # of one of nine types, which have no common ancestor of onnxruntime's own
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path} cannot be opened by onnxruntime: {reason}", remedy="Export it again") from None
 
@@ -132,13 +120,13 @@ def compute_to_answer(run: OpenRunConfig, width: int, processes: Processes, *, g
     """Return device and precision for a finished run; a graph always runs on the CPU. Raises SettingError, see
     `choose_compute`.
     """
-    if not graph:
-        return choose_compute(
-            run.device, run.precision.value, run.threads, width=width, setting="device", processes=processes
-        )
-    if run.device not in ("auto", "cpu"):
-        raise SettingError(f"device={run.device} does not work with {run.run}, an ONNX graph", allowed="auto, cpu")
-    if run.precision is Precision.bf16:
-        raise SettingError(f"precision=bf16 does not work with {run.run}, an ONNX graph", allowed="auto, fp32")
-    compute = choose_compute("cpu", "fp32", run.threads, width=width, setting="device", processes=processes)
-    return replace(compute, reason="outside the ONNX graph")
+    device, precision = run.device, run.precision.value
+    if graph:
+        if device not in ("auto", "cpu") or run.precision is Precision.bf16:
+            wrong = f"precision={precision}" if device in ("auto", "cpu") else f"device={device}"
+            raise SettingError(
+                f"{wrong} does not work with {run.run}, an ONNX graph", allowed="device=cpu precision=fp32"
+            )
+        device, precision = "cpu", "fp32"
+    compute = choose_compute(device, precision, run.threads, width=width, setting="device", processes=processes)
+    return replace(compute, reason="outside the ONNX graph") if graph else compute

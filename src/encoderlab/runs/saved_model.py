@@ -102,9 +102,7 @@ class SavedModel:
         """
         model = self.without_weights()
         if self.graph is not None:
-            return cast(
-                "EncoderWithHeads", GraphModel(self.graph, model)
-            )  # it predicts like a model and refuses everything else
+            return cast("EncoderWithHeads", GraphModel(self.graph, model))  # it predicts, and refuses everything else
         model.load_state_dict(
             {name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True
         )
@@ -160,17 +158,14 @@ def config_json(saved: SavedModel) -> dict[str, Any]:
     """
     labels = dict(enumerate(saved.labels))
     is_encoder = isinstance(saved.config.task, EncodingConfig)
+    encoder = {"name": saved.config.task.name, "model": settings_to_dict(saved.config.model)}
     return {
         "model_type": MODEL_TYPE,
         "id2label": labels,
         "label2id": {label: index for index, label in labels.items()},
         "origin": asdict(saved.origin),
-        **({ENCODER: _of_encoder(saved.config)} if is_encoder else {"encoderlab": settings_to_dict(saved.config)}),
+        **({ENCODER: encoder} if is_encoder else {"encoderlab": settings_to_dict(saved.config)}),
     }
-
-
-def _of_encoder(config: SettledRun) -> dict[str, Any]:
-    return {"name": config.task.name, "model": settings_to_dict(config.model)}
 
 
 def encoder_settings(config: SettledRun) -> ModelConfig:
@@ -222,7 +217,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
         if not isinstance(settings.model, ModelConfig):
             raise ValueError("config.json does not contain the model's size and shape")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
-        raise _not_ours(folder, error) from None
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{folder} is damaged or not an encoderlab model: {reason}", remedy="Use another run") from None
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     weights = read_weights(folder / "model.safetensors") if graph is None else {}
     return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin, graph)
@@ -270,9 +266,8 @@ def _labels(id2label: dict[str, Any]) -> list[str]:
 
 def _origin(fields: dict[str, Any]) -> Origin:
     origin = Origin(**fields)
-    kinds = {"checkpoint": dict, "paired": bool | None, "fingerprints": dict}
-    if wrong := [name for name, kind in kinds.items() if not isinstance(getattr(origin, name), kind)]:
-        raise ValueError(f"origin says {wrong[0]}={getattr(origin, wrong[0])}")
+    if not (isinstance(origin.checkpoint, dict) and isinstance(origin.fingerprints, dict)):
+        raise ValueError("origin has no checkpoint")
     return origin
 
 
@@ -280,27 +275,20 @@ def check_shapes(saved: SavedModel, named: str) -> None:
     """Raise DataError, naming the model, for weights that do not match the config, before a model of its size is built."""
     if saved.graph is not None:
         return
-    if saved.config.model.n_layers > len(saved.weights):
-        layers = f"{saved.config.model.n_layers} layers in config.json and {len(saved.weights)} weights"
-        raise DataError(f"The weights of {named} do not match its config: {layers}", remedy="Use another run")
-    wanted = {name: list(weight.shape) for name, weight in saved.without_weights().state_dict().items()}
-    found = {name: list(weight.shape) for name, weight in saved.weights.items()}
-    differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
-    if differing:
-        name = differing[0]
-        more = f" (and {len(differing) - 1} more)" if differing[1:] else ""
+    model, weights = saved.config.model, saved.weights
+    if model.n_layers > len(weights):  # a thousand layers would be made before the first weight is compared
+        raise DataError(
+            f"The weights of {named} do not match its config: {model.n_layers} layers, {len(weights)} weights"
+        )
+    shapes = {name: list(weight.shape) for name, weight in saved.without_weights().state_dict().items()}
+    theirs = {name: list(weight.shape) for name, weight in weights.items()}
+    differing = min((name for name in shapes | theirs if shapes.get(name) != theirs.get(name)), default=None)
+    if differing is not None:
         raise DataError(
             f"The weights of {named} do not match its config: size mismatch, "
-            f"{name}{more} has the shape {found.get(name)}, not {wanted.get(name)}",
+            f"{differing} has the shape {theirs.get(differing)}, not {shapes.get(differing)}",
             remedy="Train it again, or use another run",
         )
-
-
-def _not_ours(folder: Path, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())[:200]
-    return DataError(
-        f"{folder} is damaged or not an encoderlab model: {reason}", remedy="Train it again, or use another run"
-    )
 
 
 def _of_huggingface(folder: Path) -> SavedModel:
@@ -313,8 +301,8 @@ def _of_huggingface(folder: Path) -> SavedModel:
             f"{folder} has embeddings of {found.vocabulary_size:,} tokens, but its tokenizer has {tokenizer.vocabulary_size:,}",
             remedy="Use a checkpoint with its own tokenizer",
         )
-    spare = () if found.heads.sequence_classes is not None else ("pool.",)
-    weights = {name: weight for name, weight in found.weights.items() if not name.startswith(tuple(spare))}
+    has_pool = found.heads.sequence_classes is not None
+    weights = {name: weight for name, weight in found.weights.items() if has_pool or not name.startswith("pool.")}
     # tables are often padded to a round number of rows, which no text uses
     weights |= {name: weights[name][: tokenizer.vocabulary_size].contiguous() for name in BY_PIECE if name in weights}
     return SavedModel(config, found.labels, tokenizer, weights, Origin(NOT_KNOWN, None, {}))
@@ -337,9 +325,8 @@ def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
             name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none
         )
     if found.heads.token_classes is not None:
-        return TaggingConfig(
-            name=name, decoding=Decoding.argmax
-        )  # it may have learned IOB1, and transformers decodes this way
+        # it may have learned IOB1, and transformers decodes this way
+        return TaggingConfig(name=name, decoding=Decoding.argmax)
     if found.heads.sequence_classes is None:
         return EncodingConfig(name=name)
     if found.heads.sequence_target == "number":
