@@ -16,7 +16,6 @@ OURS = "encoderlab"
 WARMUP = 10  # steps not counted in the speed, as in the peers' own meter
 SST2_LENGTH, PAIR_LENGTH, MINI_LENGTH = 13, 49, 55  # tokens of a row on average, for the size of the products probed
 BERT_PIECES, OWN_PIECES = 30_522, 8_000  # bert-base-uncased's vocabulary, and that of tokenizer=wordpiece
-NOTEBOOK_ACCURACY = 0.787  # the notebook's on SST-2's validation split
 Numbers = dict[str, Any]
 Reader = Callable[[Finished, Path], Numbers]
 
@@ -96,22 +95,6 @@ def logged(done: Finished, folder: Path, *, compiled: bool = False) -> Numbers:
     }
 
 
-def logged_until(accuracy: float) -> Reader:
-    """Return `logged` with the seconds of training before the first evaluation that reached `accuracy`."""
-
-    def read(done: Finished, folder: Path) -> Numbers:
-        evaluations = [line for line in _log(folder / "run") if line["kind"] == "evaluation"]
-        reached = next((line["seconds"] for line in evaluations if line["accuracy"] >= accuracy), None)
-        return {**logged(done, folder), "seconds_to_target": reached}
-
-    return read
-
-
-def first_step(done: Finished, folder: Path) -> Numbers:
-    """Return the seconds from the start of the process to our first step."""
-    return {"first_step_seconds": logged(done, folder)["first_step_seconds"]}
-
-
 def _last_slow_step(steps: Sequence[Mapping[str, Any]]) -> int:
     """Return the last logged step preceded by one of more than twice the usual time; 0 if there is none."""
     pairs = list(zip(steps[:-1], steps[1:], strict=True))
@@ -137,18 +120,11 @@ def ours(command: str, *overrides: str, read: Reader = logged, **more: Any) -> S
     return Side(OURS, ("-m", "encoderlab", command, *_QUIET, *_RUN, *overrides), read, **more)
 
 
-def _shared(script: str, *arguments: str, watched: tuple[str, ...] = (), **more: Any) -> Side:
+def _shared(script: str, *arguments: str, **more: Any) -> Side:
     """Return the side of an unchanged script from ../shared/peers, with a meter that records more."""
-    program = ("-m", "benchmarks.peers.watched", *watched, f"{{shared}}/peers/{script}.py")
+    program = ("-m", "benchmarks.peers.watched", f"{{shared}}/peers/{script}.py")
     needs = ("shared", "accelerate") if script.startswith("trainer") else ("shared",)
     return Side(script, (*program, *arguments, *_PEER), printed, needs=needs, **more)
-
-
-def _own_peer(name: str, data: str, size: str, steps: int) -> Side:
-    """Return the side of one of our own peers, batch 32."""
-    program = ("-m", f"benchmarks.peers.{name}", "--data", data, "--size", size, "--batch", "32")
-    needs = (*(["hub"] if data == "sst2" else []), *(["accelerate"] if name == "trainer" else []))
-    return Side(name, (*program, *_PEER), printed, steps, small=("--limit", "400"), needs=needs)
 
 
 # Training from scratch
@@ -162,14 +138,19 @@ def _tiny(what: str, *overrides: str) -> Job:
 
 
 _NOTEBOOK = ("experiment=notebook_sst2", "tokenizer=bert_base_uncased", "training.batching=length")
-_UNTIL = ("experiment=sst2", "training.evaluate_every=100", "training.keep=best", "baselines=false")
 TRAINING = {
     "intents_tiny": Job(
         "the built-in task, BERT-tiny, own vocabulary, batch 32: needs neither a hub nor ../shared",
         (
             ours("train", "training.batch_size=32", steps=600, small=("dataset.limit=400",)),
-            _own_peer("trainer", "intents", "tiny", 150),
-            _own_peer("plain_loop", "intents", "tiny", 150),
+            Side(
+                "trainer",
+                ("-m", "benchmarks.peers.trainer", "--data", "intents", "--batch", "32", *_PEER),
+                printed,
+                steps=150,
+                small=("--limit", "400"),
+                needs=("accelerate",),
+            ),
         ),
         shape=SHAPES["tiny"],
         tokens=32 * SST2_LENGTH,
@@ -180,7 +161,6 @@ TRAINING = {
             ours("train", *_NOTEBOOK, steps=2500, needs=("hub",)),
             _shared("trainer_sst2", "--size", "notebook", "--batch", "32", steps=400),
             _shared("notebook_sst2", steps=400),
-            _own_peer("plain_loop", "sst2", "notebook", 400),
         ),
         shape=SHAPES["notebook"],
         tokens=32 * SST2_LENGTH,
@@ -189,28 +169,6 @@ TRAINING = {
     "sst2_tiny_avx2": replace(
         _tiny("fp32 and AVX2 only, batch 128 against Trainer's defaults (batch 8)", "training.precision=fp32"),
         environment={"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
-    ),
-    "sst2_to_787": Job(
-        f"seconds of SST-2 training until validation accuracy first reaches {NOTEBOOK_ACCURACY}, scored every 100 steps",
-        (
-            Side(
-                OURS,
-                ("-m", "encoderlab", "train", *_UNTIL, "training.log_every=10", _RUN[0], _RUN[1], _RUN[3]),
-                logged_until(NOTEBOOK_ACCURACY),
-                small=("training.steps=100",),
-                needs=("hub",),
-            ),
-            _shared(
-                "notebook_sst2",
-                *("--epochs", "4"),
-                watched=("--evaluate-every", "100", "--until", str(NOTEBOOK_ACCURACY)),
-                small_steps=100,
-                shape=SHAPES["notebook"],
-            ),
-        ),
-        metric="seconds_to_target",
-        shape=SHAPES["tiny"],
-        tokens=32 * SST2_LENGTH,
     ),
 }
 
@@ -248,12 +206,9 @@ FINETUNING = {
 
 # Pretraining
 
-_ARTICLES = ("task=wikipedia", "dataset.validation_fraction=0.01", "tokenizer=bert_base_uncased", "model=tiny")
-_PREPARE = ("-m", "encoderlab", "pretrain", *_QUIET, *_ARTICLES, "training.steps=1", "run_dir={folder}/run")
 _MINI = replace(SHAPES["mini"], vocabulary=OWN_PIECES, mlm_rate=0.15)
 _MINI_PEER = ("--size", "mini", "--length", "128", "--batch", "64", "--articles", "300")
 _MINI_OURS = ("task=wikipedia", "model=mini", "model.max_length=128", "dataset.limit=300")
-_FEW_ARTICLES = {"small": ("dataset.limit=100",), "needs": ("hub",)}
 PRETRAINING = {
     "pretrain_notebook": Job(
         "MLM and NSP, the BERT notebook's model, BERT's vocabulary, pairs of 64 tokens, batch 128, 300 articles",
@@ -274,22 +229,6 @@ PRETRAINING = {
         metric="tokens_per_second",
         shape=_MINI,
         tokens=64 * MINI_LENGTH,
-    ),
-    "prepare_articles": Job(
-        "tokenising and preparing 13,354 articles for pretraining, BERT's vocabulary, from start to first step",
-        (
-            Side(OURS, (*_PREPARE, "cache_dir={round}/cache"), first_step, **_FEW_ARTICLES),
-            Side(
-                "map_articles",
-                ("-m", "benchmarks.peers.map_articles", "--cache", "{folder}", "--threads", "{threads}"),
-                printed,
-                small=("--limit", "100"),
-                needs=("hub",),
-            ),
-            Side("second start", (*_PREPARE, "cache_dir={round}/cache"), first_step, **_FEW_ARTICLES),
-        ),
-        metric="first_step_seconds",
-        setup=(("-c", "import datasets; datasets.load_dataset('wikimedia/wikipedia', '20231101.en')"),),
     ),
 }
 

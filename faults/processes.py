@@ -24,38 +24,32 @@ from faults.promise import Conditions, Trial
 from faults.training import GRID, HOW_TO_RESUME, REVERSE, SIGNALS, STEPS, difference, finished, outcome, shared_folder
 
 SETTINGS = (*REVERSE, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
-NAMES = ("dropout", "masked tokens and pairs", "micro-batches", "by epochs")  # of the grid, for signals
 ENOUGH = 240.0  # seconds for any of these runs
 POLL = 0.02
 SAME = 2e-3  # of the final loss: sums over two processes round differently from sums over one
 Disturb = Callable[[subprocess.Popen], None]
 
 
-def signalled(conditions: Conditions) -> Iterator[Trial]:
-    """Send SIGTERM or SIGINT to torchrun or to one of its two processes after a step; each holds the model or a shard."""
-    draw, whom = random.Random(conditions.seed), cycle(product(SIGNALS, (None, 0, 1)))
-    cases = list(product(NAMES, ("none", "full"), (0, 1)))
-    for (name, sharding, _), (number, rank) in zip(conditions.select(cases), whom, strict=False):
-        settings = (*GRID[name], f"training.sharding={sharding}")
+def disturbed(conditions: Conditions) -> Iterator[Trial]:
+    """Kill one of two processes, or signal it or torchrun, after a step: the run must end, and resume like undisturbed.
+
+    Each process holds the whole model or a shard of it.
+    """
+    draw = random.Random(conditions.seed)
+    targets = [(signal.SIGKILL, 0), (signal.SIGKILL, 1), *product(SIGNALS, (None, 0, 1))]
+    cases = [(*target, sharding) for sharding in ("none", "full") for target in targets]
+    for number, rank, sharding in islice(cycle(cases), conditions.trials or 0):
+        settings = (*GRID["dropout"], f"training.sharding={sharding}")
         reference = _undisturbed(settings)
         with _folder() as run:
             step = draw.randrange(1, STEPS)
             ended = launch(run, 2, *settings, disturb=_after_step(run, step, number, rank))
-            failure = _badly_stopped(run, ended) or _ends(run, 2, settings)
-            target = "torchrun" if rank is None else f"process {rank}"
-            case = f"{number.name} to {target} after step {step}, {name}, sharding={sharding}"
-            yield Trial(case, failure or difference(outcome(run), reference))
-
-
-def one_lost(conditions: Conditions) -> Iterator[Trial]:
-    """Kill (kill -9) one of two processes in training; the run must end, and then resume."""
-    draw = random.Random(conditions.seed)
-    for rank in islice(cycle((0, 1)), conditions.trials or 0):
-        with _folder() as run:
-            step = draw.randrange(5, 60, 5)
-            ended = launch(run, 2, *SETTINGS, disturb=_after_step(run, step, signal.SIGKILL, rank))
             failure = "exit code 0 without a report" if ended.code == 0 and not finished(run) else ""
-            yield Trial(f"process {rank} killed after step {step}", failure or _ends(run, 2, SETTINGS))
+            if number != signal.SIGKILL:
+                failure = failure or _badly_stopped(run, ended)
+            failure = failure or _ends(run, 2, settings) or difference(outcome(run), reference)
+            target = "torchrun" if rank is None else f"process {rank}"
+            yield Trial(f"{number.name} to {target} after step {step}, sharding={sharding}", failure)
 
 
 def number_changed(conditions: Conditions) -> Iterator[Trial]:

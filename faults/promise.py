@@ -39,14 +39,12 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is promised, in a sentence, and how it is tried.
+    """How a promise of RELIABILITY.md is tried.
 
-    `trials` yields them: `quick` of them are a smoke run, `full` give the numbers of RELIABILITY.md (None: all). Raises
+    `trials` yields them: `quick` of them are a smoke run, `full` give the numbers of that page (None: all). Raises
     UnavailableError if they are impossible here.
     """
 
-    name: str
-    sentence: str
     trials: Callable[[Conditions], Iterator[Trial]]
     quick: int
     full: int | None = None

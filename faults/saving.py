@@ -127,18 +127,18 @@ def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
 
 
 def damaged(conditions: Conditions) -> Iterator[Trial]:
-    """Damage the newest checkpoint: the one before must be used. In every fifth trial damage all: none may be used."""
+    """Damage the newest checkpoint: the one before must be used. In some trials damage all: none may be used."""
     draw, kinds = random.Random(conditions.seed), list(DAMAGES.items())
     good = prepare(conditions.scratch / "good")
     for number in range(conditions.trials or 0):
         name, damage = kinds[number % len(kinds)]
         with _copied(good, conditions.scratch / "trial") as folder:
-            if number % 5 == 4 and "swapped" not in name:
+            if number % 6 == 5 and name != "swapped":
                 where = ", ".join(damage(path, draw) for path in checkpoints(folder))
                 failure = _used(folder)
             else:
                 where = damage(folder / f"step-{NEWER}", draw)
-                failure = _unnoticed(folder, older_is_whole="swapped" not in name)
+                failure = _unnoticed(folder, older_is_whole=name != "swapped")
             yield Trial(f"{name}: {where}", failure)
 
 
@@ -361,20 +361,13 @@ def _remove(folder: Path, draw: random.Random) -> str:
     return file.name
 
 
-def _swap_files(checkpoint: Path, draw: random.Random) -> str:
+def _swap(checkpoint: Path, draw: random.Random) -> str:
+    """Swap a file with that of the older checkpoint."""
     file = draw.choice(_files(checkpoint))
-    return _swap(file, checkpoint.with_name(f"step-{OLDER}") / file.name)
-
-
-def _swap_checkpoints(checkpoint: Path, draw: random.Random) -> str:
-    return _swap(checkpoint, checkpoint.with_name(f"step-{OLDER}"))
-
-
-def _swap(one: Path, other: Path) -> str:
-    between = one.with_name("between")
-    for old, new in ((one, between), (other, one), (between, other)):
+    between, other = file.with_name("between"), checkpoint.with_name(f"step-{OLDER}") / file.name
+    for old, new in ((file, between), (other, file), (between, other)):
         shutil.move(old, new)
-    return one.name
+    return file.name
 
 
 def _files(folder: Path) -> list[Path]:
@@ -383,4 +376,4 @@ def _files(folder: Path) -> list[Path]:
 
 Damage = Callable[[Path, random.Random], str]
 IN_PLACE: dict[str, Damage] = {"flipped": _flip, "cut off": _cut_off, "zeroed": _zero, "missing": _remove}
-DAMAGES = IN_PLACE | {"swapped files": _swap_files, "swapped checkpoints": _swap_checkpoints}
+DAMAGES = IN_PLACE | {"swapped": _swap}

@@ -31,7 +31,7 @@ def test_a_promise_is_kept(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trials", [processes.one_lost, machines.equal], ids=["a lost process", "two machines"])
+@pytest.mark.parametrize("trials", [processes.disturbed, machines.equal], ids=["a lost process", "two machines"])
 def test_several_processes_keep_their_promises(trials, tmp_path):
     assert failures(trials, tmp_path, 1) == set()
 
