@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from encoderlab.data.documents import Documents, as_documents, refuse_lone_document
-from encoderlab.data.examples import Split, Splits
-from encoderlab.data.splits import Fold, assign_folds, divide, hold_out, nested_share, uneven_parts
+from encoderlab.data.examples import Splits
+from encoderlab.data.splits import Fold, assign_folds, divide, hold_out, nested_share
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import check_settings, setting
 
@@ -98,7 +97,7 @@ class DatasetConfig(ABC):
         Existing test splits are dropped, and `origin` counts the rows of `test`.
         """
         kept = self.evenly(len(splits.by_name["train"]))
-        whole, one = splits.by_name["train"].take(kept.tolist()), Fold.parse(fold)
+        whole, one = splits.by_name["train"].take(kept), Fold.parse(fold)
         groups = None if kept_together is None else [kept_together[row] for row in kept]
         assigned = assign_folds(whole, one.of, self.row_seed, splits.labels, groups)
         parts, folded = divide(whole, one, assigned)
@@ -156,10 +155,9 @@ class DatasetConfig(ABC):
 
     def limited(self, splits: Splits) -> Splits:
         """Return the splits, each limited to `limit` rows."""
-        return replace(splits, by_name={name: self._limited(split) for name, split in splits.by_name.items()})
-
-    def _limited(self, split: Split) -> Split:
-        return split if self.limit is None or len(split) <= self.limit else split.take(self.evenly(len(split)).tolist())
+        if self.limit is None:
+            return splits
+        return replace(splits, by_name={name: one.take(self.evenly(len(one))) for name, one in splits.by_name.items()})
 
     def evenly(self, total: int) -> np.ndarray:
         """Return which of `total` rows `limit` keeps, spread evenly: int64 [at most limit]."""
@@ -294,8 +292,6 @@ class ColumnDataset(DatasetConfig):
             splits, groups = self.in_fold(splits, self.fold, groups)
             fractions.pop("test", None)
         parts = hold_out(splits.by_name["train"], fractions, self.split_seed, groups)
-        for warning in uneven_parts(parts, fractions, grouped=groups is not None):
-            print(f"encoderlab: {warning}", file=sys.stderr)
         by_name = splits.by_name | parts
         if fractions:
             origin = splits.origin | {"taken_from_train": fractions, "split_seed": self.split_seed}

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -30,8 +29,6 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 _PAUSES = (1.0, 2.0)  # seconds to wait before a retry if the hub answers but breaks off
-# Errors for which huggingface_hub has already retried, by their names in its HTTP library.
-_TRIED_AGAIN = {"TimeoutException", "RemoteProtocolError", "ConnectError"}
 _OFFLINE = "`encoderlab train` and dataset=files need no network"
 
 
@@ -62,7 +59,8 @@ class HubDataset(ColumnDataset):
             raise SettingError(
                 f"dataset.further_splits names {taken}", allowed="other names", remedy=f"Set dataset.{taken}_split"
             )
-        if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
+        is_id = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", self.path) is not None
+        if self.path != REQUIRED and not (is_id or (self.path.isidentifier() and not Path(self.path).exists())):
             raise SettingError(
                 f"dataset.path={self.path} is not the id of a hub dataset",
                 allowed="OWNER/NAME",
@@ -103,23 +101,25 @@ class HubDataset(ColumnDataset):
         from datasets import config
         from datasets.exceptions import DatasetNotFoundError
 
+        line = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         if isinstance(error, DatasetNotFoundError):
-            return DataError(
-                _first_line(error), remedy=f"Check {self.found_by}; a private or gated one needs hf auth login"
-            )
-        if isinstance(error, (ConnectionError, http_error())):
-            return self._unreachable(config, error)
-        if isinstance(error, _unreadable()):
-            return DataError(
-                f"The hub at {config.HF_ENDPOINT} did not send a table of rows for {self.path}: {_first_line(error)}",
-                remedy=f"Check for a login page or a proxy in between, try again later, or work offline: {_OFFLINE}",
-            )
-        if isinstance(error, ValueError):  # its cause is another error if a file is downloaded again
-            fetching = isinstance(error.__cause__, (OSError, http_error()))
-            return self._wrong_configuration(error) if reachable and not fetching else self._unreachable(config, error)
-        reason = _first_line(error).rpartition(" Hub either: ")[2]
-        remedy = f"Try again later, or work offline: {_OFFLINE}" if isinstance(error, OSError) else ""
-        return DataError(f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {reason}", remedy=remedy)
+            return DataError(line, remedy=f"Check {self.found_by}; a private or gated one needs hf auth login")
+        fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
+        if not reachable or fetching:
+            cache = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
+            reason = "HF_HUB_OFFLINE is set" if config.HF_HUB_OFFLINE else f"{config.HF_ENDPOINT} cannot be reached"
+            remedy = f"Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; {_OFFLINE}"
+            return DataError(f"{cache}, and {reason} ({line})", remedy=remedy)
+        if isinstance(error, ValueError) and (names := re.findall(r"'([^']+)'", str(error))) and self.name not in names:
+            near = closest(self.name or "", names) or names[0]  # `datasets` names the configurations in a message only
+            has = f"has no configuration {self.name!r}" if self.name else "has several configurations"
+            return DataError(f"{self.path} {has}", allowed=", ".join(names[:20]), remedy=f"Set {self.naming(near)}")
+        words = (
+            f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {line.rpartition(' Hub either: ')[2]}"
+        )
+        return DataError(
+            words, remedy=f"Check for a login page or a proxy in between, try later, or offline: {_OFFLINE}"
+        )
 
     def _load(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
         builder = self._builder()
@@ -137,60 +137,18 @@ class HubDataset(ColumnDataset):
     def _builder(self) -> datasets.DatasetBuilder:
         import datasets
 
-        self._refuse_what_is_here()
         builder = datasets.load_dataset_builder(self.path, self.name, revision=self.revision)
-        self._refuse_another_commit(builder)
+        if type(builder).__module__.endswith(".cache"):
+            commit = builder.hash or ""
+            if self.revision is not None and not commit.startswith(self.revision):
+                raise DataError(
+                    f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache",
+                    allowed=f"the cached commit {commit}",
+                    remedy=f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision",
+                )
+            cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
+            logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
         return builder
-
-    def _refuse_what_is_here(self) -> None:
-        """Raise SettingError for a folder or file format, which `datasets` would also accept and search for files."""
-        is_format = self.path.isidentifier() and find_spec(f"datasets.packaged_modules.{self.path}") is not None
-        if is_format or Path(self.path).is_dir():
-            raise SettingError(
-                f"dataset.path={self.path} is a folder or a file format, not a dataset on the hub",
-                allowed="OWNER/NAME",
-                remedy="For files of your own set dataset=files dataset.path=FILE",
-            )
-
-    def _refuse_another_commit(self, builder: datasets.DatasetBuilder) -> None:
-        if not type(builder).__module__.endswith(".cache"):
-            return
-        commit = builder.hash or ""
-        if self.revision is not None and not commit.startswith(self.revision):
-            raise DataError(
-                f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache",
-                allowed=f"the cached commit {commit}",
-                remedy=f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision",
-            )
-        cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
-        logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
-
-    def _unreachable(self, config: Any, error: Exception) -> DataError:
-        cache = config.HF_DATASETS_CACHE
-        if config.HF_HUB_OFFLINE:
-            return DataError(
-                f"{self.path} is not in the cache {cache}, and HF_HUB_OFFLINE forbids downloading it",
-                remedy=f"Download it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that has it; {_OFFLINE}",
-            )
-        return DataError(
-            f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached, and {self.path} is not in the cache "
-            f"{cache} ({_first_line(error)})",
-            remedy=f"Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; {_OFFLINE}",
-        )
-
-    def _wrong_configuration(self, error: ValueError) -> DataError:
-        """Return the error for a wrong configuration, which `datasets` reports only in a message, with the names in
-        brackets.
-        """
-        from encoderlab.data.columns import listed
-
-        bracketed = re.search(r"\[([^\]]*)\]", str(error))
-        existing = re.findall(r"'([^']+)'", bracketed.group(1)) if bracketed else []
-        if not existing or self.name in existing:
-            return DataError(f"{self.path} cannot be read: {_first_line(error)}")
-        near = closest(self.name or "", existing) or existing[0]
-        what = f"has no configuration named {self.name!r}" if self.name else "has several configurations to choose from"
-        return DataError(f"{self.path} {what}", allowed=listed(existing), remedy=f"Set {self.naming(near)}")
 
     def naming(self, configuration: str) -> str:
         """Return the setting that chooses a configuration."""
@@ -225,15 +183,12 @@ class HubDataset(ColumnDataset):
     def _no_split(self, name: str, existing: list[str]) -> DataError:
         """Return the error for a missing split. It never proposes a split that another setting uses."""
         used = self._split_names()
-        wanted = next(setting for setting, of_hub in used.items() if of_hub == name)
-        near = closest(name, [split for split in existing if split not in used.values()])
-        if wanted not in MAIN_SPLITS:
+        ours = next(one for one, of_hub in used.items() if of_hub == name)
+        if ours not in MAIN_SPLITS:
             remedy = f"Remove {name} from dataset.further_splits"
-        elif wanted == "train":
-            remedy = f"Set dataset.train_split={near or existing[0]}"
         else:
-            without = "to hold rows out of training" if wanted == "validation" else "to do without"
-            remedy = f"Set {f'dataset.{wanted}_split={near}, or ' if near else ''}dataset.{wanted}_split=null {without}"
+            near = closest(name, [split for split in existing if split not in used.values()]) or existing[0]
+            remedy = f"Set dataset.{ours}_split={near if ours == 'train' else f'{near}, or to null to do without'}"
         return DataError(f"{self.path} has no split {name!r}", allowed=", ".join(existing), remedy=remedy)
 
 
@@ -242,18 +197,11 @@ def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Resul
     try:
         return action()
     except (ConnectionError, http_error()) as error:
-        if not pauses or not _worth_another_try(error):
+        response = getattr(error, "response", None)
+        if not pauses or (response is not None and response.status_code < 500):
             raise
         time.sleep(pauses[0])
         return _patiently(action, pauses[1:])
-
-
-def _worth_another_try(error: Exception) -> bool:
-    """Return whether a retry may help and huggingface_hub has not already retried."""
-    if {kind.__name__ for kind in type(error).__mro__} & _TRIED_AGAIN:
-        return False
-    answered = getattr(error, "response", None)
-    return answered is None or answered.status_code >= 500
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
@@ -284,7 +232,3 @@ def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows
         return pc.if_else(pc.equal(values, hidden), None, values)
 
     return {name: part.with_labels(mapped(part.labels, shown)) for name, part in rows.items()}
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

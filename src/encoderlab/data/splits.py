@@ -7,7 +7,7 @@ either, but not both with several labels per row, numbers, and a minimum for eve
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from encoderlab.errors import DataError, SettingError
 
 _UNLABELLED = -1
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
-_OFF_ROWS, _OFF_SHARE = 2, 0.25  # a part that misses its number of rows by this many, and by this fraction, is reported
 
 
 def hold_out(
@@ -43,8 +42,11 @@ def hold_out(
         share = fraction * len(split) / len(free)
         taken = free[_drawn(groups[free], labels[free], share, generator)]
         if not len(taken):
-            classes = labels if hashes.target == "label" else np.empty(0, np.int64)
-            raise _too_few(groups, classes, name, grouped=kept_together is not None)
+            raise DataError(
+                f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group) are too "
+                f"few to take {name} rows from, because training keeps a text of every label",
+                remedy=f"Add rows, check dataset.label, or use a separate file: dataset.train=FILE dataset.{name}=FILE",
+            )
         part[taken] = number
     names = ["train", *fractions]
     return (
@@ -52,40 +54,6 @@ def hold_out(
         if fractions
         else {}
     )
-
-
-def _too_few(groups: np.ndarray, labels: np.ndarray, name: str, *, grouped: bool) -> DataError:
-    """Return the error if no rows can be taken for a part; `labels` are those of the rows, or empty if they are not
-    classes.
-    """
-    n_rows, n_groups = len(groups), int(groups.max(initial=-1)) + 1
-    n_labels = len(np.unique(labels[labels != _UNLABELLED]))
-    files = f"use a separate file of {name} rows: dataset.train=FILE dataset.{name}=FILE"
-    if n_groups >= n_labels > 2 and np.unique(np.stack([labels, groups]), axis=1).shape[1] == n_labels:
-        of = "group (dataset.group)" if grouped else "text"
-        return DataError(
-            f"Each of the {n_labels:,} labels has only one {of}, which stays in training, so no {name} rows can be taken",
-            remedy=f"Check dataset.label, add rows, or {files}",
-        )
-    of = ("group{} (dataset.group)" if grouped else "different text{}").format("s" * (n_groups != 1))
-    return DataError(
-        f"{n_rows} rows with {n_groups} {of} are too few to take {name} rows from", remedy=f"Add rows, or {files}"
-    )
-
-
-def uneven_parts(parts: Mapping[str, Split], fractions: Mapping[str, float], *, grouped: bool) -> list[str]:
-    """Return a warning for each part of `hold_out` that is far from its fraction of the rows."""
-    total = sum(len(parts[name]) for name in ("train", *fractions)) if fractions else 0
-    together = "rows of one group (dataset.group) and rows" if grouped else "rows"
-    found = []
-    for name, fraction in fractions.items():
-        rows, wanted = len(parts[name]), fraction * total
-        if abs(rows - wanted) >= max(_OFF_ROWS, _OFF_SHARE * wanted):
-            found.append(
-                f"{name} has {rows:,} of {total:,} rows ({rows / total:.0%}, not {fraction:.0%}), because {together} with the same "
-                "text stay together, and training keeps every label"
-            )
-    return found
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
@@ -178,10 +146,6 @@ def rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.n
     return values[rarest % len(values)]
 
 
-_ROWS = ("row", "rows with different texts")  # singular, plural
-_GROUPS = ("group (dataset.group)", "groups (dataset.group)")
-
-
 @dataclass(frozen=True, slots=True)
 class Fold:
     """One fold of several, counted from 1."""
@@ -214,46 +178,33 @@ def assign_folds(
     hashes = hashed(split)
     groups = groups_of(hashes.texts, kept_together)
     labels = strata_of(split, hashes)
-    unit = _ROWS if kept_together is None else _GROUPS
     if (n_groups := int(groups.max(initial=-1)) + 1) < folds:
-        raise _too_many(folds, n_groups, unit[n_groups != 1])
+        raise _too_many_folds(folds, n_groups, "in all")
     has_classes = hashes.target == "label" and not hashes.of_words
     if has_classes:
-        _refuse_rare_labels(groups, labels, folds, names, unit)
+        _refuse_labels_in_fewer(folds, labels, groups, folds, names)
     assigned = _spread(groups, labels, folds, np.random.default_rng(seed))
     if has_classes:
-        _refuse_missing_labels(assigned, labels, folds, names)
+        _refuse_labels_in_fewer(2, labels, assigned, folds, names)
     return assigned
 
 
-def _refuse_rare_labels(
-    groups: np.ndarray, labels: np.ndarray, folds: int, names: Sequence[str], unit: tuple[str, str]
+def _refuse_labels_in_fewer(
+    least: int, labels: np.ndarray, parts: np.ndarray, folds: int, names: Sequence[str]
 ) -> None:
-    pairs = np.unique(np.stack([labels, groups], axis=1)[labels >= 0], axis=0)
+    """Raise DataError if a label occurs in fewer than `least` of the `parts` (groups of equal rows, or folds)."""
+    pairs = np.unique(np.stack([labels, parts], axis=1)[labels >= 0], axis=0)
     found, counts = np.unique(pairs[:, 0], return_counts=True)
-    if len(found) and counts.min() < folds:
-        least, name = int(counts.min()), names[int(found[counts.argmin()])]
-        raise _too_many(folds, least, unit[least != 1], name)
+    if len(found) and counts.min() < least:
+        raise _too_many_folds(folds, int(counts.min()), f"of the label {names[int(found[counts.argmin()])]!r}")
 
 
-def _too_many(folds: int, most: int, of_what: str, label: str | None = None) -> DataError:
-    words = f"folds={folds} is too many: training has only {most} {of_what}{'' if label is None else f' of the label {label!r}'}"
-    ways = [f"set folds={most}"] * (most >= 2) + ["add rows"]
-    remedy = " or ".join(ways) if label is None else f"{', '.join(ways)}, or merge rare labels (dataset.label_names)"
-    remedy = remedy[0].upper() + remedy[1:]
-    return DataError(words, allowed="at least one for each fold", remedy=remedy)
-
-
-def _refuse_missing_labels(assigned: np.ndarray, labels: np.ndarray, folds: int, names: Sequence[str]) -> None:
-    """Raise DataError if all rows of a label are in one fold, which groups with several labels can cause."""
-    pairs = np.unique(np.stack([labels, assigned], axis=1)[labels >= 0], axis=0)
-    found, counts = np.unique(pairs[:, 0], return_counts=True)
-    if len(found) and counts.min() < 2:
-        name = names[found[counts.argmin()]]
-        raise DataError(
-            f"All rows of the label {name!r} fall into one of {folds} folds, so none is left to train on",
-            remedy="Set another dataset.split_seed, or fewer folds",
-        )
+def _too_many_folds(folds: int, n_groups: int, of_what: str) -> DataError:
+    return DataError(
+        f"folds={folds} is too many: there are {n_groups} different texts (or groups, dataset.group) {of_what}",
+        allowed="at least one for each fold",
+        remedy="Set fewer folds, add rows, or merge rare labels (dataset.label_names)",
+    )
 
 
 def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.random.Generator) -> np.ndarray:

@@ -288,7 +288,9 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
 def _separated(path: Path, usual: str, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Record]:
     """Yield the rows of a csv or tsv file; its first row names the columns."""
     csv.field_size_limit(2**31 - 1)  # by default the csv module refuses cells above 131,072 characters
-    setting, line, raw, header, blank = columns.sibling("quoting"), 1, [], [], 0
+    setting, line, blank, ends_with_return = columns.sibling("quoting"), 1, 0, False
+    raw: list[str] = []
+    header: list[str] = []
     separator = _delimiter(path, encoding, dialect.delimiter, usual, columns)
     quoting = csv.QUOTE_NONE if dialect.quoting is Quoting.literal else csv.QUOTE_MINIMAL
     reader = csv.reader(_noted(path, encoding, raw), delimiter=separator, quoting=quoting, strict=True)
@@ -304,9 +306,14 @@ def _separated(path: Path, usual: str, columns: Columns, dialect: Dialect, encod
         if cells is None:
             break
         if not header:
-            header = cells
+            header, ends_with_return = cells, raw[-1].endswith("\r")
             merged.header = header
             columns.to_read(header, f"The first line of {path}")
+        elif raw[-1].endswith("\r") != ends_with_return and raw[-1].endswith(("\r", "\n")):
+            raise DataError(
+                f"{path}, line {line} ends with another line end than the header",
+                remedy="End all rows alike, and put cells that hold line ends in double quotes",
+            )
         elif not cells:
             blank = blank or line
         elif len(cells) != len(header):
@@ -340,8 +347,8 @@ def _noted(path: Path, encoding: str, raw: list[str]) -> Iterator[str]:
 class _MergedRows:
     """Notices that two stray quotes may have merged rows into one: each line of a quoted row could be a row by itself.
 
-    Such lines have as many cells as the header, and each a label that the file has. In a file without labels, rows
-    count as merged only if no other row shows that quotes enclose line breaks.
+    Such lines have as many cells as the header. They count as rows if each has a label that the file has, or if no other
+    row shows that quotes enclose line breaks.
     """
 
     def __init__(self, columns: Columns, separator: str) -> None:
@@ -367,8 +374,8 @@ class _MergedRows:
     def suspect(self) -> tuple[int, int] | None:
         """Return the first and last line of the first row that may be several; None if there is none."""
         for first, last, labels in self.suspects:
-            known = all(label in self.labels or (self.numbers and is_number(label)) for label in labels)
-            if known if labels else not self.real:
+            known = [label in self.labels or (self.numbers and is_number(label)) for label in labels]
+            if not self.real or (known and all(known)):
                 return first, last
         return None
 
@@ -521,29 +528,30 @@ def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     -DOCSTART- lines, and CoNLL-U's ranges and empty nodes are no words.
     """
     conllu = ".conllu" in path.suffixes[-2:]
-    names, width, chosen = (_CONLLU if conllu else []), 0, {}
+    names = _CONLLU if conllu else []
+    words = (line for line in text_lines(path, encoding) if line.strip(" \t") and not line.startswith("#"))
+    first_word = next(words, "")
+    separator = "\t" if "\t" in first_word else None
+    width = len(_cells(first_word, separator))
+    indices: dict[str, int] = {}
     first, sentence = 0, []
     for number, line in enumerate(_ended(text_lines(path, encoding)), start=1):
         if not line.strip(" \t"):  # a no-break space or a form feed is a word
             if sentence:
-                values = {name: [cells[index] for cells in sentence] for name, index in chosen.items()}
-                yield first, values
+                yield first, {name: [cells[index] for cells in sentence] for name, index in indices.items()}
             sentence = []
             continue
         if line.startswith("# global.columns ="):
             names = line.partition("=")[2].lower().split()
-        cells = _cells(line)
+        cells = _cells(line, separator)
         if line.startswith("#") and len(cells) != width:
             continue
-        if not width:
-            width = len(cells)
+        if not indices:
             is_header = not names and set(columns.by_setting().values()) <= set(cells)
-            conllu = conllu or (not names and "\t" in line and width == 10 and cells[0] in ("1", "0.1"))
+            conllu = conllu or (not names and separator and width == 10 and cells[0] in ("1", "0.1"))
             names = cells if is_header else _CONLLU if conllu else names
-            chosen = {
-                name: _column(path, setting, name, names, width, columns)
-                for setting, name in columns.by_setting().items()
-            }
+            for setting, name in columns.by_setting().items():
+                indices[name] = _column(path, setting, name, names, width, columns)
             if is_header:
                 continue
         if cells[0] == "-DOCSTART-" or (conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0])):
@@ -553,14 +561,14 @@ def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
             raise DataError(f"{path}, line {number} has {what}", allowed=f"{width} columns, like the first word")
         first = first if sentence else number
         sentence.append(cells)
-    if not width:
+    if not indices:
         raise DataError(
             f"{path} has no sentences", allowed="a word and its label per line, a blank line between sentences"
         )
 
 
-def _cells(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else re.split(r"[ \t]+", line.strip(" \t"))
+def _cells(line: str, separator: str | None) -> list[str]:
+    return line.split(separator) if separator else re.split(r"[ \t]+", line.strip(" \t"))
 
 
 def _column(path: Path, setting: str, name: str, names: list[str], width: int, columns: Columns) -> int:
@@ -585,7 +593,8 @@ def _column(path: Path, setting: str, name: str, names: list[str], width: int, c
 def _holds_columns(path: Path, encoding: str) -> bool:
     """Return whether a text file's first lines have equally many columns, more than one, and blank lines between."""
     lines = [line for line, _ in zip(text_lines(path, encoding), range(1000), strict=False)]
-    widths = {len(_cells(line)) for line in lines if line.strip(" \t") and not line.startswith("#")}
+    words = [line for line in lines if line.strip(" \t") and not line.startswith("#")]
+    widths = {len(_cells(line, "\t" if "\t" in line else None)) for line in words}
     return len(widths) == 1 and 1 not in widths and any(not line.strip(" \t") for line in lines)
 
 
