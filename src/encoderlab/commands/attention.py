@@ -1,8 +1,7 @@
-"""encoderlab attention: what each token attends to, as heat maps and arrays, with scores for each head."""
+"""encoderlab attention: what each token attends to, as heat maps and arrays."""
 
 from __future__ import annotations
 
-import json
 import sys
 
 import numpy as np
@@ -11,14 +10,12 @@ import torch
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
-from encoderlab.reports.explanation import HeadSummary, show_heads
 from encoderlab.reports.plots import attention_plot, write_png
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.explain import check_selection, selected_examples
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.records import record_start
-from encoderlab.system.files import atomic_write_text
 
 
 def attention(config: AttentionConfig) -> RunFolder:
@@ -28,17 +25,13 @@ def attention(config: AttentionConfig) -> RunFolder:
     assembly = reopen(config)
     examples = selected_examples(config, assembly)
     _check_joint(assembly)
-    summary = HeadSummary()
     with RunFolder.new(config.run_dir, "attention", assembly.config.task.name) as folder:
         record_start(folder, "attention", config, assembly.compute)
         for name, example in examples.items():
             weights, ids = _weights(assembly, example)
-            summary.add(name, weights, ids == assembly.tokenizer.sep_id)
             _draw(assembly, weights, ids, name, folder)
-        atomic_write_text(folder.attention_heads, json.dumps(summary.as_dict(), indent=2, ensure_ascii=False) + "\n")
-    show_heads(summary)
     print(
-        f"Attention maps (layer-*.png), arrays (weights.npz) and figures (heads.json): {folder.attention}",
+        f"Attention maps (layer-*.png) and arrays (weights.npz): {folder.attention}",
         file=sys.stderr,
     )
     return folder

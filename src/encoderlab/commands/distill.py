@@ -115,7 +115,7 @@ class _VectorDistillation(Training[DistillConfig]):
 
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""
-        show_dry_run(dry_run(prepared.assembly, prepared.rows), "distill", {}, RunFolder.contents(), sys.stdout)
+        show_dry_run(dry_run(prepared.assembly, prepared.rows), "distill", sys.stdout)
 
     def fingerprints(self) -> dict[str, str]:
         """See `Training.fingerprints`."""

@@ -34,11 +34,7 @@ from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.reports.cards import (
     export_card,
-    huggingface_section,
     line_that_opens,
-    onnx_section,
-    sentence_transformers_section,
-    windows_section,
 )
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset, reopen
 from encoderlab.runs.corpora.corpus import Corpus
@@ -53,10 +49,6 @@ from encoderlab.tasks.task import Answer
 from encoderlab.training.config import Precision
 
 PREDICT = Path(onnx.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
-AVERAGING = (
-    "## Mean pooling\n\nThe last layer averages the tokens' vectors, which BERT's own classifier does not. It is made to "
-    "predict: for vectors or further training use the original model.\n"
-)
 MOST_ROWS = 500  # on which an 8-bit graph is compared with its model
 SENTENCES = (  # if the run's rows are gone
     "The film is warm, funny and a little too long.",
@@ -81,12 +73,12 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = in_user_units(_read(config, path))
     fields, weights = _as_huggingface(saved)
     fields |= thresholds_json(saved.config.task)
-    sections = [huggingface_section(fields), windows_section(saved.task().windows, saved.config.model.reach)]
-    if "ForSequenceClassification" in fields["architectures"][0] and saved.config.model.pooling is Pooling.mean:
-        sections.append(AVERAGING)
+    pooling = saved.config.model.pooling
+    averages = "ForSequenceClassification" in fields["architectures"][0] and pooling is Pooling.mean
+    about = {"windows": saved.task().windows, "max_length": saved.config.model.reach, "averages": averages}
     with _new_folder(path) as temporary:
         _write(temporary, fields, weights, saved.tokenizer)
-        _write_card(temporary, config, saved.config.task.name, "transformers", *sections)
+        _write_card(temporary, config, saved.config.task.name, "transformers", fields, **about)
     print(f"{path}\n{line_that_opens(fields, config.path)}")
     return path
 
@@ -100,13 +92,17 @@ def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
         labels = dict(enumerate(saved.labels))
         fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}}
         fields |= thresholds_json(saved.config.task)
-    section = sentence_transformers_section(heads, answers=answers, paired=bool(saved.origin.paired))
-    long_texts = windows_section(saved.task().windows, saved.config.model.reach) if answers else ""
+    card = {
+        "windows": saved.task().windows if answers else None,
+        "max_length": saved.config.model.reach,
+        "target": heads.sequence_target if answers else None,
+        "paired": bool(saved.origin.paired),
+    }
     head = {part: saved.weights[f"sequence_head.{part}"] for part in ("weight", "bias")} if answers else {}
     with _new_folder(path) as temporary:
         _write(temporary, fields, weights, saved.tokenizer)
         write_modules(temporary, saved.config.model, pooling, head)
-        _write_card(temporary, config, name, "sentence-transformers", section, long_texts)
+        _write_card(temporary, config, name, "sentence-transformers", fields, **card)
     print(f"{path}\n{path / 'README.md'} shows how sentence-transformers opens it")
     return path
 
@@ -129,10 +125,8 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         _write_padding_tokenizer(temporary / "tokenizer.json", assembly)
         shutil.copyfile(PREDICT, temporary / "predict.py")
         write_manifest(temporary, GRAPH_FILES)
-        section = f"## 8 bits\n\nCompared with the 32-bit model: {change}.\n" if change else ""
-        long_texts = windows_section(task.windows, task.max_length, reader="predict.py")
-        name = assembly.config.task.name
-        _write_card(temporary, config, name, "onnx", onnx_section(fields, opened=opens), section, long_texts)
+        card = {"windows": task.windows, "max_length": task.max_length, "opened": opens, "change": change}
+        _write_card(temporary, config, assembly.config.task.name, "onnx", fields, **card)
     difference = f"off by {off:.1e} of the largest output (allowed: {fields['tolerance']:g})"
     print(
         f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: {difference}; see its README.md"
@@ -293,11 +287,13 @@ def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokeni
     _write_json(folder / "tokenizer_config.json", settings)
 
 
-def _write_card(folder: Path, config: ExportConfig, name: str, library: str, *sections: str) -> None:
+def _write_card(
+    folder: Path, config: ExportConfig, name: str, library: str, fields: dict[str, Any], **about: Any
+) -> None:
     """Write README.md: the model's own card, else a title, with sections on the library that opens the folder."""
     own = model_folder(config.run) / "README.md"
     card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {name}\n"
-    (folder / "README.md").write_text(export_card(card, library, *sections), encoding="utf-8")
+    (folder / "README.md").write_text(export_card(card, library, fields, **about), encoding="utf-8")
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from encoderlab.metrics import PretrainingScores
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.preparation import show_dry_run
 from encoderlab.reports.pretraining import (
-    PRETRAINING_BASELINES,
     build_pretraining_report,
     readable,
     show_pairs,
@@ -87,9 +86,7 @@ class _Pretraining(Training[PretrainConfig]):
 
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""
-        baselines = ("most_frequent_token", "unigram", *self.guessed) if prepared.assembly.config.baselines else ()
-        beside = {PRETRAINING_BASELINES[name]: "" for name in baselines}
-        show_dry_run(dry_run(prepared.assembly, prepared.rows), "pretrain", beside, RunFolder.contents(), sys.stdout)
+        show_dry_run(dry_run(prepared.assembly, prepared.rows), "pretrain", sys.stdout)
 
     def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
         """See `Training.report`."""

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from encoderlab.baselines.supervised import Baseline, baselines, planned
+from encoderlab.baselines.supervised import Baseline, baselines
 from encoderlab.config.commands import RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.reports.cards import model_card
-from encoderlab.reports.preparation import BASELINE_NAMES, labels_alike, shared_rows, show_dry_run, show_survey
+from encoderlab.reports.preparation import labels_alike, shared_rows, show_dry_run, show_survey
 from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
 from encoderlab.runs.corpora.corpus import Corpus
@@ -115,9 +115,7 @@ class TrainingOnLabels(Training[Config]):
     def show_dry_run(self, prepared: Prepared) -> None:
         """See `Training.show_dry_run`."""
         facts = dry_run(prepared.assembly, prepared.rows)
-        beside = planned(_examples(prepared).splits) if prepared.assembly.config.baselines else {}
-        titled = {BASELINE_NAMES[name]: skipped for name, skipped in beside.items()}
-        show_dry_run(facts, self.command, titled, RunFolder.contents(scored_answers=True), sys.stdout)
+        show_dry_run(facts, self.command, sys.stdout)
 
     def fingerprints(self) -> dict[str, str]:
         """See `Training.fingerprints`."""

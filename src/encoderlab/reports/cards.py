@@ -10,9 +10,8 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from encoderlab.batch import HeadSizes
 from encoderlab.reports.facts import Facts, changed_settings, machine, origin, repeat_line, split_facts
 from encoderlab.reports.page import render
 from encoderlab.reports.preparation import BASELINE_NAMES
@@ -45,6 +44,13 @@ USE_ENCODER = (
     "Finetune it with `encoderlab finetune task=... init_from=<this folder>`; "
     "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`."
 )
+OPENED_BY = {  # the class of transformers that opens an architecture, by the end of its name
+    "ForSequenceClassification": "AutoModelForSequenceClassification",
+    "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForPreTraining": "BertForPreTraining",
+    "Model": "AutoModel",
+}
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
@@ -151,138 +157,56 @@ def plain(value: str) -> str:
     return re.sub(r"([<>`\[\]])", r"\\\1", shown(value))
 
 
-def export_card(card: str, library: str, *sections: str) -> str:
-    """Return the card for an exported folder that `library` opens, such as transformers, with sections on its use.
+def export_card(
+    card: str,
+    library: str,
+    fields: Mapping[str, Any],
+    *,
+    windows: Any = None,
+    max_length: int = 0,
+    target: str | None = None,
+    paired: bool = False,
+    opened: bool = False,
+    change: str = "",
+    averages: bool = False,
+) -> str:
+    """Return the card for an exported folder, with sections on its use; a card without metadata gets some.
 
-    A card without metadata gets some.
+    `library` opens it: transformers, sentence-transformers or onnx; `fields` is the content of its config.json.
+    `windows` says how the run read texts beyond `max_length` tokens (None: it truncated them). For
+    sentence-transformers, `target` is the kind of its head (None: it has none), which reads `paired` texts. For onnx,
+    `opened` tells whether encoderlab opens the folder too, and `change` what storing the graph in 8 bits changed. For
+    transformers, `averages` tells that the last layer averages the tokens' vectors.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
-    text = "\n".join([card.replace(f"{USE}\n\n", ""), *filter(None, sections)])
+    text = render(
+        "export.md",
+        card=card.replace(f"{USE}\n\n", ""),
+        library=library,
+        fields=fields,
+        opened_by=opened_by(fields) if library == "transformers" else "",
+        windows=windows,
+        max_length=max_length,
+        target=target,
+        paired=paired,
+        opened=opened,
+        change=change,
+        averages=averages,
+    )
     read = ModelCard(text, ignore_metadata_errors=True)
     assert isinstance(read.data, ModelCardData)
     read.data.library_name = library
     return str(read)
 
 
-OPENED_BY = {  # the class of transformers that opens an architecture, by the end of its name
-    "ForSequenceClassification": "AutoModelForSequenceClassification",
-    "ForTokenClassification": "AutoModelForTokenClassification",
-    "ForMaskedLM": "AutoModelForMaskedLM",
-    "ForPreTraining": "BertForPreTraining",
-    "Model": "AutoModel",
-}
-READ_OUTPUT = {  # how to print what such a class returns, by the class or the kind of problem
-    "single_label_classification": "print(model.config.id2label[int(output.logits.argmax())])",
-    "two_labels": (
-        "label, threshold = next(iter(model.config.thresholds.items()))\nindex = model.config.label2id[label]\n"
-        "probability = float(output.logits.softmax(-1)[0, index])\n"
-        "print(model.config.id2label[index if probability >= threshold else 1 - index])"
-    ),
-    "multi_label_classification": (
-        "probabilities = zip(model.config.id2label.values(), output.logits[0].sigmoid().tolist())\n"
-        "print([label for label, probability in probabilities if probability >= model.config.thresholds[label]])"
-    ),
-    "regression": "print(float(output.logits))",
-    "AutoModelForTokenClassification": "print([model.config.id2label[int(n)] for n in output.logits[0].argmax(-1)])",
-    "AutoModelForMaskedLM": "print(tokenizer.convert_ids_to_tokens(output.logits[0].argmax(-1)))",
-    "BertForPreTraining": "print(tokenizer.convert_ids_to_tokens(output.prediction_logits[0].argmax(-1)))",
-    "AutoModel": "print(output.last_hidden_state.shape)",
-}
-READ_VECTORS = {  # how to print what `encode` of sentence-transformers returns, by the kind of target
-    "label": "labels = model[0].auto_model.config.id2label\nprint([labels[row.argmax()] for row in outputs])",
-    "label_set": (
-        "config = model[0].auto_model.config\nprobabilities = 1 / (1 + np.exp(-outputs))\n"
-        "thresholds = [config.thresholds[label] for label in config.id2label.values()]\n"
-        "print([[config.id2label[label] for label in np.flatnonzero(row >= thresholds)] for row in probabilities])"
-    ),
-    "number": "print(outputs[:, 0])",
-}
-
-
-def _opened_by(fields: Mapping[str, Any]) -> str:
+def opened_by(fields: Mapping[str, Any]) -> str:
+    """Return the class of transformers that opens a folder with this config.json."""
     return next(name for end, name in OPENED_BY.items() if fields["architectures"][0].endswith(end))
 
 
 def line_that_opens(fields: Mapping[str, Any], path: str) -> str:
     """Return a command line that opens the folder `path` in transformers."""
-    name = _opened_by(fields)
+    name = opened_by(fields)
     code = f"from transformers import {name}; print({name}.from_pretrained({json.dumps(path, ensure_ascii=False)}))"
     return f"python -c {shlex.quote(code)}"
-
-
-def huggingface_section(fields: Mapping[str, Any]) -> str:
-    """Return the section about transformers; `fields` is the content of the folder's config.json."""
-    name, problem = _opened_by(fields), fields.get("problem_type", "single_label_classification")
-    problem = "two_labels" if problem == "single_label_classification" and "thresholds" in fields else problem
-    read = READ_OUTPUT[problem if name == "AutoModelForSequenceClassification" else name]
-    return (
-        "## With transformers\n\n```python\nimport torch\n"
-        f"from transformers import {name}, AutoTokenizer\n\n"
-        'folder = "path/to/this/folder"\n'
-        f"tokenizer, model = AutoTokenizer.from_pretrained(folder), {name}.from_pretrained(folder)\n"
-        'inputs = tokenizer("A text to read.", truncation=True, return_tensors="pt")\n'
-        f"with torch.inference_mode():\n    output = model(**inputs)\n{read}\n```\n"
-    )
-
-
-def sentence_transformers_section(heads: HeadSizes, *, answers: bool, paired: bool) -> str:
-    """Return the section about sentence-transformers. `answers`: the folder has the head of `heads`; `paired`: it reads
-    pairs.
-    """
-    returned, read = "a vector for each text", "print(outputs.shape)"
-    if answers:
-        returned = "the number" if heads.sequence_target == "number" else "a logit for each class"
-        read = READ_VECTORS[heads.sequence_target]
-    pairs, single = '[("A text.", "And another."), ("One more.", "The last.")]', '["A text to read.", "Another one."]'
-    numpy = "import numpy as np\n" if "np." in read else ""
-    return (
-        f"## With sentence-transformers\n\n`encode` returns {returned}.\n\n```python\n{numpy}"
-        "from sentence_transformers import SentenceTransformer\n\n"
-        f'model = SentenceTransformer("path/to/this/folder")\noutputs = model.encode({pairs if paired else single})\n'
-        f"{read}\n```\n"
-    )
-
-
-def onnx_section(fields: Mapping[str, Any], *, opened: bool) -> str:
-    """Return the section about ONNX; `fields` is the folder's config.json, and `opened` tells whether encoderlab opens
-    it too.
-    """
-    text = "A text.\\tAnd another." if fields["paired"] else "A text to read."
-    shell = f"$'{text}'" if fields["paired"] else f'"{text}"'
-    ours = " `encoderlab predict` and `serve` open this folder with `run=<this folder>`." if opened else ""
-    outputs = "Its outputs" if fields["precision"] == "fp32" else "Before quantization, its outputs"
-    return (
-        f"## With onnxruntime\n\nmodel.onnx (opset {fields['opset']}) takes batches of any size, with up to "
-        f"{fields['max_length']} tokens per row. {outputs} were compared with the model's own on batches of several "
-        f"sizes and lengths; they differ by at most {fields['largest_difference']:.1e} of the largest output (allowed: "
-        f"{fields['tolerance']:g}).{ours}\n\n"
-        "predict.py predicts texts and is short enough to copy into your own program. It needs "
-        "`pip install numpy onnxruntime tokenizers`.\n\n"
-        f"```\npython predict.py {shell}\npython predict.py < texts.txt\n```\n\n"
-        "From Python:\n\n```python\nfrom pathlib import Path\n\nfrom predict import predict\n\n"
-        f'print(predict(["{text}"], Path("path/to/this/folder")))\n```\n'
-    )
-
-
-class Windows(Protocol):
-    """How long texts were read in windows: at most `most`, which share a part with the next, with pooled logits."""
-
-    @property
-    def pooling(self) -> str: ...  # noqa: D102
-    @property
-    def most(self) -> int: ...  # noqa: D102
-    @property
-    def overlap(self) -> float: ...  # noqa: D102
-
-
-def windows_section(windows: Windows | None, max_length: int, reader: str = "This folder") -> str:
-    """Return the section on what the `reader` of an export truncates; "" if the run did not read windows."""
-    if windows is None:
-        return ""
-    pooled = {"mean": "averages their logits", "max": "takes the largest of their logits for each class"}
-    return (
-        f"## Long texts\n\n{reader} reads one window: a text of more than {max_length} tokens is truncated. The original "
-        f"run reads up to {windows.most} windows of a longer text, which share at least {windows.overlap:.0%} of their "
-        f"tokens with the next, and {pooled[windows.pooling]}. `encoderlab predict` with the run does the same.\n"
-    )

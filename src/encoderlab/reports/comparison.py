@@ -353,13 +353,13 @@ def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], fil
 
 
 def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Write compare.json, compare.csv (a line for each run), compare.md, compare.html and plots into `folder`.
+    """Write compare.json, compare.csv (a line for each run), compare.html and plots into `folder`.
 
     They replace those of an earlier comparison. Return their paths by name. Raises DataError if the folder cannot be
     written to.
     """
     drawn = _plots(comparison, {str(run.folder): run.journal() for run in runs})  # first: a journal may be damaged
-    paths = {kind: folder / f"compare.{kind}" for kind in ("html", "md", "csv", "json")}
+    paths = {kind: folder / f"compare.{kind}" for kind in ("html", "csv", "json")}
     try:
         (folder / "plots").mkdir(parents=True, exist_ok=True)
         for name, plot in drawn.items():
@@ -367,7 +367,6 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence
                 plots.write_png(plot.figure, temporary)
         content = {
             "html": page(headline(comparison), _page_blocks(comparison, drawn)),
-            "md": markdown(comparison),
             "csv": _run_table(comparison),
             "json": json.dumps(comparison, indent=2, ensure_ascii=False) + "\n",
         }
@@ -459,28 +458,6 @@ def _swept_lines(comparison: Mapping[str, Any], name: str) -> list[plots.Swept]:
         points = [(x, run["score"]) for x, row in ordered for run in row["runs"]]
         lines.append(plots.Swept(label, points, [(x, row["value"]) for x, row in ordered]))
     return lines
-
-
-def markdown(comparison: Mapping[str, Any]) -> str:
-    """Return the comparison as a section of a Markdown document."""
-    lines = [f"## {escaped(headline(comparison))}", "", *_markdown_table(settings_table(comparison))]
-    lines += ["", *(f"- {escaped(note)}." for note in comparison["notes"])]
-    if comparison["differing"]:
-        lines += ["", "### Settings that differ", "", *_markdown_table(_differing_table(comparison))]
-    folders = [run["folder"] for row in comparison["settings"] for run in row["runs"]]
-    return "\n".join([*lines, "", "### Runs", "", *(f"- {escaped(folder)}" for folder in folders)]) + "\n"
-
-
-def _markdown_table(table: Table) -> Iterator[str]:
-    yield f"| {' | '.join(map(escaped, table.columns))} |"
-    yield f"|{'|'.join(['---'] * table.n_texts + ['---:'] * (len(table.columns) - table.n_texts))}|"
-    for row in table.rows:
-        yield f"| {' | '.join(escaped(str(cell)) for cell in row)} |"
-
-
-def escaped(text: str) -> str:
-    """Return the text escaped for Markdown: without table cells, tags or emphasis."""
-    return " ".join("".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|~" else letter for letter in text).split())
 
 
 def _run_table(comparison: Mapping[str, Any]) -> str:

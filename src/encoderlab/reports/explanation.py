@@ -1,4 +1,4 @@
-"""Which words support a prediction, and what each attention head attends to: on screen, as a page, and as plain values."""
+"""Which words support a prediction: as plain values, on screen, and as a page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from encoderlab.reports.mistakes import Importance
 from encoderlab.reports.page import write_page
@@ -17,16 +16,6 @@ from encoderlab.reports.tables import Bar, Block, Folded, Heading, Passage, Tabl
 MOST_WORDS = 60  # shown on screen; of a longer text, those with the greatest scores
 MOST_CLASSES = 10  # in the page's table
 BAR = 20  # characters
-MOST_HEADS = 48  # shown on screen; with more, each layer's mean
-HEAD_SCORES = {  # what is measured of each head: its name in a table, and its meaning
-    "entropy": ("entropy", "of a token's weights, in nats: 0 for a single token, ln n for n tokens equally"),
-    "distance": ("distance", "distance to the attended tokens, in tokens, weighted mean"),
-    "first": ("first", "share of the weights on the first token, which is [CLS] if there is one"),
-    "separator": ("[SEP]", "share on the separators"),
-    "itself": ("itself", "share on the attending token itself"),
-    "previous": ("previous", "share on the token before it, if there is one"),
-    "next": ("next", "share on the token after it, if there is one"),
-}
 
 
 class TokenImportance(Importance, Protocol):
@@ -170,90 +159,3 @@ def marked(explanation: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
             done = word["end"]
         texts.append([*parts, {"text": text[done:], "weight": 0}])
     return texts
-
-
-class HeadSummary:
-    """Means over all attending tokens, of all texts added.
-
-    After Clark et al. 2019, "What Does BERT Look At?", section 3; the distance after Vig and Belinkov 2019, "Analyzing
-    the Structure of Attention in a Transformer Language Model".
-    """
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._sums: dict[str, Any] = dict.fromkeys(HEAD_SCORES, 0.0)
-        self._counts: dict[str, int] = dict.fromkeys(HEAD_SCORES, 0)
-
-    def add(
-        self,
-        name: str,
-        weights: Float[np.ndarray, "layers heads length length"],
-        separators: Bool[np.ndarray, " length"],
-    ) -> None:
-        """Add a text: each row of `weights` is one token's attention, and sums to 1."""
-        self.texts.append(name)
-        weights = weights.astype(np.float64)
-        places = np.arange(weights.shape[-1])
-        logarithms = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
-        measured = {
-            "entropy": -(weights * logarithms).sum(-1),
-            "distance": (weights * abs(places[:, None] - places)).sum(-1),
-            "first": weights[..., 0],
-            "separator": weights[..., separators].sum(-1),
-            "itself": np.diagonal(weights, axis1=-2, axis2=-1),
-            "previous": np.diagonal(weights, -1, -2, -1),
-            "next": np.diagonal(weights, 1, -2, -1),
-        }
-        for name, values in measured.items():
-            self._sums[name] = self._sums[name] + values.sum(-1)
-            self._counts[name] += values.shape[-1]
-
-    def means(self) -> dict[str, Float[np.ndarray, "layers heads"]]:
-        """Return each score of each head; NaN if no token has one before or after it."""
-        with np.errstate(invalid="ignore"):
-            return {name: self._sums[name] / np.float64(self._counts[name]) for name in HEAD_SCORES}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return `heads` as a list, with layers counted from 1 and heads from 0, and the numbers of texts and tokens."""
-        means = self.means()
-        rows = [
-            {"layer": layer + 1, "head": head}
-            | {
-                name: None if np.isnan(each[layer, head]) else round(float(each[layer, head]), 5)
-                for name, each in means.items()
-            }
-            for layer, head in np.ndindex(*means["entropy"].shape)
-        ]
-        meanings = {name: meaning for name, (_, meaning) in HEAD_SCORES.items()}
-        return {"texts": self.texts, "tokens": self._counts["entropy"], "figures": meanings, "heads": rows}
-
-
-def show_heads(summary: HeadSummary, file: TextIO | None = None) -> None:
-    """Print a row for each head, or for each layer of a model with many, on standard error unless `file` is given."""
-    means = summary.means()
-    layers, heads = means["entropy"].shape
-    each = layers * heads <= MOST_HEADS
-    titles = [title for title, _ in HEAD_SCORES.values()]
-    rows = []
-    for layer in range(layers):
-        if each:
-            for head in range(heads):
-                cells = (_head_score(name, float(means[name][layer, head])) for name in HEAD_SCORES)
-                rows.append([str(layer + 1), str(head), *cells])
-        else:
-            rows.append(
-                [str(layer + 1), *(_head_score(name, float(means[name][layer].mean())) for name in HEAD_SCORES)]
-            )
-    what = "each head" if each else f"each layer, a mean of its {heads} heads"
-    blocks: list[Block] = [
-        Heading(f"Attention of {what}, on {summary.as_dict()['tokens']:,} tokens"),
-        Table(["layer", *(["head"] if each else []), *titles], rows),
-        Text("Entropy in nats, distance in tokens; the others are shares of the weights."),
-    ]
-    show(blocks, file)
-
-
-def _head_score(name: str, value: float) -> str:
-    if np.isnan(value):
-        return "-"
-    return f"{value:.2f}" if name in ("entropy", "distance") else f"{value:.0%}"

@@ -29,7 +29,7 @@ STYLES, MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
 WIDTH = 6.5  # inches
 MOST_POINTS = 500  # of a line over the steps
 MOST_DOTS = 3000  # of a scatter plot, spread evenly over the rows
-MOST_BARS, MOST_CURVES, MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 100, 6, 30, 110
+MOST_CURVES, MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 6, 30, 110
 FEW_POINTS = 10  # which a line without markers would not show
 SQUARED = ("pearson", "spearman", "mae", "rmse")  # metrics of numbers, whose loss is a squared error
 
@@ -210,20 +210,6 @@ def numbers_plot(labels: np.ndarray, predicted: np.ndarray) -> Figure:
     alpha = min(1.0, 200 / len(places)) * 0.5 + 0.1
     axes.scatter(labels[places], predicted[places], s=10, color=BLUE, alpha=alpha, linewidths=0)
     _finish(axes, "true", "predicted")
-    return figure
-
-
-def labels_plot(f1: Mapping[str, float]) -> Figure:
-    """Plot the F1 of each label as a bar, best first; of very many labels the best 50 and the worst 50."""
-    ranked = sorted(f1, key=lambda name: -f1[name])
-    names = ranked if len(ranked) <= MOST_BARS else ranked[: MOST_BARS // 2] + ranked[-MOST_BARS // 2 :]
-    figure = new_figure(WIDTH, 1.0 + 0.2 * len(names))
-    axes = figure.subplots()
-    axes.barh(range(len(names)), [f1[name] for name in names], color=BLUE)
-    axes.set_yticks(range(len(names)), list(map(short, names)), fontsize=8, parse_math=False)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlim(0, 1)
-    _finish(axes, "F1")
     return figure
 
 

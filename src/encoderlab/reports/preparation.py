@@ -50,7 +50,6 @@ MOST_CLASSES = 12  # of the screen, where more would push the headline off
 MOST_MAPPED = 8  # labels in a suggested mapping
 ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
 QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
-NOT_LISTED = ("n", "per_class", "per_entity", "confusion")  # of a split's scores, in the list of what is scored
 _PLAIN = re.compile(  # texts for Hydra without quotes
     r"(?!(?:true|false|null|nan|inf)$)[^\W\d]\w*(?:[- ]\w+)*", re.IGNORECASE
 )
@@ -222,14 +221,8 @@ def _pairs(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield from (f"    {pieces}" for pieces in second)
 
 
-def show_dry_run(
-    facts: Mapping[str, Any], command: str, baselines: Mapping[str, str], files: Sequence[str], file: TextIO
-) -> None:
-    """Print what a run would cost, and what its report would contain.
-
-    `baselines` are those to be scored, by name, each with why it will be skipped ("" if it will not). `files` are the
-    names of what the run will write into its folder.
-    """
+def show_dry_run(facts: Mapping[str, Any], command: str, file: TextIO) -> None:
+    """Print what a run would cost."""
     model, steps = facts["model"], facts["steps"]
     total = model["parameters"]
     parts = [[part, number(n), percent(n / total)] for part, n in model["parameters_by_part"].items()]
@@ -252,7 +245,6 @@ def show_dry_run(
         Text(_memory(facts["memory"]), "Memory"),
         Text(_time(facts), "Time"),
         Text("reading and tokenising, baselines, writing checkpoints and the report", "Not included"),
-        Items("The report will contain", _report_lines(facts, baselines, files)),
     ]
     show(blocks, file)
 
@@ -273,17 +265,6 @@ def _time(facts: Mapping[str, Any]) -> str:
     warm = f", after {time['warm_up_steps']} to warm up" if time["warm_up_steps"] else ""
     measured = f"{counted(time['measured_steps'], 'step')}{warm}, and some batches of each scored split"
     return f"{whole}: {parts}; from {measured}, on this machine at its present load"
-
-
-def _report_lines(facts: Mapping[str, Any], baselines: Mapping[str, str], files: Sequence[str]) -> list[str]:
-    lines = []
-    for name, scores in facts["figures"].items():
-        named = ", ".join(words_of(one) for one in scores if one not in NOT_LISTED)
-        classes = ", calibration, scores by class and their confusion" if "confusion" in scores else ""
-        classes = classes or (", scores by label" if "per_class" in scores else "")
-        lines.append(f"{name} ({number(facts['rows'][name])} rows): {named}{classes}")
-    lines += [f"baseline: {title}{f' (skipped: {skipped})' if skipped else ''}" for title, skipped in baselines.items()]
-    return [*lines, f"files: {', '.join(files)}"]
 
 
 def _bytes(count: int) -> str:

@@ -44,7 +44,8 @@ def show(blocks: Iterable[Block], file: TextIO | None = None, width: int = WIDTH
         if isinstance(block, Table):
             console.print("", _rich_table(block.without_bars()), "", sep="\n")
         elif isinstance(block, Heading):
-            console.print("", Styled(block.title, style="bold"), sep="\n")
+            console.print()
+            console.print(Styled(block.title, style="bold"), soft_wrap=True)
         elif isinstance(block, Text) and block.words:
             title = Styled(f"{block.title}: " if block.title else "", style="bold")
             bold = "bold" if block.tone in ("bold", "good", "bad") else ""

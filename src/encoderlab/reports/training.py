@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from encoderlab.metrics import LabelSetScores, NumberScores, PredictionScores, Scores, TaggingScores
+from encoderlab.metrics import NumberScores, PredictionScores, Scores, TaggingScores
 from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
 from encoderlab.reports import plots
 from encoderlab.reports.facts import Facts, settings_section, survey_section
@@ -386,9 +386,6 @@ def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) ->
         drawn["precision_recall"] = Plot(plots.precision_recall_plot(curves), what)
     if isinstance(scores, NumberScores):
         drawn["numbers"] = Plot(plots.numbers_plot(scores.labels, scores.predicted), "Predicted against true numbers")
-    if isinstance(scores, LabelSetScores):
-        f1 = {name: one["f1"] for name, one in scores.per_class.items()}
-        drawn["labels"] = Plot(plots.labels_plot(f1), "F1 of each label")
     return drawn
 
 

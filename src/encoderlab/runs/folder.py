@@ -59,7 +59,6 @@ class RunFolder:
     model = _Within("model")
     checkpoints = _Within("checkpoints")
     attention = _Within("attention")
-    attention_heads = _Within("attention/heads.json")
     explanation = _Within("explain.html")
     explanation_figures = _Within("explain.json")
     trackers = _Within("trackers.json")
