@@ -1,7 +1,5 @@
 """encoderlab attention shows where a run looks."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -22,24 +20,9 @@ def test_attention_plots_every_layer_and_saves_the_weights(command, reverse_run,
 def test_attention_takes_rows_of_a_split(command, brackets_run, tmp_path):
     command("attention", f"run={brackets_run}", "split=test", "rows=[0,2]", "run_dir=maps")
     assert sorted(path.name for path in (tmp_path / "maps" / "attention").iterdir()) == [
-        "heads.json",
         "test-0",
         "test-2",
     ]
-
-
-def test_attention_summarises_each_head_over_all_texts(command, brackets_run, tmp_path, capsys):
-    command("attention", f"run={brackets_run}", "split=test", "rows=[0,2]", "run_dir=maps")
-    folder = tmp_path / "maps" / "attention"
-    found = json.loads((folder / "heads.json").read_text())
-    weights = [np.load(folder / name / "weights.npz")["weights"] for name in ("test-0", "test-2")]
-    assert found["texts"] == ["test-0", "test-2"]
-    assert found["tokens"] == sum(map(len, (text[0, 0] for text in weights)))
-    own = sum(np.trace(text, axis1=2, axis2=3) for text in weights) / found["tokens"]
-    assert [head["itself"] for head in found["heads"]] == pytest.approx(own.flatten(), abs=1e-4)
-    printed = capsys.readouterr().err
-    assert f"Attention of each head, on {found['tokens']} tokens" in printed
-    assert f"{found['heads'][0]['entropy']:.2f}" in printed
 
 
 def test_attention_refuses_missing_rows(command, brackets_run, tmp_path):

@@ -48,7 +48,6 @@ def explanation_of(name: str, importance: TokenImportance) -> dict[str, Any]:
     ]
     return {
         "name": name,
-        "method": "occlusion",
         "texts": list(importance.texts),
         "truncated": importance.truncated,
         "asked_word": importance.word,
@@ -92,7 +91,7 @@ def show_explanations(explanations: Sequence[Mapping[str, Any]], file: TextIO) -
             Heading(f"{explanation['name']}: {' | '.join(explanation['texts'])}"),
             Text(f"For {_subject(explanation)}: {result}. {meaning}{cut}"),
             Text(few),
-            Table(("word", explanation["method"], ""), rows),
+            Table(("word", "score", ""), rows),
         ]
         show(blocks, file)
 
@@ -108,10 +107,9 @@ def write_explanations(path: Path, task: str, explanations: Sequence[Mapping[str
     measured = "A score is what a word adds to the log-odds of the class: +0.7 doubles the odds, −0.7 halves them."
     if explanations[0]["explained"] is None:
         measured = "A score is what a word adds to the number, in its own units."
-    method = explanations[0]["method"]
     blocks: list[Block] = [
         Text(
-            f"{measured} It is measured by {method}. It does not capture what several words do only together.",
+            f"{measured} It is the change when the word is hidden, so what several words do only together is not captured.",
             tone="quiet",
         )
     ]
@@ -139,7 +137,7 @@ def _page_section(explanation: Mapping[str, Any]) -> list[Block]:
         Text(f"{words} (orange, dotted).{cut}"),
         *([Table(("class", "probability", ""), shares)] if shares else []),
         Text(f"and {more} more classes, all less probable" if more > 0 else "", tone="quiet"),
-        Passage([(explanation["method"], "quiet")], marked(explanation)),
+        Passage([], marked(explanation)),
         Folded(f"The scores of all {len(explanation['words'])} words", [Table(("word", "score"), rows)]),
     ]
 

@@ -1,0 +1,86 @@
+"""Model cards: metadata that the hub reads, only what is known, and programs that are valid."""
+
+import ast
+import builtins
+import re
+import shlex
+from types import SimpleNamespace
+
+import pytest
+import transformers
+from huggingface_hub import ModelCard
+
+from encoderlab.reports.cards import OPENED_BY, export_card, line_that_opens, model_card
+from encoderlab.reports.training import build_report
+from tests.reports.conftest import ATTACK
+
+WINDOWS = SimpleNamespace(pooling="mean", most=8, overlap=0.25)
+ONNX = {
+    "opset": 18,
+    "max_length": 32,
+    "precision": "int8",
+    "paired": True,
+    "largest_difference": 1e-6,
+    "tolerance": 1e-4,
+}
+TRANSFORMERS = [{"architectures": [f"Bert{end}"]} for end in OPENED_BY]
+TRANSFORMERS += [
+    {"architectures": ["DistilBertForSequenceClassification"], "problem_type": kind}
+    for kind in ("multi_label_classification", "regression")
+]
+TRANSFORMERS += [{"architectures": ["BertForSequenceClassification"], "thresholds": {"yes": 0.3}}]
+EXPORTS = [("transformers", fields, {}) for fields in TRANSFORMERS]
+EXPORTS += [("sentence-transformers", {}, {"target": target}) for target in (None, "label", "label_set", "number")]
+EXPORTS += [("onnx", ONNX, {"opened": True, "change": "2.0 MB less", "windows": WINDOWS, "max_length": 32})]
+
+
+@pytest.fixture
+def report(run, scores_of):
+    return build_report(run, {"test": scores_of([0, 1] * 50, [0, 1] * 40 + [0, 0] * 10)}, {})
+
+
+def test_the_hub_reads_the_metadata_and_nothing_is_invented(report, facts):
+    data = ModelCard(model_card(report | {"init_from": "google/bert"}, facts, ["no", "yes"])).data
+    assert (data.library_name, data.pipeline_tag, data.datasets) == (
+        "encoderlab",
+        "text-classification",
+        ["owner/name"],
+    )
+    assert (data.base_model, data.language, data.license) == ("google/bert", "de", None)
+    accuracy = next(result for result in data.eval_results if result.metric_name == "accuracy")
+    assert (accuracy.dataset_split, accuracy.metric_value) == ("test", 0.9)
+    facts["environment"]["dataset"]["origin"] = {"source": "files", "path": "mine"}
+    facts["settings"] = []
+    data = ModelCard(model_card(report | {"init_from": "mini-en"}, facts, ["no", "yes"])).data
+    assert (data.base_model, data.language, data.datasets) == (None, None, None)
+
+
+def test_a_card_has_scores_settings_data_and_the_command_line_and_escapes_names(report, facts):
+    card = model_card(report, facts, ["no", ATTACK])
+    assert "| accuracy | 0.900 |" in card and "accuracy on test (100 rows): 0.900" in card
+    assert "encoderlab train task=sst2 seed=3 'dataset.path=my rows.csv'" in card and "run_dir" not in card
+    assert "- `training.epochs=3.0`" in card and "batch_size" not in card and "fingerprint `ff00`" in card
+    assert "<script>" not in card and "\x1b" not in card
+
+
+@pytest.mark.parametrize(("library", "fields", "about"), EXPORTS)
+def test_an_export_says_how_to_use_it_in_a_valid_program(library, fields, about, report, facts):
+    card = export_card(model_card(report, facts, ["no", "yes"]), library, fields, **about)
+    assert ModelCard(card).data.library_name == library and "encoderlab predict run=<this folder> text" not in card
+    (program,) = (ast.parse(code) for code in re.findall(r"```python\n(.*?)```", card, re.DOTALL))
+    names = [node for node in ast.walk(program) if isinstance(node, ast.Name)]
+    known = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | set(dir(builtins))
+    imports = (node.names for node in ast.walk(program) if isinstance(node, ast.Import | ast.ImportFrom))
+    known |= {alias.asname or alias.name for aliases in imports for alias in aliases}
+    assert {node.id for node in names} <= known
+    if library == "transformers":
+        assert hasattr(transformers, re.search(r"transformers import (\w+)", card)[1])
+    assert ("8 bits" in card) == ("change" in about) and ("8 windows" in card) == ("windows" in about)
+
+
+@pytest.mark.parametrize("path", ["there", "a folder", "it's", 'say "hi"', "é\\n"])
+def test_the_line_that_opens_a_folder_reads_any_path_literally(path):
+    python, flag, code = shlex.split(line_that_opens({"architectures": ["BertModel"]}, path))
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    (opens,) = (node for node in calls if getattr(node.func, "attr", "") == "from_pretrained")
+    assert (python, flag, ast.literal_eval(opens.args[0])) == ("python", "-c", path)

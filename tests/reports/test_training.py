@@ -1,0 +1,186 @@
+"""The report of a run on labels: keys of report.json, the verdict, and what page, screen and files show."""
+
+import csv
+import io
+import json
+import re
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from encoderlab.baselines.supervised import Baseline
+from encoderlab.metrics.label_sets import answered_sets
+from encoderlab.metrics.regression import NumberScores
+from encoderlab.metrics.tagging import answered_words
+from encoderlab.reports.training import build_report, show_report, verdict_on, write_report
+from tests.reports.conftest import ATTACK, Example, Page, Words
+
+LABELS = np.arange(200) % 2
+NAMES = ["no", f"yes {ATTACK}"]
+
+
+@pytest.fixture
+def scores(scores_of):
+    """Scores of 200 rows, 150 of them right."""
+    return scores_of(LABELS, np.where(np.arange(200) < 150, LABELS, 1 - LABELS), names=NAMES)
+
+
+@pytest.fixture
+def report(run, scores):
+    """The report of those rows next to two baselines."""
+    majority = Baseline({"accuracy": 0.5, "f1_macro": 1 / 3, "seconds": 0.1}, np.zeros(200, int))
+    return build_report(
+        run, {"test": scores}, {"majority": majority, "tfidf_logreg": Baseline(skipped="too many rows")}
+    )
+
+
+class Weighs:
+    """Explains every example by its first four characters."""
+
+    text, begin, end, score = 0, 0, 4, 1.0
+
+    def words(self):
+        return [self]
+
+
+def explain(examples, **about):
+    return [Weighs() for _ in examples]
+
+
+def metrics(folder):
+    lines = [{"kind": "step", "step": step, "loss": 1 / step, "learning_rate": 0.1} for step in range(1, 1200)]
+    lines += [{"kind": "evaluation", "step": 900, "split": "validation", "loss": 0.4, "accuracy": 0.7}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_report_json_has_the_promised_keys(report):
+    assert {"command", "task", "seed", "model", "splits", "baselines", "throughput", "checkpoint"} <= set(report)
+    assert report["model"] == {"parameters": 1_234_567, "parameters_by_part": {"encoder": 1_234_000, "head": 567}}
+    test = report["splits"]["test"]
+    assert {"n", "loss", "accuracy", "f1_macro", "per_class", "confusion", "accuracy_ci95", "f1_macro_ci95"} <= set(
+        test
+    )
+    assert report["baselines"]["majority"]["accuracy"] == 0.5
+    assert report["baselines"]["majority"]["model_leads_by"] == pytest.approx(test["accuracy"] - 0.5)
+    assert report["verdict"]["outcome"] == "above"
+    assert any("tfidf_logreg was skipped: too many rows" in note for note in report["notes"])
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+def test_numbers_that_are_not_finite_become_null(run, scores):
+    scores.figures["loss"] = float("nan")
+    assert build_report(run, {"test": scores}, {})["splits"]["test"]["loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "outcome"), [((0.1, 0.3), "above"), ((-0.3, -0.1), "below"), ((-0.1, 0.3), "not distinguishable")]
+)
+def test_the_verdict_is_about_the_best_baseline_and_its_whole_interval(bounds, outcome):
+    best = {"model_leads_by": sum(bounds) / 2, "model_leads_by_ci95": bounds}
+    weak = {"model_leads_by": 0.9, "model_leads_by_ci95": [0.8, 1.0]}
+    verdict = verdict_on({"weak": weak, "best": best, "none": {"skipped": "why"}}, "The model's accuracy")
+    assert (verdict["against"], verdict["outcome"]) == ("best", outcome)
+
+
+def test_a_temperature_is_fitted_on_validation_and_never_on_the_scored_rows(run, scores_of):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 400)
+    splits = {
+        name: scores_of(labels, np.where(rng.random(400) < 0.7, labels, 1 - labels), np.full(400, 0.95))
+        for name in ("validation", "test")
+    }
+    both = build_report(run, splits, {})["splits"]
+    after = both["test"]["calibration"]["after_temperature"]
+    assert after["fitted_on"] == "validation" and after["ece"] < both["test"]["calibration"]["ece"]
+    assert "after_temperature" not in both["validation"]["calibration"]
+    alone = build_report(run, {"test": splits["test"]}, {})["splits"]["test"]
+    assert "after_temperature" not in alone["calibration"]
+
+
+def test_the_screen_shows_the_numbers_of_report_json(report):
+    screen = io.StringIO()
+    show_report(report, {"page": "a [b]/report.html"}, ["encoderlab eval run='a [b]'"], screen)
+    printed = screen.getvalue()
+    test = report["splits"]["test"]
+    low, high = test["accuracy_ci95"]
+    assert f"accuracy {test['accuracy']:.3f} (95% interval {low:.3f} to {high:.3f}) on test (200 rows)" in printed
+    assert report["verdict"]["sentence"] in printed and "Note: a note" in printed
+    assert "  page: a [b]/report.html\n" in printed and "  encoderlab eval run='a [b]'\n" in printed
+    assert "\x1b" not in printed
+
+
+def test_the_files_of_a_run_are_whole_and_escaped(tmp_path, report, scores, facts):
+    metrics(tmp_path)
+    examples = [Example(f"word {row} {ATTACK}", ATTACK) for row in range(200)]
+    carried = [{"id": row, "label": None} for row in range(200)]
+    write_report(tmp_path, report, facts, examples, scores, explain, carried)
+    assert json.loads((tmp_path / "report.json").read_text()) == report
+    page = Page(tmp_path / "report.html")
+    assert "script" not in page.tags and page.loaded == [] and "\x1b" not in page.text
+    assert page.text.count("<script>alert('x')</script>") > 20
+    assert f"{report['splits']['test']['accuracy']:.3f}" in page.text and report["verdict"]["sentence"] in page.text
+    assert "encoderlab train task=sst2 seed=3 'dataset.path=my rows.csv'" in page.text
+    assert page.tags.count("svg") == 2  # curves and calibration
+    with (tmp_path / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[:4] == ["text", "text_pair", "label", "predicted"] and list(rows[0])[-2:] == [
+        "id",
+        "input_label",
+    ]
+    assert np.mean([row["label"] == row["predicted"] for row in rows]) == report["splits"]["test"]["accuracy"]
+    for plot in ("curves", "confusion", "calibration"):
+        assert np.ptp(matplotlib.image.imread(tmp_path / "plots" / f"{plot}.png")[..., :3]) > 0.5, plot
+
+
+def test_the_page_shows_the_most_confident_mistakes_with_their_words_marked(tmp_path, run, scores_of, facts):
+    confidences = np.linspace(0.6, 0.99, 40)
+    scores = scores_of(np.zeros(40, int), np.arange(40) % 2, confidences)
+    write_report(
+        tmp_path,
+        build_report(run, {"test": scores}, {}),
+        facts,
+        [Example(f"w{n + 100} text") for n in range(40)],
+        scores,
+        explain,
+    )
+    marked = re.findall(r'style="--share:1.0">w(\d+)</span>', (tmp_path / "report.html").read_text())
+    assert [int(row) for row in marked] == list(range(139, 119, -2))
+
+
+@pytest.mark.parametrize("kind", ["words", "sets", "numbers"])
+def test_other_kinds_of_targets_have_a_page_a_screen_and_predictions(tmp_path, run, facts, kind):
+    rng = np.random.default_rng(0)
+    if kind == "words":
+        labels = [rng.integers(0, 3, 4) for _ in range(20)]
+        names = ["O", "B-PER", "I-PER"]
+        scores = answered_words(labels, [rng.integers(0, 3, 4) for _ in labels], names, "token_accuracy")
+        object.__setattr__(scores, "confidences", [np.full(4, 0.7) for _ in labels])
+        examples = [Words("a", ATTACK, "c", "d") for _ in labels]
+    elif kind == "sets":
+        labels = rng.random((30, 3)) < 0.4
+        scores = answered_sets(labels, rng.random((30, 3)) < 0.4, ["a", "b", ATTACK], "f1_micro")
+        examples = [Example(f"row {n}") for n in range(30)]
+    else:
+        labels, predicted = rng.normal(size=30), rng.normal(size=30)
+        figures = {"pearson": 0.1, "spearman": 0.1, "mae": 1.0, "rmse": 1.0, "loss": 1.0}
+        scores = NumberScores(30, figures, np.arange(30), labels, predicted, "mae")
+        examples = [Example(f"row {n}") for n in range(30)]
+    report = build_report(run, {"test": scores}, {})
+    write_report(tmp_path, report, facts, examples, scores)
+    page = Page(tmp_path / "report.html")
+    assert f"{report['splits']['test'][scores.main]:.3f}" in page.text and "script" not in page.tags
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == len(examples) + 1
+    show_report(report, {}, [], io.StringIO())
+
+
+def test_many_classes_show_the_worst_and_the_most_frequent_confusions(tmp_path, run, scores_of, facts):
+    names = [f"class {n}" for n in range(100)]
+    labels = np.repeat(np.arange(100), 3)
+    predicted = np.where(labels == 7, 8, labels)
+    report = build_report(run, {"test": scores_of(labels, predicted, names=names)}, {})
+    scores = scores_of(labels, predicted, names=names)
+    write_report(tmp_path, report, facts, [Example("a")] * 300, scores)
+    page = Page(tmp_path / "report.html")
+    assert "class 7" in page.text and "class 99" not in page.text and "Most frequent confusions" in page.text
+    assert (tmp_path / "report.html").stat().st_size < 300_000
