@@ -1,12 +1,12 @@
 """Scores of any predictions, a run's facts, and the text of a page."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from encoderlab.metrics import Scores
-from encoderlab.metrics.scores import figures_by_class
+from encoderlab.metrics.classification import classification_scores
 from encoderlab.reports.training import RunSummary
 
 ATTACK = "<script>alert('x')</script>\x1b[31m"
@@ -97,10 +97,7 @@ def scores_of():
         sure = np.full(len(labels), 0.8) if confidences is None else np.array(confidences)
         probabilities = np.repeat(((1 - sure) / (len(names) - 1))[:, None], len(names), axis=1)
         probabilities[np.arange(len(labels)), predicted] = sure
-        by_class = figures_by_class(labels, predicted, names)
-        figures = {"loss": 0.5, "accuracy": float((labels == predicted).mean()), "f1_macro": by_class["f1_macro"]}
-        rows = np.arange(len(labels))
-        split = (by_class["per_class"], by_class["confusion"], rows, labels, predicted, probabilities, list(names))
-        return Scores(len(labels), figures, *split)
+        scores = classification_scores(labels, predicted, names, "accuracy", positive=1)
+        return replace(scores, figures=scores.figures | {"loss": 0.5}, probabilities=probabilities)
 
     return scored

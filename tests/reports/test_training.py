@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from encoderlab.baselines.supervised import Baseline
-from encoderlab.metrics.label_sets import answered_sets
+from encoderlab.metrics.label_sets import label_set_scores
 from encoderlab.metrics.regression import NumberScores
-from encoderlab.metrics.tagging import answered_words
+from encoderlab.metrics.tagging import tagging_scores
 from encoderlab.reports.training import build_report, show_report, verdict_on, write_report
 from tests.reports.conftest import ATTACK, Example, Page, Words
 
@@ -121,7 +121,7 @@ def test_the_files_of_a_run_are_whole_and_escaped(tmp_path, report, scores, fact
     assert page.text.count("<script>alert('x')</script>") > 20
     assert f"{report['splits']['test']['accuracy']:.3f}" in page.text and report["verdict"]["sentence"] in page.text
     assert "encoderlab train task=sst2 seed=3 'dataset.path=my rows.csv'" in page.text
-    assert page.tags.count("svg") == 2  # curves and calibration
+    assert page.tags.count("svg") == 3  # curves, precision and recall, calibration
     with (tmp_path / "predictions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0])[:4] == ["text", "text_pair", "label", "predicted"] and list(rows[0])[-2:] == [
@@ -154,17 +154,17 @@ def test_other_kinds_of_targets_have_a_page_a_screen_and_predictions(tmp_path, r
     if kind == "words":
         labels = [rng.integers(0, 3, 4) for _ in range(20)]
         names = ["O", "B-PER", "I-PER"]
-        scores = answered_words(labels, [rng.integers(0, 3, 4) for _ in labels], names, "token_accuracy")
+        scores = tagging_scores(labels, [rng.integers(0, 3, 4) for _ in labels], names, "token_accuracy")
         object.__setattr__(scores, "confidences", [np.full(4, 0.7) for _ in labels])
         examples = [Words("a", ATTACK, "c", "d") for _ in labels]
     elif kind == "sets":
         labels = rng.random((30, 3)) < 0.4
-        scores = answered_sets(labels, rng.random((30, 3)) < 0.4, ["a", "b", ATTACK], "f1_micro")
+        scores = label_set_scores(labels, rng.random((30, 3)) < 0.4, ["a", "b", ATTACK], "f1_micro")
         examples = [Example(f"row {n}") for n in range(30)]
     else:
         labels, predicted = rng.normal(size=30), rng.normal(size=30)
         figures = {"pearson": 0.1, "spearman": 0.1, "mae": 1.0, "rmse": 1.0, "loss": 1.0}
-        scores = NumberScores(30, figures, np.arange(30), labels, predicted, "mae")
+        scores = NumberScores(n=30, figures=figures, rows=np.arange(30), labels=labels, predicted=predicted, main="mae")
         examples = [Example(f"row {n}") for n in range(30)]
     report = build_report(run, {"test": scores}, {})
     write_report(tmp_path, report, facts, examples, scores)
