@@ -50,10 +50,10 @@ def depends_on(threads: int) -> str:
     """
     import torch
 
-    from encoderlab.system.device import _bf16_units
-
     build = hashlib.sha256(torch.__config__.show().encode()).hexdigest()[:12]
-    instructions = f"{platform.machine()} {_vendor()} {torch.backends.cpu.get_cpu_capability()}, {_bf16_units() or 'no bf16 units'}"
+    bf16 = "AVX-512 bf16" if torch.cpu._is_avx512_bf16_supported() else "no bf16 units"
+    bf16 = "AMX" if torch.cpu._is_amx_tile_supported() else bf16
+    instructions = f"{platform.machine()} {_vendor()} {torch.backends.cpu.get_cpu_capability()}, {bf16}"
     return f"torch {torch.__version__} (build {build}), {instructions}, threads {threads}"
 
 

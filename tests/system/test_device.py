@@ -51,9 +51,7 @@ def test_an_explicit_device_is_used_even_if_there_is_a_better_one(machine):
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:x", "cuda:-1", "CPU"])
 def test_an_unknown_device_is_refused_with_those_available(machine, device):
     machine("mps")
-    with pytest.raises(
-        SettingError, match=rf"^training.device={device} is not a device.*auto, mps, cpu.*Remove training.device"
-    ):
+    with pytest.raises(SettingError, match=rf"^training.device={device} is not a device.*auto, mps, cpu"):
         choose_compute(device, threads=1)
 
 
@@ -68,11 +66,11 @@ def test_an_unknown_device_is_refused_with_those_available(machine, device):
             [],
             {"avx512_bf16": True, "vendor": "GenuineIntel"},
             torch.float32,
-            "is faster only on AMD processors, and this is one by GenuineIntel",
+            "only on processors with AMX, and on AMD's",
         ),
-        ([], {"avx512_bf16": True, "vendor": None}, torch.float32, "and this is of unknown make"),
+        ([], {"avx512_bf16": True, "vendor": None}, torch.float32, "only on processors with AMX, and on AMD's"),
         ([], {"amx": True, "avx512_bf16": True, "vendor": "GenuineIntel"}, torch.bfloat16, "the processor has AMX"),
-        ([], {}, torch.float32, "neither AMX nor AVX-512 bf16"),
+        ([], {}, torch.float32, "only on processors with AMX"),
         (["mps"], {"amx": True}, torch.float32, "only on CUDA GPUs and some processors"),
     ],
 )
@@ -120,10 +118,8 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_gpu_each(monkeypa
     for wanted in ("auto", "cuda"):
         assert choose_compute(wanted, "fp32", processes=Processes(5, 6, 1, 2)).device == torch.device("cuda:1")
     assert chosen[-1] == 1
-    with pytest.raises(
-        SettingError, match="cuda:0 is one GPU for 2 processes. Allowed: auto, cuda, cpu. Set training.device=cpu"
-    ):
+    with pytest.raises(SettingError, match="training.device=cuda:0"):
         choose_compute("cuda:0", "fp32", processes=Processes(0, 2, 0, 2))
-    with pytest.raises(SettingError, match="4 processes on this machine need a GPU each, and it has 2"):
+    with pytest.raises(SettingError, match="4 processes on this machine"):
         choose_compute("auto", "fp32", processes=Processes(2, 4, 2, 4))
     assert torch.get_num_threads() == before

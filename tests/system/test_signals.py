@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
 
@@ -61,49 +60,6 @@ if __name__ == "__main__":
     except Interrupted as interrupted:
         sys.exit(interrupted.exit_code)
 """
-
-
-@pytest.fixture
-def with_worker(tmp_path):
-    """Start a process that starts a worker; both print when they have started."""
-    (tmp_path / "workers.py").write_text(WORKERS)
-    started = []
-
-    def start(how):
-        line = [sys.executable, str(tmp_path / "workers.py"), how]
-        process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        started.append(process)
-        assert process.stdout.readline() == "starting\n"
-        return process
-
-    yield start
-    for process in started:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_working", [True, False])
-@pytest.mark.parametrize("send_to", [os.kill, os.killpg])
-def test_a_worker_gets_a_signal_even_while_it_starts_and_is_waited_for(with_worker, send_to, is_working):
-    process = with_worker("stops")
-    if is_working:
-        assert process.stdout.readline() == "begun\n"
-    send_to(process.pid, signal.SIGTERM)
-    output, _ = process.communicate()
-    assert (process.returncode, output.splitlines()[-1]) == (143, "saved")
-
-
-def test_a_second_signal_ends_the_workers_too(with_worker):
-    process = with_worker("goes on")
-    assert process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
-    while process.poll() is None:
-        process.send_signal(signal.SIGINT)
-    assert process.returncode == 130
-    assert process.stdout.read() == ""  # which ends when the worker, too, has gone
 
 
 def test_deferred_work_ends_only_where_it_checks(capfd):

@@ -24,7 +24,6 @@ from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
-AVX512_BF16 = "AVX-512 bf16"
 AMD = "AuthenticAMD"  # vendor_id in /proc/cpuinfo
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 
@@ -78,9 +77,7 @@ def choose_compute(
     torch.set_flush_denormal(True)
     _keep_freed_memory()
     _use_deterministic_kernels(deterministic)
-    chosen = _choose_device(device, setting)
-    if processes.size > 1:
-        chosen = _of_ones_own(chosen, device, setting, processes)
+    chosen = _choose_device(device, setting, processes)
     if chosen.type == "cuda":
         if chosen.index is not None:  # otherwise PyTorch's current GPU is number 0 for code that names none
             torch.cuda.set_device(chosen)
@@ -90,7 +87,7 @@ def choose_compute(
     return Compute(chosen, dtype, torch.get_num_threads(), reason, deterministic)
 
 
-def _use_deterministic_kernels(wanted: bool) -> None:
+def _use_deterministic_kernels(deterministic: bool) -> None:
     """Make this process use kernels that sum in a fixed order wherever there is a choice (PyTorch, notes on
     randomness).
 
@@ -98,13 +95,14 @@ def _use_deterministic_kernels(wanted: bool) -> None:
     backward passes of attention (cuDNN's is then left out) and of gathers, and the compiler, which then times no
     kernels to choose one.
     """
-    if wanted != torch.are_deterministic_algorithms_enabled():  # because the switch imports the compiler: half a second
-        torch.use_deterministic_algorithms(wanted)
-    torch.backends.cudnn.deterministic = wanted
-    if wanted:
-        os.environ.setdefault(
-            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-        )  # read at the process's first matrix product; see also cli.main
+    if (
+        deterministic != torch.are_deterministic_algorithms_enabled()
+    ):  # because the switch imports the compiler: half a second
+        torch.use_deterministic_algorithms(deterministic)
+    torch.backends.cudnn.deterministic = deterministic
+    if deterministic:
+        # Read at the process's first matrix product; see also cli.main.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         # Our code reads no uninitialised memory. (PyTorch creates the attribute at run time.)
         torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -116,9 +114,8 @@ def _keep_freed_memory() -> None:
     mapped again in each step, which can take longer than the matrix products (mallopt(3); Linux's
     Documentation/admin-guide/mm/transhuge.rst).
     """
-    os.environ.setdefault(
-        "THP_MEM_ALLOC_ENABLE", "1"
-    )  # PyTorch reads it once, at its first allocation: see also cli.main
+    # PyTorch reads it once, at its first allocation: see also cli.main.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below
     # it, keeps them again. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
     os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
@@ -139,104 +136,66 @@ def count_gpus() -> int:
     return torch.cuda.device_count()
 
 
-def _available() -> list[str]:
-    accelerators = [("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())]
-    return [name for name, there in accelerators if there] + ["cpu"]
-
-
-def _choose_device(wanted: str, setting: str) -> torch.device:
-    available = _available()
-    if wanted == "auto":
-        return torch.device(available[0])
-    remedy = f"Remove {setting} to use what is available"
+def _choose_device(name: str, setting: str, processes: Processes) -> torch.device:
+    """Return the device of this process. Several processes of a machine have a GPU each, or share its cores."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    allowed = ", ".join(["auto", *(kind for kind, there in available.items() if there)])
     try:
-        device = torch.device(wanted)
+        device = torch.device(next(kind for kind, there in available.items() if there) if name == "auto" else name)
     except RuntimeError:
+        raise SettingError(f"{setting}={name} is not a device", allowed=allowed) from None
+    gpus = torch.cuda.device_count() if device.type == "cuda" else 0
+    if not available.get(device.type) or (device.type == "cuda" and (device.index or 0) >= gpus):
         raise SettingError(
-            f"{setting}={wanted} is not a device", allowed=", ".join(["auto", *available]), remedy=remedy
-        ) from None
-    there = device.type in available and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count())
-    if not there:
-        raise SettingError(
-            f"{setting}={wanted} is not available on this machine",
-            allowed=", ".join(["auto", *available]),
-            remedy=remedy,
+            f"{setting}={name} is not available on this machine",
+            allowed=allowed,
+            remedy=f"Remove {setting} to use what is available",
         )
-    return device
-
-
-def _of_ones_own(device: torch.device, wanted: str, setting: str, processes: Processes) -> torch.device:
-    """Return the device of this process among those of its machine: a GPU each, or the cores that all share."""
-    remedy = f"Set {setting}=cpu, or start one process"
-    if device.type == "mps":
-        if wanted == "auto":
-            return torch.device("cpu")
-        raise SettingError(
-            f"{setting}={wanted} needs a single process, and there are {processes.size}",
-            allowed="cuda, cpu",
-            remedy=remedy,
-        )
-    if device.type != "cuda":
+    if processes.size == 1:
         return device
-    if device.index is not None:
-        raise SettingError(
-            f"{setting}={wanted} is one GPU for {processes.size} processes", allowed="auto, cuda, cpu", remedy=remedy
-        )
-    gpus = torch.cuda.device_count()
-    if gpus == 1 and "SLURM_GPUS_PER_TASK" in os.environ:  # each process sees only its own GPU, as number 0
+    if device.type == "mps" and name == "auto":
+        return torch.device("cpu")
+    if device.type == "cuda" and gpus == 1 and "SLURM_GPUS_PER_TASK" in os.environ:  # each sees only its own GPU
         return torch.device("cuda", 0)
-    if processes.local_rank >= gpus:
+    if device.type == "mps" or device.index is not None or (device.type == "cuda" and processes.local_rank >= gpus):
         raise SettingError(
-            f"{processes.local_size} processes on this machine need a GPU each, and it has {gpus}", remedy=remedy
+            f"{setting}={name} is too few devices for {processes.local_size} processes on this machine",
+            allowed="auto, cuda with a GPU for each process, or cpu",
+            remedy=f"Set {setting}=cpu, or start fewer processes",
         )
-    return torch.device("cuda", processes.local_rank)
+    return torch.device("cuda", processes.local_rank) if device.type == "cuda" else device
 
 
-def _choose_precision(wanted: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:
-    if wanted != "auto":  # fp32 is exact, on a GPU too: PyTorch leaves TF32 off, and bf16 is the fast option
-        return PRECISIONS[wanted], "as set"
-    if device.type == "cuda":
-        if torch.cuda.is_bf16_supported(
-            including_emulation=False
-        ):  # a GPU without the units would emulate them, slowly
-            return torch.bfloat16, "the GPU has bf16 units"
-        return torch.float32, "the GPU has no bf16 units"
-    if device.type != "cpu":
-        return torch.float32, "bf16 is picked only on CUDA GPUs and some processors"
-    units = _bf16_units()
-    if units is None:
-        return torch.float32, "the processor has no bf16 units: neither AMX nor AVX-512 bf16"
-    if units == AVX512_BF16 and (vendor := processor_vendor()) != AMD:
-        maker = f"one by {vendor}" if vendor else "of unknown make"
-        return torch.float32, f"bf16 without AMX is faster only on AMD processors, and this is {maker}"
-    if width < BF16_FROM_WIDTH:
-        return torch.float32, f"bf16 is faster only from model.d_model={BF16_FROM_WIDTH}"
-    return torch.bfloat16, f"the processor has {units}"
-
-
-def _bf16_units() -> str | None:
-    """Return the units that multiply bf16 numbers in this processor.
+def _choose_precision(name: str, device: torch.device, width: int) -> tuple[torch.dtype, str]:
+    """Return the dtype of matrix products, and why it is picked.
 
     AVX-512 bf16 alone makes a run faster on AMD's Zen 4 and 5. On an Intel Xeon without AMX, fp32 was 1.8 times as fast
     as bf16, forward and in training steps, at widths of 256 and 384 and lengths from 32 to 512.
     """
-    if torch.cpu._is_amx_tile_supported():
-        return "AMX"
-    return AVX512_BF16 if torch.cpu._is_avx512_bf16_supported() else None
+    if name != "auto":  # fp32 is exact, on a GPU too: PyTorch leaves TF32 off, and bf16 is the fast option
+        return PRECISIONS[name], "as set"
+    if device.type == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):  # without the units it would be slow
+            return torch.bfloat16, "the GPU has bf16 units"
+        return torch.float32, "the GPU has no bf16 units"
+    if device.type != "cpu":
+        return torch.float32, "bf16 is picked only on CUDA GPUs and some processors"
+    has_amx, has_avx512 = torch.cpu._is_amx_tile_supported(), torch.cpu._is_avx512_bf16_supported()
+    if not has_amx and not (has_avx512 and processor_vendor() == AMD):
+        return torch.float32, "bf16 is faster only on processors with AMX, and on AMD's with AVX-512 bf16"
+    if width < BF16_FROM_WIDTH:
+        return torch.float32, f"bf16 is faster only from model.d_model={BF16_FROM_WIDTH}"
+    return torch.bfloat16, f"the processor has {'AMX' if has_amx else 'AVX-512 bf16'}"
 
 
 def processor_vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
     """Return the vendor id of this processor (AuthenticAMD, GenuineIntel); None if the system does not provide it."""
     try:
-        found = re.search(
-            r"^vendor_id\s*:\s*(\S+)", cpuinfo.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
-        )
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return found[1] if found else None
-
-
-PROCESS = Path("/proc/self")
+    vendor = re.search(r"^vendor_id\s*:\s*(\S+)", text, re.MULTILINE)
+    return vendor[1] if vendor else None
 
 
 def reset_peak_memory(device: torch.device) -> None:

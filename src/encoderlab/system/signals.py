@@ -8,20 +8,16 @@ during an import waits for its end: C++ code that calls Python as it loads abort
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing import resource_tracker
-from threading import Event, Thread
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from encoderlab.errors import UserError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 IMPORT_SECONDS = 0.02  # between two checks whether an import has ended
-PASS_ON_SECONDS = 0.1  # between two notices to workers, because one may have started in between
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 
@@ -51,8 +47,6 @@ class _Received:
     is_deferred = False
     promise = ""
     is_raised = False
-    has_workers = False
-    is_worker = False  # the process that has started this one passes signals on to it
 
 
 @contextmanager
@@ -63,7 +57,9 @@ def signals_handled() -> Iterator[None]:
     A signal that is already ignored, such as SIGHUP under nohup, stays ignored.
     """
     before = {number: signal.getsignal(number) for number in _numbers()}
-    _handle()
+    for number, handler in before.items():
+        if handler not in (signal.SIG_IGN, None):  # None: not set by Python
+            signal.signal(number, _on_signal)
     try:
         yield
     except Exception as error:  # a library interrupted while loading may report its own error
@@ -82,16 +78,6 @@ def signals_handled() -> Iterator[None]:
 
 def _numbers() -> list[int]:
     return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-
-
-def _handle() -> None:
-    for number in _numbers():
-        if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: not set by Python
-            signal.signal(number, _on_signal)
-
-
-def _heeded() -> set[int]:
-    return {number for number in _numbers() if signal.getsignal(number) is _on_signal}
 
 
 def is_interrupted() -> bool:
@@ -119,91 +105,14 @@ def deferred(promise: str = "saving after this step") -> Iterator[None]:
     stop_if_interrupted()
 
 
-@contextmanager
-def signals_passed_on(promise: str) -> Iterator[Callable[[], None]]:
-    """Pass signals on to workers and handle them here only when the work is done; a second signal also kills the
-    workers.
-
-    Yields a function to call before the first worker is started, if any. From then on signals are blocked, in the
-    workers from their very beginning, until they enter `signals_for_worker`: a signal would kill one that is still
-    starting, and joblib then kills the others in the midst of their saving. A thread checks for signals, because the
-    main one may wait for the workers in a call that ends for no signal. Raises Interrupted at the end. Without signal
-    masks, as on Windows, nothing is passed on.
-    """
-    ended = Event()
-    listener = Thread(target=_pass_on, args=(ended,), daemon=True)
-
-    def begin() -> None:
-        if _Received.has_workers or not hasattr(signal, "pthread_sigmask"):
-            return
-        _Received.has_workers, _Received.is_deferred, _Received.promise = True, True, promise
-        # up to Python 3.13, starting it unblocks signals; it would start with the first worker
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _heeded())
-        listener.start()
-
-    try:
-        yield begin
-    except Exception as error:
-        if not is_interrupted() or isinstance(error, UserError):
-            raise
-    finally:
-        if _Received.has_workers:
-            ended.set()
-            listener.join()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _heeded())
-            _Received.has_workers = _Received.is_deferred = False
-    stop_if_interrupted()
-
-
-def _pass_on(ended: Event) -> None:
-    while not ended.wait(PASS_ON_SECONDS):
-        if signal.sigpending() & _heeded():
-            _on_signal(signal.sigwait(_heeded()), None)
-        if _Received.number is not None:
-            _tell_workers(_Received.number)
-
-
-def _tell_workers(number: int) -> None:
-    for worker in multiprocessing.active_children():
-        with suppress(ProcessLookupError):
-            assert worker.pid is not None  # they have been started
-            os.kill(worker.pid, number)
-
-
-@contextmanager
-def signals_for_worker() -> Iterator[None]:
-    """Turn the first signal that this worker ever gets, even earlier, into `Interrupted`; it ignores further ones.
-
-    Afterwards it keeps recording them until the process ends, because it has no work left.
-    """
-    if not _Received.is_worker:
-        _Received.is_worker = _Received.is_deferred = True
-        _handle()
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _heeded())
-    try:
-        _Received.is_deferred = False
-        stop_if_interrupted()
-        yield
-    finally:
-        _Received.is_deferred = True
-
-
 def _on_signal(number: int, frame: FrameType | None) -> None:
     if _Received.number is not None:
-        if (
-            not _Received.is_worker and UNDER_TORCHRUN not in os.environ
-        ):  # these get again what the terminal has sent to all
-            if _Received.has_workers:
-                _tell_workers(signal.SIGKILL)
+        if UNDER_TORCHRUN not in os.environ:  # torchrun passes on what the terminal has sent to all of them already
             os._exit(128 + number)
         return
     _Received.number = number
     if not _Received.is_deferred:
         _raise_unless_importing(0, frame)
-        return
-    if _Received.is_worker:
         return
     name = signal.Signals(number).name
     again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"
