@@ -13,21 +13,10 @@ from tests.run_files import report_of
 pytestmark = pytest.mark.slow
 
 WORDS = ["table", "chair", "lamp", "door", "wall"]
-SIZE = (
-    "model=tiny",
-    "model.n_layers=1",
-    "model.d_model=16",
-    "model.n_heads=2",
-    "model.max_length=10",
-    "model.pooling=mean",
-)
-WHERE = (
-    "task=classification",
-    "dataset=files",
-    "tokenizer.vocabulary_size=100",
-    "training.threads=1",
-    "training.batch_size=16",
-)
+SIZE = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.max_length=10")
+FILES = ("task=classification", "dataset=files", "training.threads=1", "training.batch_size=16")
+WHERE = (*FILES, *SIZE, "model.pooling=mean", "tokenizer.vocabulary_size=100")
+LONG = " ".join([*WORDS * 3, "rain"])
 
 
 def texts(n, seed=0):
@@ -49,108 +38,53 @@ def long_run(tmp_path_factory, cache, run_in):
     write_rows(folder / "rows.csv", 320)
     where = (f"dataset.path={folder / 'rows.csv'}", f"run_dir={folder / 'run'}", "dataset.test_fraction=0.2")
     learning = ("training.epochs=8", "training.learning_rate=1e-2", "task.windows=mean", "task.max_windows=4")
-    run_in(cache, "train", *WHERE, *where, *SIZE, *learning)
+    run_in(cache, "train", *WHERE, *where, *learning)
     return folder / "run"
 
 
-def test_a_label_at_the_end_of_a_long_text_is_read(long_run):
+def test_every_command_reads_a_label_at_the_end_of_a_long_text(command, long_run, tmp_path):
     report = report_of(long_run)
     assert report["splits"]["test"]["accuracy"] > 0.9
     assert any("read in windows of 10 tokens" in note for note in report["notes"])
-
-
-def test_eval_and_predict_read_all_windows(command, long_run, capsys, tmp_path):
     command("eval", f"run={long_run}", "run_dir=scored")
-    scored, trained = report_of(tmp_path / "scored"), report_of(long_run)
-    assert scored["splits"]["test"]["accuracy"] == trained["splits"]["test"]["accuracy"]
-    rows = list(texts(6, seed=1))
+    assert report_of(tmp_path / "scored")["splits"]["test"]["accuracy"] == report["splits"]["test"]["accuracy"]
     write_rows(tmp_path / "new.csv", 6, seed=1)
     command("predict", f"run={long_run}", "input=new.csv", "output=answers.csv")
     with (tmp_path / "answers.csv").open(encoding="utf-8", newline="") as file:
-        assert [row["predicted"] for row in csv.DictReader(file)] == [label for _, label in rows]
-    assert "none of them truncated" in capsys.readouterr().err
-    command("predict", f"run={long_run}", f"text={' '.join(WORDS * 9)}", "output=cut.csv")
-    assert "1 of them truncated at 4 windows of 10 tokens" in capsys.readouterr().err
+        assert [row["predicted"] for row in csv.DictReader(file)] == [label for _, label in texts(6, seed=1)]
+    command("explain", f"run={long_run}", f"text={LONG}", "run_dir=why")
+    (explained,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
+    assert max(explained["words"], key=lambda word: word["occlusion"])["word"] == "rain"
 
 
-def test_explain_finds_a_word_beyond_the_first_window(command, long_run, tmp_path):
-    text = " ".join([*WORDS * 3, "rain"])
-    command("explain", f"run={long_run}", f"text={text}", "run_dir=why")
-    (found,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
-    assert [word["word"] for word in found["words"]] == text.split() and not found["truncated"]
-    assert max(found["words"], key=lambda word: word["occlusion"])["word"] == "rain"
-    assert all(word["gradient"] for word in found["words"])
-
-
-def test_embed_averages_the_windows_and_attention_shows_the_first(command, long_run, tmp_path, capsys):
-    short, long = "lamp door sun", " ".join([*WORDS * 3, "sun"])
-    (tmp_path / "texts.txt").write_text(f"{long}\n{short}\n", encoding="utf-8")
+def test_embed_averages_the_windows(command, long_run, tmp_path):
+    (tmp_path / "texts.txt").write_text(f"{LONG}\nlamp door sun\n", encoding="utf-8")
     command("embed", f"run={long_run}", "input=texts.txt", "output=all.npy")
-    assert "truncated to" not in capsys.readouterr().err
     command("embed", f"run={long_run}", "input=texts.txt", "output=tokens.npy", "tokens=true")
-    assert "1 text was truncated to model.max_length=10 tokens" in capsys.readouterr().err
     vectors, tokens = np.load(tmp_path / "all.npy"), np.load(tmp_path / "tokens.npy")
     assert vectors.shape == (2, 16) and len(tokens) == 10 + 5
     assert not np.allclose(vectors[0], tokens[:10].mean(0), atol=1e-3)
     np.testing.assert_allclose(vectors[1], tokens[10:].mean(0), atol=1e-5)
-    command("attention", f"run={long_run}", f"text={long}", "run_dir=looks")
-    assert "the maps show the first" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("symbolic_sizes")
-def test_a_graph_reads_one_window_as_its_card_states(command, long_run, tmp_path):
-    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
-    pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
-    command("export", f"run={long_run}", "format=onnx", "path=graph")
-    assert "reads one window: a text of more than 10 tokens is truncated" in (
-        tmp_path / "graph" / "README.md"
-    ).read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("symbolic_sizes")
-def test_predict_reads_all_windows_by_an_8_bit_graph(command, long_run, capsys):
+def test_predict_reads_all_windows_by_an_8_bit_graph(command, long_run, printed):
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     command("export", f"run={long_run}", "format=int8", "path=small")
-    capsys.readouterr()
-    text = " ".join([*WORDS * 3, "rain"])
-    command("predict", "run=small", f"text={text}")
-    assert capsys.readouterr().out.splitlines()[-1].split(",")[1] == '"rain"'
+    assert printed("predict", "run=small", f"text={LONG}", "format=jsonl")["predicted"] == "rain"
 
 
 def test_a_student_of_a_teacher_of_windows_reads_windows(command, long_run, tmp_path):
     write_rows(tmp_path / "rows.csv", 80)
-    learning = (
-        "training.steps=2",
-        "start=embeddings",
-        "baselines=false",
-        "task.windows=mean",
-        "run_dir=student",
-    )
-    where = (
-        "task=classification",
-        "dataset=files",
-        "dataset.path=rows.csv",
-        "training.threads=1",
-        "model.max_length=10",
-    )
-    command(
-        "distill",
-        f"teacher={long_run}",
-        *where,
-        "model=tiny",
-        "model.n_layers=1",
-        "model.d_model=16",
-        "model.n_heads=2",
-        *learning,
-    )
+    learning = ("training.steps=2", "start=embeddings", "baselines=false", "task.windows=mean", "run_dir=student")
+    command("distill", f"teacher={long_run}", *FILES, "dataset.path=rows.csv", *SIZE, *learning)
     assert "accuracy" in report_of(tmp_path / "student")["splits"]["validation"]
 
 
 def test_a_stopped_run_resumes_to_the_same_scores_in_micro_batches_too(command, stopped, tmp_path):
     write_rows(tmp_path / "rows.csv", 60)
     steps = ("training=smoke", "training.accumulate=2", "training.batch_size=8", "baselines=false", "task.windows=max")
-    where = (*WHERE, "dataset.path=rows.csv", *SIZE, *steps)
+    where = (*WHERE, "dataset.path=rows.csv", *steps)
     command("train", *where, "run_dir=whole")
     stopped(*where, "run_dir=halved")
     command("train", "resume=halved")
@@ -159,11 +93,9 @@ def test_a_stopped_run_resumes_to_the_same_scores_in_micro_batches_too(command, 
 
 
 def test_pairs_are_refused_before_a_folder_is_made(command, tmp_path):
-    with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(
-            [("text", "title", "label"), *((text, f"row {n}", label) for n, (text, label) in enumerate(texts(40)))]
-        )
-    pairs = (*WHERE, "dataset.path=rows.csv", "dataset.text_pair=title", *SIZE)
-    with pytest.raises(DataError, match=r"task.windows=mean reads single texts.*Set task.windows=none"):
-        command("train", *pairs, "task.windows=mean", "run_dir=run")
+    rows = "".join(f"{text},row {n},{label}\n" for n, (text, label) in enumerate(texts(40)))
+    (tmp_path / "rows.csv").write_text("text,title,label\n" + rows, encoding="utf-8")
+    pairs = ("dataset.path=rows.csv", "dataset.text_pair=title", "task.windows=mean", "run_dir=run")
+    with pytest.raises(DataError, match=r"Set task.windows=none"):
+        command("train", *WHERE, *pairs)
     assert not (tmp_path / "run").exists()

@@ -1,12 +1,10 @@
 """Sentences: nothing is lost, Punkt's shortcuts split as NLTK does, and blocks are the same for any number of processes."""
 
-import pickle
 import threading
 from pathlib import Path
 
 import nltk
 import nltk.downloader
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -66,14 +64,6 @@ def test_without_a_model_punkt_learns_abbreviations_from_the_corpus_and_says_so(
     assert "punkt_tab (english) is not installed" in capsys.readouterr().err
 
 
-def test_the_key_identifies_what_was_learned(unreachable, installed):
-    def key(texts):
-        return splitter_for(lambda: iter(texts), "english").key
-
-    assert key(CORPUS) == key(CORPUS)
-    assert len({key(CORPUS), key(CORPUS[:5]), key([]), installed.key}) == 4
-
-
 def test_a_server_that_never_answers_times_out(tmp_path, monkeypatch):
     released = threading.Event()
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
@@ -81,17 +71,6 @@ def test_a_server_that_never_answers_times_out(tmp_path, monkeypatch):
     monkeypatch.setattr("encoderlab.data.sentences._FETCHING_SECONDS", 0.01)
     assert splitter_for(lambda: iter(CORPUS), "english").name == "Punkt trained on this corpus"
     released.set()
-
-
-def test_a_model_that_can_be_downloaded_is_used(tmp_path, monkeypatch, installed, capsys):
-    def install(self, package, **_):
-        assert package == "punkt_tab"
-        monkeypatch.setattr(nltk.data, "path", [str(NLTK_DATA)])
-
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    monkeypatch.setattr(nltk.downloader.Downloader, "download", install)
-    assert splitter_for(lambda: iter(CORPUS), "english").key == installed.key
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -143,14 +122,6 @@ def test_a_sentence_without_pieces_is_skipped_and_its_paragraph_still_counts(tmp
     assert block.paragraph.tolist() == [0, 0, 2]
     assert block.lengths.sum() == len(block.input_ids) and (block.lengths > 0).all()
     assert block.paragraphs == 3
-
-
-@pytest.mark.parametrize("documents", [[], [[]], [["123"]]])
-def test_documents_without_sentences_are_counted(documents):
-    block = Preparation(SPLITTER, TOKENIZER, 5, 2)(documents)
-    assert [len(part) for part in (block.input_ids, block.lengths, block.document, block.paragraph)] == [0] * 4
-    assert (block.documents, block.paragraphs) == (len(documents), 0)
-    assert block.input_ids.dtype == np.uint16
 
 
 def test_documents_come_in_runs_of_about_the_same_size(monkeypatch):
@@ -238,11 +209,6 @@ def test_whatever_was_learned_the_sentences_equal_nltks(abbreviations, collocati
     theirs = PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts))
     ours = Punkt(PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts)))
     assert ours.tokenize(text) == theirs.tokenize(text)
-
-
-def test_learned_parameters_can_be_sent_to_another_process():
-    punkt = Punkt(PunktSentenceTokenizer(trained_on(PROSE)))
-    assert pickle.loads(pickle.dumps(punkt)).tokenize(PROSE) == punkt.tokenize(PROSE)
 
 
 def test_processes_prepare_the_same_blocks_in_the_same_order(monkeypatch):

@@ -5,7 +5,6 @@ import os
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from encoderlab.data.tokenizers import (
     word_by_word,
 )
 from encoderlab.errors import DataError, SettingError
-from encoderlab.shipped import shipped_folder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -68,14 +66,6 @@ def tokenizer(request):
     return request.getfixturevalue(request.param)
 
 
-def test_wordpiece_splits_a_known_word_as_the_paper_does(wordpiece):
-    assert wordpiece.vocabulary_size <= 200
-    pieces = wordpiece.pieces(wordpiece.encode(["Pieces of a fox, unbelievably merged"])[0])
-    assert pieces[0] == "pieces"
-    assert all(piece.startswith("##") for piece in pieces if piece in ("##y", "##ly"))
-    assert "".join(piece.removeprefix("##") for piece in pieces) == "piecesofafox,unbelievablymerged"
-
-
 def test_every_listed_symbol_is_a_token_and_anything_else_is_unknown(symbols):
     assert symbols.pieces(symbols.encode(["(12)[]{}<>"])[0]) == list("(12)[]{}<>")
     assert symbols.pieces(symbols.encode(["1a\n "])[0]) == ["1", "[UNK]", "[UNK]", "[UNK]"]
@@ -90,17 +80,6 @@ def test_no_text_becomes_a_special_token_and_texts_do_not_affect_each_other(word
         assert together == [tokenizer.encode([text])[0] for text in texts]
         forbidden = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
         assert all(forbidden.isdisjoint(ids) and max(ids, default=0) < tokenizer.vocabulary_size for ids in together)
-
-
-@settings(max_examples=50, deadline=None)
-@given(texts=st.lists(st.one_of(st.text(max_size=30), st.sampled_from(AWKWARD)), max_size=4))
-def test_the_flat_ids_are_those_of_each_text_concatenated(wordpiece, symbols, texts):
-    for tokenizer in (wordpiece, symbols):
-        flat, lengths = tokenizer.encode_flat(texts)
-        ids = tokenizer.encode(texts)
-        assert flat.tolist() == [id_ for text in ids for id_ in text]
-        assert lengths.tolist() == [len(text) for text in ids]
-        assert flat.dtype == "uint16"
 
 
 def test_a_pickled_tokenizer_still_reads_no_special_tokens_in_a_text(tokenizer):
@@ -194,12 +173,6 @@ def test_spans_locate_the_pieces_in_the_original_characters(text):
     assert [(word, original[begin:end]) for word, begin, end in spans[:3]] == [(0, "Film"), (0, "s"), (1, ",")]
 
 
-def test_case_is_kept_on_request(tmp_path):
-    cased = WordPieceConfig(vocabulary_size=300, lowercase=False).build(lambda: TEXTS, tmp_path)
-    assert cased.pieces(cased.encode(["The"])[0]) == ["The"]
-    assert cased.encode(["The"]) != cased.encode(["the"])
-
-
 def test_the_vocabulary_size_is_a_limit_even_if_there_are_more_characters(tmp_path):
     texts = ["".join(chr(0x4E00 + n) + chr(0x0430 + n % 32) for n in range(500))] * 2
     assert WordPieceConfig(vocabulary_size=100).build(lambda: texts, tmp_path).vocabulary_size <= 100
@@ -234,12 +207,6 @@ def test_a_trained_tokenizer_is_reused_only_for_the_same_texts_and_settings(tmp_
     )
     monkeypatch.setattr(WordPieceConfig, "_train", lambda *_: pytest.fail("trained again"))
     assert WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path).fingerprint == first.fingerprint
-
-
-def test_the_name_of_a_shipped_encoder_gives_its_tokenizer_without_asking_the_hub(tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.data.tokenizers.hub_answers", lambda endpoint: pytest.fail("asked the hub"))
-    tokenizer = PretrainedConfig(name="mini-en").build(lambda: [], tmp_path)
-    assert tokenizer.fingerprint == Tokenizer.load(shipped_folder("mini-en") / "tokenizer.json").fingerprint
 
 
 BUILD = """
@@ -331,15 +298,6 @@ def test_ids_equal_those_of_whole_texts(backend, texts):
     words = DistinctWords(backend, "uint16")
     for _ in range(2):  # the second time all words are known
         assert split(*words.encode(texts)) == plainly(backend, texts)
-
-
-def test_threads_share_the_cache(backend, monkeypatch):
-    monkeypatch.setattr("encoderlab.data.tokenizers._BYTES_KEPT", 50)
-    words = DistinctWords(backend, "uint16")
-    batches = [[f"a{number} b{number % 7} the", "ab"] for number in range(200)]
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(words.encode, batches))
-    assert [split(*one) for one in found] == [plainly(backend, batch) for batch in batches]
 
 
 def with_token_of_its_own(backend):

@@ -26,11 +26,9 @@ def drawn():
     return labels, labels * 2.0 + random.normal(size=(300, 3)) - 1
 
 
-def scores_of(labels, logits, thresholds=None, shared=False, main="f1_micro"):
+def scores_of(labels, logits, thresholds=None, main="f1_micro"):
     names = NAMES if labels.shape[1] == len(NAMES) else [f"label {place}" for place in range(labels.shape[1])]
-    metrics = LabelSetMetrics(
-        names, dict.fromkeys(names, 0.5) if thresholds is None else thresholds, main, shared=shared
-    )
+    metrics = LabelSetMetrics(names, dict.fromkeys(names, 0.5) if thresholds is None else thresholds, main)
     order = np.random.default_rng(1).permutation(len(labels))
     for some in np.array_split(order, 4):
         batch = batch_of(some.tolist(), labels[some])
@@ -73,8 +71,6 @@ def test_fitted_thresholds_beat_one_half_on_their_own_rows(drawn):
     plain, fitted = scores_of(labels, logits), scores_of(labels, logits, thresholds={})
     assert fitted.figures["f1_micro"] > plain.figures["f1_micro"] + 0.05
     assert len(set(fitted.thresholds.tolist())) == 3
-    shared = scores_of(labels, logits, thresholds={}, shared=True)
-    assert len(set(shared.thresholds.tolist())) == 1
 
 
 def test_a_given_threshold_is_kept_and_the_others_are_fitted(drawn):

@@ -56,7 +56,6 @@ def test_a_rare_label_gets_the_threshold_of_all_labels_together():
     labels = np.zeros((400, 2), bool)
     labels[:200, 0], labels[: LEAST_POSITIVES - 1, 1] = True, True
     probabilities = np.clip(0.4 * labels + 0.6 * random.random((400, 2)), 0, 1)
-    own = fit_thresholds(probabilities, labels, shared=False)
-    shared = fit_thresholds(probabilities, labels, shared=True)
-    assert own[1] == shared[0] == shared[1] == best_threshold(probabilities.ravel(), labels.ravel())
+    own = fit_thresholds(probabilities, labels)
+    assert own[1] == best_threshold(probabilities.ravel(), labels.ravel())
     assert own[0] == best_threshold(probabilities[:, 0], labels[:, 0])

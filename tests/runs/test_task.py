@@ -41,11 +41,9 @@ def test_the_rarer_of_two_labels_is_the_positive_one_unless_one_is_named(labels,
 
 @pytest.mark.parametrize("config", [ClassificationConfig, TaggingConfig])
 def test_balanced_classes_have_equal_total_weight_and_rows_weight_one_on_average(config):
-    loss = label_loss_of(
-        config(name="t", class_weights="balanced", label_smoothing=0.1, focal=2.0), corpus_of(a=80, b=15, c=5)
-    )
+    loss = label_loss_of(config(name="t", class_weights="balanced", focal=2.0), corpus_of(a=80, b=15, c=5))
     assert torch.allclose(loss.weights * torch.tensor([80.0, 15, 5]), torch.full((3,), 100 / 3))
-    assert (loss.smoothing, loss.focal) == (0.1, 2.0)
+    assert loss.focal == 2.0
     assert label_loss_of(config(name="t"), corpus_of(a=80, b=20)) == PLAIN
 
 

@@ -251,7 +251,7 @@ def _regression_for_each_label(data: _Data) -> tuple[np.ndarray, TopFeatures]:
     thresholds = np.full(data.n_labels, DEFAULT)
     if data.validation is not None:
         marks = marks_of(data.validation, data.n_labels)
-        thresholds = fit_thresholds(probabilities(data.validation), marks, shared=False)
+        thresholds = fit_thresholds(probabilities(data.validation), marks)
     weights = {id_: one.coef_[0] for id_, one in enumerate(model.estimators_) if hasattr(one, "coef_")}
     return probabilities(data.scored) >= thresholds, _top_features(words, weights)
 

@@ -100,7 +100,7 @@ class LabelSetMetrics(TextMetrics):
 
     `labels` names them in the order of their ids. `thresholds` maps a label's name to the probability from which it is
     predicted. Those of other labels are fitted to the very rows that are scored (`metrics.thresholds.fit_thresholds`),
-    all `shared` or not, or for the label's precision in `precisions`. `main` names the score that a report puts first.
+    or for the label's precision in `precisions`. `main` names the score that a report puts first.
     """
 
     def __init__(
@@ -108,12 +108,10 @@ class LabelSetMetrics(TextMetrics):
         labels: Sequence[str],
         thresholds: Mapping[str, float],
         main: str,
-        *,
-        shared: bool,
         precisions: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
-        self.labels, self.thresholds, self.main, self.shared = list(labels), dict(thresholds), main, shared
+        self.labels, self.thresholds, self.main = list(labels), dict(thresholds), main
         self.precisions = dict(precisions or {})
 
     def scores(self) -> LabelSetScores:
@@ -152,7 +150,7 @@ class LabelSetMetrics(TextMetrics):
     def _thresholds(self, probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
         if len(self.thresholds) == len(self.labels):
             return np.array([self.thresholds[name] for name in self.labels])
-        fitted = fit_thresholds(probabilities, labels, shared=self.shared)
+        fitted = fit_thresholds(probabilities, labels)
         for name, precision in self.precisions.items():
             label = self.labels.index(name)
             fitted[label] = threshold_for_precision(probabilities[:, label], labels[:, label], precision)

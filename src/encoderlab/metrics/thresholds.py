@@ -12,20 +12,17 @@ DEFAULT = 0.5  # if there are no rows to fit it on
 LEAST_POSITIVES = 10  # with fewer, a label's own F1 says too little, and it gets the threshold of all labels together
 
 
-def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray, *, shared: bool) -> np.ndarray:
+def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return a threshold for each label, [labels], from the `probabilities` and the 0 or 1 of each label, both [rows,
     labels].
 
-    One that is `shared` has the best micro F1. Otherwise each label with at least LEAST_POSITIVES rows has the
-    threshold of its own best F1, and the others have the shared one (SCutFBR.1's idea: Yang 2001, "A Study of
-    Thresholding Strategies for Text Categorization", section 2.3).
+    Each label with at least LEAST_POSITIVES rows has the threshold of its own best F1, and the others have the one of the
+    best micro F1 (SCutFBR.1's idea: Yang 2001, "A Study of Thresholding Strategies for Text Categorization", section 2.3).
     """
-    together = best_threshold(probabilities.ravel(), labels.ravel())
-    found = np.full(labels.shape[1], together)
-    if not shared:
-        for label in np.flatnonzero(labels.sum(0) >= LEAST_POSITIVES):
-            found[label] = best_threshold(probabilities[:, label], labels[:, label])
-    return found
+    fitted = np.full(labels.shape[1], best_threshold(probabilities.ravel(), labels.ravel()))
+    for label in np.flatnonzero(labels.sum(0) >= LEAST_POSITIVES):
+        fitted[label] = best_threshold(probabilities[:, label], labels[:, label])
+    return fitted
 
 
 def best_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:

@@ -88,10 +88,9 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
     """
     if not isinstance(task, LabelledTaskConfig) or isinstance(corpus, DocumentCorpus):
         return PLAIN
-    smoothing = task.label_smoothing if isinstance(task, ClassificationConfig | TaggingConfig) else 0.0
     given = task.known_class_weights
     if given is None:
-        return LabelLoss(smoothing=smoothing, focal=task.focal)
+        return LabelLoss(focal=task.focal)
     train = corpus.survey.splits["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
     if isinstance(given, str):
@@ -104,7 +103,7 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
         rarer = torch.tensor([given.get(label, 1.0) for label in corpus.labels], dtype=torch.float64)
     if not isinstance(task, MultilabelConfig):
         rarer = rarer * counts.sum() / (rarer * counts).sum()
-    return LabelLoss(rarer.float(), smoothing, task.focal)
+    return LabelLoss(rarer.float(), task.focal)
 
 
 def start_from_frequencies(

@@ -17,13 +17,6 @@ BALANCED = "balanced"
 Target = Literal["label", "label_set", "number"]  # equal to `batch.TargetKind`, which would import PyTorch
 
 
-class FittedThresholds(Enum):
-    """Which thresholds are fitted on validation: one for each label, or one for all."""
-
-    per_label = "per_label"
-    shared = "shared"
-
-
 class Windows(Enum):
     """How a text longer than `model.max_length` is read: truncated, or in windows with pooled logits."""
 
@@ -102,13 +95,6 @@ class PretrainingScore(Enum):
     nsp_accuracy = "nsp_accuracy"
 
 
-class TeacherScore(Enum):
-    """Scores that can select the best checkpoint of a run that learns a teacher's vectors."""
-
-    token_cosine = "token_cosine"
-    sequence_cosine = "sequence_cosine"
-
-
 def requested_precision(threshold: Any) -> float | None:
     """Return the precision in a threshold such as precision:0.9; None for anything else."""
     requested = re.fullmatch(r"precision:(\d*\.?\d+)", threshold) if isinstance(threshold, str) else None
@@ -173,7 +159,6 @@ class TextTaskConfig(TaskConfig):
         "How texts longer than model.max_length are read: none (truncated), or in overlapping windows with logits averaged (mean) "
         "or reduced to their maximum (max).",
     )
-    window_overlap: float = setting(0.25, "Least share of a window that overlaps the next.", least=0, below=1)
     max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", least=2)
 
 
@@ -192,9 +177,6 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         None,
         "Probability from which the positive label is predicted, or how to fit it on validation: f1, or precision:0.9.",
     )
-    label_smoothing: float = setting(
-        0.0, "Share of each label's weight spread over all labels in the loss.", least=0, below=1
-    )
 
 
 @dataclass
@@ -208,10 +190,6 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
 
     score: MultilabelScore = setting(
         MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report."
-    )
-    fit_thresholds: FittedThresholds = setting(
-        FittedThresholds.per_label,
-        "Probability from which a label is predicted, fitted on validation: per_label or shared (one for all labels).",
     )
     thresholds: Any = setting(
         None,
@@ -277,9 +255,6 @@ class TaggingConfig(LabelledTaskConfig):
         Decoding.auto,
         "Decoding: argmax (word by word) or valid (the most probable valid BIO or BIOES sequence); auto: valid if possible.",
     )
-    label_smoothing: float = setting(
-        0.0, "Share of each label's weight spread over all labels in the loss.", least=0, below=1
-    )
     special_tokens: bool = setting(True, "Put [CLS] before the words and [SEP] after them.")
 
     def figure(self, labels: Sequence[str]) -> str:
@@ -323,9 +298,6 @@ class TeacherVectorsConfig(DocumentTaskConfig):
         1.0, "Weight of the cosine distance of the texts' mean vectors in the loss.", least=0
     )
     teacher_width: int | None = setting(None, "Width of the teacher's vectors; set by the teacher.", brought=True)
-    score: TeacherScore = setting(
-        TeacherScore.sequence_cosine, "Score that selects the best checkpoint, with training.keep=best."
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

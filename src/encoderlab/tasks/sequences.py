@@ -17,18 +17,19 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import TextTaskConfig, Windows
 
+OVERLAP = 0.25  # least share of a window that overlaps the next
+
 Target = int | float | tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Windowing:
-    """How long texts are read: in at most `most` windows, each sharing at least `overlap` of its tokens with the next.
+    """How long texts are read: in at most `most` windows, whose logits are combined as `pooling` says.
 
-    `pooling` tells how the windows' logits are combined.
+    Each shares at least a quarter of its tokens with the next, unless there would be more than `most`.
     """
 
     pooling: WindowPooling
-    overlap: float
     most: int
 
     @classmethod
@@ -37,15 +38,15 @@ class Windowing:
         if config.windows is Windows.none:
             return None
         pooled: WindowPooling = "max" if config.windows is Windows.max else "mean"
-        return cls(pooled, config.window_overlap, config.max_windows)
+        return cls(pooled, config.max_windows)
 
     def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
         """Return where windows of `room` tokens begin in a longer text of `n_tokens`, evenly spaced from end to end.
 
-        >>> Windowing("mean", 0.25, 8).starts(100, 40)
+        >>> Windowing("mean", 8).starts(100, 40)
         (0, 30, 60)
         """
-        last, step = n_tokens - room, max(int(room * (1 - self.overlap)), 1)
+        last, step = n_tokens - room, max(int(room * (1 - OVERLAP)), 1)
         gaps = min(-(-last // step), self.most - 1)
         return tuple(round(place * last / gaps) for place in range(gaps + 1))
 

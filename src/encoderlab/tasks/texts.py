@@ -20,7 +20,6 @@ from encoderlab.metrics.thresholds import DEFAULT, ThresholdRule
 from encoderlab.tasks.config import (
     ClassificationConfig,
     ClassificationScore,
-    FittedThresholds,
     MultilabelConfig,
     RegressionConfig,
     TaskConfig,
@@ -108,7 +107,6 @@ class Multilabel(TextTask):
         self.precisions = config.requested_precisions
         for label in (*self.thresholds, *self.precisions):
             refuse_unknown_label("task.thresholds", label, self.labels)
-        self.shared = config.fit_thresholds is FittedThresholds.shared
 
     @property
     def key(self) -> str:
@@ -120,7 +118,7 @@ class Multilabel(TextTask):
         return tuple(int(id_ in label) for id_ in range(len(self.labels)))
 
     def metrics(self) -> LabelSetMetrics:
-        return LabelSetMetrics(self.labels, self.thresholds, self.score, shared=self.shared, precisions=self.precisions)
+        return LabelSetMetrics(self.labels, self.thresholds, self.score, precisions=self.precisions)
 
     def answers_of(self, logits: Float[Tensor, "rows labels"]) -> list[Answer]:
         """Return the labels of each row whose probability reaches their threshold."""

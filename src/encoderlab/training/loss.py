@@ -21,14 +21,11 @@ class LabelLoss:
     """How the labels of a task count in its loss.
 
     `weights` are the weights of classes or, for sets of labels, of a label that a row has, relative to one that it
-    lacks.
-        None: all equal. `smoothing` is the share of a label that is spread over all classes (Szegedy et al. 2016,
-        section 7). `focal` is the exponent of the focal loss (Lin et al. 2017, equation 4): an answer's loss is
-        multiplied by one minus the probability of the right one, to this power.
+    lacks; None: all equal. `focal` is the exponent of the focal loss (Lin et al. 2017, equation 4): the loss of a target is
+    multiplied by one minus its probability, to this power.
     """
 
     weights: Float[Tensor, " classes"] | None = None
-    smoothing: float = 0.0
     focal: float = 0.0
 
     def to(self, device: torch.device) -> LabelLoss:
@@ -84,8 +81,8 @@ def class_loss(
 ) -> Float[Tensor, ""]:
     """Return the summed cross entropy of class ids."""
     if not labels.focal:
-        return F.cross_entropy(logits, targets, labels.weights, label_smoothing=labels.smoothing, reduction="sum")
-    by_answer = F.cross_entropy(logits, targets, labels.weights, label_smoothing=labels.smoothing, reduction="none")
+        return F.cross_entropy(logits, targets, labels.weights, reduction="sum")
+    by_answer = F.cross_entropy(logits, targets, labels.weights, reduction="none")
     right = logits.softmax(-1).gather(1, targets[:, None])[:, 0]
     return (by_answer * (1 - right).clamp(min=LEAST_ERROR) ** labels.focal).sum()
 

@@ -10,7 +10,7 @@ from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.sequences import Windowing
 
 TRUNCATING = SimpleNamespace(windows=None, max_length=8, limit="model.max_length=8 tokens")
-WINDOWED = SimpleNamespace(windows=Windowing("mean", 0.25, 3), max_length=8, limit="")
+WINDOWED = SimpleNamespace(windows=Windowing("mean", 3), max_length=8, limit="")
 
 
 class Counted(ExampleRows):
