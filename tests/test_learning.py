@@ -12,7 +12,7 @@ from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.assembly import assemble
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.training.config import Batching, Precision, Schedule, TrainingConfig

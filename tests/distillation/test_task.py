@@ -14,7 +14,7 @@ from encoderlab.distillation import task as task_distillation
 from encoderlab.distillation.task import TaskDistillation, TaskTeacher, TeacherLogits, _labelled
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig

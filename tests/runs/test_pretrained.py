@@ -18,7 +18,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pairs, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.assembly import Assembly, assemble
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.pretrained import Pretrained, check_same_vocabulary, load_into, load_pretrained
 from encoderlab.runs.saved_model import Origin, read_model, save_model

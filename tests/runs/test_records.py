@@ -12,7 +12,7 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig, Norm
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.records import record_start
 from encoderlab.system.device import Compute

@@ -8,7 +8,7 @@ from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.runs.assembly import check_pairs, with_case, with_pairs
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 
 SEPARATE = [ModelConfig(pairs=Pairs.separate), AsPretrained(pairs=Pairs.separate)]

@@ -11,7 +11,7 @@ from encoderlab.data.generated import ReverseDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.assembly import assemble
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import TrainState
 from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import TaggingConfig

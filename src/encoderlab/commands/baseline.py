@@ -15,7 +15,7 @@ from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.preparation import build_baseline_report, show_baselines
 from encoderlab.runs.assembly import cache_folder
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.task import settled_task
 from encoderlab.system.files import atomic_write_text
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, TaggingConfig

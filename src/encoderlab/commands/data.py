@@ -11,8 +11,8 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.reports.preparation import show_documents, show_rows
 from encoderlab.reports.tables import json_safe
 from encoderlab.runs.assembly import cache_folder, with_length
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.inspection.data_facts import document_facts, example_facts
 from encoderlab.runs.task import build_task, settled_task
 from encoderlab.tasks.config import DocumentTaskConfig

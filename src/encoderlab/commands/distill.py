@@ -18,8 +18,8 @@ from encoderlab.reports.cards import model_card
 from encoderlab.reports.preparation import show_dry_run
 from encoderlab.reports.pretraining import build_vectors_report, show_pretraining_report, write_pretraining_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training

@@ -14,8 +14,7 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.reading import reading_note
+from encoderlab.runs.corpus import Corpus, reading_note
 from encoderlab.runs.explain import token_importance
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free

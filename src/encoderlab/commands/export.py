@@ -37,7 +37,7 @@ from encoderlab.reports.cards import (
     line_that_opens,
 )
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset, reopen
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
 from encoderlab.runs.graph_model import GraphModel
 from encoderlab.runs.inference.inputs import example_of, reads_words

@@ -23,7 +23,7 @@ from encoderlab.reports.pretraining import (
     write_pretraining_report,
 )
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, own_dataset, run_settings
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, Training, refuse_endless, run_training

@@ -15,8 +15,7 @@ from encoderlab.reports.cards import model_card
 from encoderlab.reports.preparation import labels_alike, shared_rows, show_dry_run, show_survey
 from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.reading import reading_notes
+from encoderlab.runs.corpus import Corpus, reading_notes
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.explain import token_importance
 from encoderlab.runs.fit import Fitted

@@ -22,7 +22,7 @@ from encoderlab.distillation.student import check_start, start_student
 from encoderlab.distillation.teacher import teacher_fingerprints, unlabelled_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.assembly import Assembly, check_paired, compute_for, reopen
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fitting.teaching import Teaching
 from encoderlab.runs.inference.inputs import encoded_rows
 from encoderlab.runs.pretrained import encoder_folder, load_pretrained, vocabulary_difference

@@ -26,7 +26,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import quote
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.fitting.training_run import Prepared, run_training
 from encoderlab.runs.folder import RunFolder, check_free

@@ -28,8 +28,8 @@ from encoderlab.metrics import SplitScores
 from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.graph_model import GraphModel, compute_to_answer
 from encoderlab.runs.pretrained import Pretrained, check_same_vocabulary, load_into

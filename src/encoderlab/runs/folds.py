@@ -22,7 +22,7 @@ from encoderlab.reports.folds import (
     write_folds_report,
 )
 from encoderlab.runs.assembly import cache_folder, reopen
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.for_reports import files_of, run_facts
 from encoderlab.runs.predict import answers_of

@@ -24,8 +24,8 @@ import yaml
 
 from encoderlab.config.commands import CommandConfig
 from encoderlab.config.schemas import settings_to_dict
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import RunFolder
 from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write_text

@@ -15,7 +15,7 @@ from encoderlab.baselines.pretraining import PairFeatures, pair_baselines, pair_
 from encoderlab.metrics import PredictionScores, Scores
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.runs.assembly import Assembly
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.task import build_task, with_thresholds
 from encoderlab.tasks.config import ClassificationConfig, TaskConfig
 from encoderlab.tasks.sentence_rows import SentenceRows

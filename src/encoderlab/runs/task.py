@@ -12,8 +12,8 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.metrics import LabelSetScores, PredictionScores, Scores
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.tasks.config import (
     ClassificationConfig,
     LabelledTaskConfig,

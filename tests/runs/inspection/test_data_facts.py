@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.survey import PATTERNS, survey
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.inspection import data_facts
 from encoderlab.runs.inspection.data_facts import MOST_CHARACTERS, document_facts, example_facts
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig

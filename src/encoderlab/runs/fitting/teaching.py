@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from encoderlab.runs.assembly import Assembly
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.pretrained import Pretrained
 from encoderlab.training.batches import Rows
 

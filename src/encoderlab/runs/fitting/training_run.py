@@ -10,8 +10,8 @@ from typing import Any, Generic
 from encoderlab.config.commands import RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.assembly import Assembly
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.pretrained import Pretrained, load_pretrained

@@ -20,7 +20,7 @@ from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Dialect, Format, Quoting, format_of
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 

@@ -13,8 +13,8 @@ import numpy as np
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists
 from encoderlab.data.survey import PATTERNS, Oddity, odd_rows
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.runs.corpora.corpus import Corpus
-from encoderlab.runs.corpora.document_corpus import DocumentCorpus
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.score import pair_facts, training_facts
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import TaskConfig

@@ -9,8 +9,8 @@ from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
-from encoderlab.runs.corpora import corpus as module
-from encoderlab.runs.corpora.corpus import Corpus
+from encoderlab.runs import corpus as module
+from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.tasks.tagging import Tagging
 from encoderlab.tasks.texts import Classification

@@ -1,6 +1,5 @@
 """The corpus of a pretraining run: documents split into sentences, tokenised once and cached; pairs are assembled from
-it.
-"""
+it."""
 
 from __future__ import annotations
 

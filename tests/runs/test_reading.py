@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from encoderlab.runs.corpora.reading import reading_note, reading_notes
+from encoderlab.runs.corpus import reading_note, reading_notes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.sequences import Windowing
 

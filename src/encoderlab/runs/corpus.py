@@ -1,10 +1,10 @@
-"""The corpus of a run: its splits, their statistics, and their token stores in the cache."""
+"""The corpus of a run: its splits, their statistics and token stores, and how much of its rows a model reads."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,7 @@ from encoderlab.data.token_store import TokenStore, kept_store
 from encoderlab.errors import DataError
 from encoderlab.tasks.rows import ExampleRows, store_encoded
 from encoderlab.tasks.task import Task
+from encoderlab.training.batches import Rows
 
 STORE_VERSION = 3  # increase it when the columns of the store or their meaning change
 ROWS_LOOKED_AT = 20_000  # to measure lengths: enough to find the longest 1%, tokenised in a second or two
@@ -157,3 +158,32 @@ def _encoded(split: Split, task: Task, description: str) -> Iterator[Encoded]:
         while some := list(islice(examples, 1000)):
             yield from task.encode(some)
             bar.update(len(some))
+
+
+def reading_notes(rows: Mapping[str, Rows], task: Task) -> list[str]:
+    """Return a sentence for each split that has rows longer than the model reads at once."""
+    notes = [_note(f"of the rows of {name}", part, task) for name, part in rows.items()]
+    return [note for note in notes if note]
+
+
+def reading_note(rows: Rows, task: Task) -> list[str]:
+    """Return the same for the rows of one split, without its name; empty if none of them is longer."""
+    note = _note("of the rows", rows, task)
+    return [note] if note else []
+
+
+def _note(of_rows: str, rows: Rows, task: Task) -> str:
+    if task.windows is None or not isinstance(rows, ExampleRows):
+        share = rows.truncated_share()
+        return f"{share:.1%} {of_rows} were truncated to {task.limit}" if share else ""
+    windows, too_long = rows.windows(), int(rows.truncated().sum())
+    several = windows > 1
+    if not several.any():
+        return ""
+    capped = (
+        f"; {too_long:,} still longer: {task.windows.most} evenly spaced windows of each (task.max_windows)"
+        if too_long
+        else ""
+    )
+    read = f"read in windows of {task.max_length} tokens, {windows[several].mean():.1f} on average (task.windows)"
+    return f"{several.mean():.1%} {of_rows} were {read}{capped}"

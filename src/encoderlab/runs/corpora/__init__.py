@@ -1,1 +1,0 @@
-"""From a dataset to the rows that a run reads."""
