@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 
 
 class Page(HTMLParser):
@@ -107,19 +107,4 @@ def test_contradictory_settings_are_refused_and_leave_nothing(command, brackets_
     with pytest.raises(SettingError) as refused:
         command("explain", f"run={brackets_run}", *typed)
     assert str(refused.value).startswith(REFUSED[typed])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_class_is_matched_as_typed(command, brackets_run):
-    for label in ("true", "a,b", "[x]", "null"):
-        with pytest.raises(SettingError, match="is not a class of this model") as refused:
-            command("explain", f"run={brackets_run}", "text=(", f"label={label}")
-        assert str(refused.value).startswith(f"label={label} is not a class")
-
-
-def test_a_missing_word_and_a_missing_row_are_refused(command, reverse_run, tmp_path):
-    with pytest.raises(DataError, match="word=4 is not one of the text's 4 words. Allowed: 0 to 3"):
-        command("explain", f"run={reverse_run}", "text=1 2 3 4", "word=4")
-    with pytest.raises(DataError, match="no row 300"):
-        command("explain", f"run={reverse_run}", "rows=[300]")
     assert list(tmp_path.iterdir()) == []

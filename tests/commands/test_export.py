@@ -16,9 +16,9 @@ import transformers
 from torch.testing import assert_close
 
 from encoderlab.config.commands import OpenRunConfig, RunConfig
-from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.examples import TextExample
 from encoderlab.data.generated import BracketsDataset
-from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
@@ -158,18 +158,6 @@ def test_the_exported_tokenizer_truncates_and_joins_as_ours_does(command, finish
             assert "token_type_ids" not in theirs
 
 
-def test_symbols_and_words_are_exported_too(command, finished):
-    run = finished(TaggingConfig(name="digits"), tokenizer=SymbolsConfig(symbols="0123456789"), pooling=Pooling.cls)
-    command("export", f"run={run}", "path=there")
-    tokenizer = transformers.AutoTokenizer.from_pretrained("there")
-    model = transformers.AutoModelForTokenClassification.from_pretrained("there").eval()
-    words = ["3", "1", "4", "1", "5"]
-    with torch.inference_mode():
-        theirs = model(**tokenizer(words, is_split_into_words=True, return_tensors="pt")).logits[0, 1:-1]
-    assert_close(theirs, our_logits(run, [WordsExample(tuple(words))])[0], rtol=1e-5, atol=1e-5)
-    assert model.config.id2label == dict(enumerate(LABELS))
-
-
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_pretrained_encoder_is_exported_with_both_heads(command, finished, tied):
     run = finished(PretrainingConfig(name="articles"), [], paired=True, tie_decoder=tied, scale_embeddings=True)
@@ -187,14 +175,6 @@ def test_a_pretrained_encoder_is_exported_with_both_heads(command, finished, tie
         assert_close(ours, theirs.seq_relationship_logits[:1], rtol=1e-5, atol=1e-5)
 
 
-def test_plain_masked_tokens_are_exported_with_a_mask_token(command, finished):
-    task = PretrainingConfig(name="articles", second_sentence=SecondSentence.none)
-    run = finished(task, [], pooling=Pooling.mean)
-    command("export", f"run={run}", "path=there")
-    fill = transformers.pipeline("fill-mask", model="there", tokenizer="there")
-    assert len(fill("the [MASK] fox")) == 5
-
-
 def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finished, tmp_path, capsys):
     run = finished(ClassificationConfig(name="moods"))
     command("export", f"run={run}", "path=a folder")
@@ -208,15 +188,6 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
     assert line[:2] == ["python", "-c"]
     exec(line[2], {})
     assert "BertForSequenceClassification" in capsys.readouterr().out
-
-
-def test_settings_without_an_equivalent_are_refused_with_an_alternative(command, brackets_run, tmp_path):
-    with pytest.raises(
-        SettingError,
-        match=r"has no equivalent of .*model\.embedding_norm=false.*Use format=onnx, or train with",
-    ):
-        command("export", f"run={brackets_run}", "path=there")
-    assert not (tmp_path / "there").exists()
 
 
 def test_words_without_special_tokens_are_refused(command, finished):
@@ -304,12 +275,6 @@ def test_models_sentence_transformers_cannot_express_are_refused_with_an_alterna
         command("export", f"run={words}", "format=sentence_transformers", "path=there")
 
 
-def test_a_pooler_is_refused_with_the_format_that_has_it(command, finished):
-    with_pooler = finished(ClassificationConfig(name="moods"))
-    with pytest.raises(SettingError, match=r"no equivalent of model\.pooling=pooler\. Use format=huggingface"):
-        command("export", f"run={with_pooler}", "format=sentence_transformers", "path=there")
-
-
 # run= may be a folder of transformers
 
 
@@ -332,12 +297,6 @@ def test_predict_from_a_hugging_face_folder_equals_predict_from_the_run(command,
     theirs = predicted(command, capsys, "run=there", "text=The quick fox")
     assert theirs[0] == ours[0] and theirs[1][:2] == ours[1][:2]
     assert [float(p) for p in theirs[1][2:]] == pytest.approx([float(p) for p in ours[1][2:]], abs=1e-5)
-
-
-def test_a_hugging_face_folder_takes_pairs_as_well_as_single_texts(command, exported, capsys):
-    single = predicted(command, capsys, "run=there", "text=The fox")
-    pair = predicted(command, capsys, "run=there", "text=The fox", "text_pair=the dog")
-    assert single[1][-1] != pair[1][-1]
 
 
 def test_a_hugging_face_folder_has_no_splits_of_its_own(command, exported):
@@ -368,11 +327,6 @@ def test_labels_that_differ_in_case_or_are_bare_numbers_are_matched_in_order_and
     command("eval", "run=other", "dataset=brackets", "dataset.limit=20", "run_dir=scored")
     report = json.loads((tmp_path / "scored" / "report.json").read_text(encoding="utf-8"))
     assert f"The model's labels {labels} are matched with" in " ".join(report["notes"])
-
-
-def test_attention_is_plotted_from_a_hugging_face_folder(command, exported, tmp_path):
-    command("attention", "run=there", "text=The quick fox", "run_dir=maps")
-    assert (tmp_path / "maps" / "attention" / "text" / "layer-2.png").is_file()
 
 
 def test_an_encoder_without_a_head_predicts_nothing_but_shows_its_attention(command, exported, tmp_path):

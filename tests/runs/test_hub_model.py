@@ -161,12 +161,3 @@ def test_models_unknown_to_the_hub_are_refused_in_one_line_each(hub, tmp_path):
     assert len(lines) == len(UNKNOWN)
     for line, refusal in zip(lines, UNKNOWN.values(), strict=True):
         assert line.startswith(refusal)
-
-
-@pytest.mark.slow
-def test_an_unreachable_hub_is_refused_if_the_cache_lacks_the_model(tmp_path):
-    message = fetched("someone/model", NOWHERE, tmp_path / "home")
-    assert (
-        message.startswith(f"someone/model is not a folder, the hub {NOWHERE} cannot be reached, and the cache ")
-        and "HF_HOME" in message
-    )

@@ -15,7 +15,7 @@ from encoderlab.config.schemas import AsPretrained
 from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig, Pairs, Pooling, Positions
+from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.assembly import Assembly, assemble
 from encoderlab.runs.corpus import Corpus
@@ -189,13 +189,6 @@ def test_an_assembly_has_the_pretrained_tokenizer_and_settings_and_says_so(corpu
     assert lines == [f"From runs/old: {n:,} pretrained weights; fresh: sequence_head (18)"]
 
 
-@pytest.mark.parametrize("change", [{"tokenizer": AsPretrainedTokenizer()}, {"model": AsPretrained()}])
-def test_from_scratch_as_pretrained_is_refused(corpus, change):
-    given = {"tokenizer": SymbolsConfig(), "model": ModelConfig(**SIZES)} | change
-    with pytest.raises(SettingError, match=rf"^{next(iter(change))}=as_pretrained needs init_from"):
-        assemble(finetuning(corpus, **given), CPU, corpus)
-
-
 def test_the_encoder_gives_the_same_outputs_as_the_pretrained_one(corpus):
     model = drawn(PRETRAINING).eval()
     assembly = assemble(finetuning(corpus), CPU, corpus, pretrained_from(model, PRETRAINING))
@@ -275,35 +268,6 @@ def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, c
     assembly = assemble(finetuning(corpus), CPU, corpus, pretrained)
     assert assembly.config.model.pooling is pooling
     assert load_into(assembly.model, pretrained) == ["sequence_head"]
-
-
-@pytest.mark.parametrize(("mean_pooled", "pairs"), [(True, Pairs.separate), (False, Pairs.joint)])
-def test_an_encoder_trained_for_sentence_vectors_reads_the_texts_of_a_pair_separately(
-    tmp_path, corpus, mean_pooled, pairs
-):
-    transformers_folder(tmp_path, "BertModel")
-    (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": mean_pooled}))
-    pretrained = load_pretrained(str(tmp_path))
-    assert pretrained.settings_for(ClassificationConfig(name="t")).pairs is pairs
-    assert pretrained.settings_for(PretrainingConfig(name="t")).pairs is Pairs.joint
-    assert (
-        assemble(finetuning(corpus), CPU, corpus, pretrained).config.model.pairs is Pairs.joint
-    )  # rows of single texts
-
-
-def test_embeddings_padded_beyond_the_vocabulary_by_transformers_are_trimmed(tmp_path, corpus):
-    model = transformers_folder(tmp_path, "BertModel", vocab_size=64)
-    assembly = assemble(finetuning(corpus), CPU, corpus, load_pretrained(str(tmp_path)))
-    assert torch.equal(assembly.model.encoder.embeddings.token.weight, model.embeddings.word_embeddings.weight[:15])
-
-
-def test_a_transformers_folder_without_a_tokenizer_is_refused(tmp_path):
-    transformers_folder(tmp_path, "BertModel")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).unlink()
-    with pytest.raises(DataError, match=r"has no tokenizer\. Allowed: a folder with tokenizer\.json or vocab"):
-        load_pretrained(str(tmp_path))
 
 
 @pytest.mark.parametrize("init_from", ["", "file", "run/checkpoints/step-5"])

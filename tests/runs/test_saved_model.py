@@ -81,22 +81,6 @@ def test_a_reopened_model_gives_the_same_predictions(assembly, folder, tmp_path)
     assert not again.model.training
 
 
-def test_the_folder_has_the_files_other_libraries_look_for(assembly, folder):
-    names = {
-        "README.md",
-        "config.json",
-        "manifest.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    }
-    assert {path.name for path in folder.iterdir()} == names
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    assert config["id2label"] == {str(number): label for number, label in enumerate(LABELS)}
-    assert config["label2id"] == {label: number for number, label in enumerate(LABELS)}
-    assert (folder / "README.md").read_text(encoding="utf-8") == "# a cärd\n"
-
-
 def test_a_save_that_fails_leaves_nothing(assembly, tmp_path):
     with pytest.raises(UnicodeEncodeError):
         save_model(assembly.saved(ORIGIN), tmp_path / "runs" / "model", "half a character: \ud83d")
@@ -123,37 +107,6 @@ def changed_setting(group, **values):
 
 def half(content):
     return content[: len(content) // 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        ("config.json", half),
-        ("config.json", lambda _: b""),
-        ("config.json", lambda _: b"[]"),
-        ("config.json", lambda _: b"\xff\xfe\x00"),
-        ("config.json", changed(encoderlab={})),
-        ("config.json", changed(encoderlab=None)),
-        ("config.json", changed(id2label={"0": "a", "2": "b"})),
-        ("config.json", changed(id2label=None)),
-        ("config.json", changed(origin=None)),
-        ("config.json", changed(origin={"checkpoint": {}})),
-        ("config.json", changed_setting("model", n_layers=0)),
-        ("config.json", changed_setting("model", n_layers="many")),
-        ("config.json", changed_setting("model", no_such=1)),
-        ("config.json", changed_setting("dataset", schema="os.system")),
-        ("model.safetensors", half),
-        ("model.safetensors", lambda _: b""),
-        ("tokenizer.json", half),
-        ("tokenizer.json", lambda _: b"{}"),
-    ],
-)
-def test_a_damaged_folder_is_refused_in_one_line(folder, name, damage):
-    (folder / name).write_bytes(damage((folder / name).read_bytes()))
-    with pytest.raises(DataError, match="damaged") as refused:
-        read_model(folder)
-    assert str(folder) in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def test_weights_of_another_model_are_refused(folder, tmp_path):

@@ -35,7 +35,8 @@ def serve(config: ServeConfig) -> None:
             )
     with _listening(config.host, config.port) as listening:
         assembly = reopen(config, or_graph=True)
-        _warm_up(assembly)
+        second = "a" if assembly.opened.paired else None
+        answers_of(assembly, [example_of("a", second, reads_words(assembly))])  # or the first request waits for set-up
         server = _server(config, assembly)
         host, port = listening.getsockname()[:2]
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C stops it)", flush=True)
@@ -45,37 +46,15 @@ def serve(config: ServeConfig) -> None:
             server.run(sockets=[listening])
 
 
-@contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
+def _listening(host: str, port: int) -> socket.socket:
     """Return a socket bound to this address, before a model is loaded. Raises SettingError if it cannot be bound."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
-        opened = socket.socket(family, kind, protocol)
+        family, *_, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family, backlog=128)
     except OSError as error:
-        raise _not_to_be_had(host, port, error) from None
-    with opened:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            opened.bind(address)
-            opened.listen(128)  # with this option two processes can bind a port, but only one can listen
-        except OSError as error:
-            raise _not_to_be_had(host, port, error) from None
-        yield opened
-
-
-def _not_to_be_had(host: str, port: int, error: OSError) -> SettingError:
-    return SettingError(
-        f"Cannot listen on host={host} port={port}: {error.strerror}",
-        remedy="Use port=0 for any free port" if port else "Use host=127.0.0.1",
-    )
-
-
-def _warm_up(assembly: Assembly) -> None:
-    """Predict once, so that the first request does not wait for one-time set-up. Raises DataError if the model cannot
-    predict.
-    """
-    paired = bool(assembly.opened.paired)
-    answers_of(assembly, [example_of("a", "a" if paired else None, reads_words(assembly))])
+        reason = (error.strerror or "").partition(" (while")[0]
+        remedy = "Use port=0 for any free port" if port else "Use host=127.0.0.1"
+        raise SettingError(f"Cannot listen on host={host} port={port}: {reason}", remedy=remedy) from None
 
 
 def _server(config: ServeConfig, assembly: Assembly) -> uvicorn.Server:
