@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
+import encoderlab
 from encoderlab.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,6 +35,14 @@ def test_a_wheel_installed_elsewhere_finetunes_the_encoder_that_it_carries(tmp_p
     command = [sys.executable, "-m", "encoderlab", "finetune", *little]
     subprocess.run(command, env=environment, cwd=tmp_path / "work", check=True)
     assert (tmp_path / "work" / "run" / "report.json").is_file()
+
+
+def test_every_statement_of_the_version_is_that_of_pyproject(capsys):
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    cli.run(["--version"])
+    assert capsys.readouterr().out.strip() == encoderlab.__version__ == stated, "run scripts/setup"
+    assert f"version: {stated}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## [{stated}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_the_kubernetes_job_types_a_command_that_encoderlab_accepts(capsys):
