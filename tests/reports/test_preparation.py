@@ -44,7 +44,7 @@ def printed(show, *arguments):
         ({"labels": {"no": 199, "yes": 1}}, ["'yes' occurs once in training"]),
         (
             {"labels": {"Yes": 99, "yes": 90, "no": 9}},
-            ["'Yes' and 'yes'", "dataset.label_names='{Yes: Yes, yes: Yes, no: no}'"],
+            ["'Yes' and 'yes'", "dataset.label_names"],
         ),
         ({"labels": {ATTACK: 100, "yes": 100}}, []),
         (

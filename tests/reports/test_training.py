@@ -145,7 +145,7 @@ def test_the_page_shows_the_most_confident_mistakes_with_their_words_marked(tmp_
         explain,
     )
     marked = re.findall(r'style="--share:1.0">w(\d+)</span>', (tmp_path / "report.html").read_text())
-    assert [int(row) for row in marked] == list(range(139, 119, -2))
+    assert [int(row) for row in marked] == list(range(139, 109, -2))
 
 
 @pytest.mark.parametrize("kind", ["words", "sets", "numbers"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +19,6 @@ from encoderlab.reports.pretraining import PRETRAINING_BASELINES, metric_name
 from encoderlab.reports.tables import checkpoint_words, named_score, score, shown, with_interval, words_of
 
 MOST_LABELS = 20
-METRICS: dict[str, tuple[str, dict[str, Any]]] = {  # the hub's name of each of our scores, and its arguments
-    "accuracy": ("accuracy", {}),
-    "token_accuracy": ("accuracy", {}),
-    "entity_precision": ("precision", {}),
-    "entity_recall": ("recall", {}),
-    "entity_f1": ("f1", {}),
-    "f1": ("f1", {}),
-    "f1_micro": ("f1", {"average": "micro"}),
-    "f1_macro": ("f1", {"average": "macro"}),
-    "f1_weighted": ("f1", {"average": "weighted"}),
-    "matthews": ("matthews_correlation", {}),
-    "roc_auc": ("roc_auc", {}),
-    "pearson": ("pearsonr", {}),
-    "spearman": ("spearmanr", {}),
-    "mae": ("mae", {}),
-    "rmse": ("mse", {"squared": False}),
-    "mlm_accuracy": ("accuracy", {}),
-    "mlm_perplexity": ("perplexity", {}),
-    "nsp_accuracy": ("accuracy", {}),
-}
 USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'  # left out where encoderlab cannot open it
 USE_ENCODER = (
     "Finetune it with `encoderlab finetune task=... init_from=<this folder>`; "
@@ -123,12 +103,13 @@ def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
             dataset_name=hub or report["task"],
             dataset_config=source.get("name") if hub else None,
             dataset_split=split,
-            metric_type=METRICS[name][0],
+            metric_type=name,
             metric_name=words_of(name),
-            metric_args=METRICS[name][1] or None,
             metric_value=round(value, 6),
         )
-        for split, name, value in _hub_scores(report)
+        for split, scores in report["splits"].items()
+        for name, value in scores.items()
+        if isinstance(value, float)
     ]
     language = next((one["value"] for one in facts["settings"] if one["name"] == "dataset.language"), None)
     start = report.get("init_from") or ""
@@ -144,12 +125,6 @@ def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
         eval_results=results or None,
     )
     return f"---\n{data.to_yaml()}\n---\n\n"
-
-
-def _hub_scores(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    """Yield split, name and value of every score that the hub has a metric for."""
-    for split, scores in report["splits"].items():
-        yield from ((split, name, scores[name]) for name in METRICS if scores.get(name) is not None)
 
 
 def plain(value: str) -> str:

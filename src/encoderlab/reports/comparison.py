@@ -462,16 +462,13 @@ def _swept_lines(comparison: Mapping[str, Any], name: str) -> list[plots.Swept]:
 
 def _run_table(comparison: Mapping[str, Any]) -> str:
     """Return a line of CSV for each run: its setting, seed and score, and the setting's numbers."""
-    measured = ("mean", "deviation", "low", "high", "interval_over", "difference", "difference_low", "difference_high")
-    columns = ("setting", *comparison["differing"], "seed", comparison["figure"], *measured)
-    columns += ("p", "p_corrected", "test", "train_seconds", "folder")
+    measured = ("value", "deviation", "interval", "interval_over", "train_seconds")
+    tested = ("value", "interval", "p_value", "p_corrected", "test")
+    columns = ["setting", *comparison["differing"], "seed", comparison["figure"], "mean", *measured[1:]]
+    columns += ["difference", *(f"difference_{name}" for name in tested[1:]), "folder"]
     lines = []
     for row in comparison["settings"]:
-        difference = row["difference"] or {}
-        numbers = [row["value"], row["deviation"], *(row["interval"] or (None, None)), row["interval_over"]]
-        numbers += [difference.get("value"), *(difference.get("interval") or (None, None))]
-        numbers += [difference.get(name) for name in ("p_value", "p_corrected", "test")]
+        numbers = [row[name] for name in measured] + [(row["difference"] or {}).get(name) for name in tested]
         for run in row["runs"]:
-            own = [row["label"], *row["values"].values(), run["seed"], run["score"]]
-            lines.append([*own, *numbers, row["train_seconds"], run["folder"]])
+            lines.append([row["label"], *row["values"].values(), run["seed"], run["score"], *numbers, run["folder"]])
     return as_csv(columns, lines)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
-import numpy as np
-
-from encoderlab.reports.mistakes import Importance
 from encoderlab.reports.page import write_page
 from encoderlab.reports.screen import show
 from encoderlab.reports.tables import Bar, Block, Folded, Heading, Passage, Table, Text, percent
@@ -18,20 +15,7 @@ MOST_CLASSES = 10  # in the page's table
 BAR = 20  # characters
 
 
-class TokenImportance(Importance, Protocol):
-    """What each token adds to the log-odds of `label`, or to a predicted number."""
-
-    label: str | None
-    probabilities: Mapping[str, float]
-    predicted: str
-    pieces: Sequence[str]
-    scores: np.ndarray
-    special: np.ndarray
-    truncated: bool
-    word: int | None
-
-
-def explanation_of(name: str, importance: TokenImportance) -> dict[str, Any]:
+def explanation_of(name: str, importance: Any) -> dict[str, Any]:
     """Return what explain.json holds of the example `name`: its prediction and the score of each word and token.
 
     A word has `text` (0, or 1 for the second of a pair), its characters from `begin` to `end`, `word` and its `score`.

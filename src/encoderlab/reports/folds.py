@@ -24,7 +24,6 @@ from encoderlab.reports.tables import (
     Block,
     Heading,
     Items,
-    Link,
     Passage,
     Table,
     Text,
@@ -336,8 +335,9 @@ def folds_table(report: Mapping[str, Any], names: Sequence[str]) -> Table:
     scores = report["splits"][OUT_OF_FOLD]
     rows = []
     for fold in report["folds"]:
-        link = Link(str(fold["fold"]), f"{fold['folder']}/report.html")
-        rows.append([link, number(fold["trained_on"]), number(fold["n"]), *(score(fold[name]) for name in names)])
+        rows.append(
+            [fold["folder"], number(fold["trained_on"]), number(fold["n"]), *(score(fold[name]) for name in names)]
+        )
     rows.append(["mean", "", number(scores["n"]), *(score(scores[name]) for name in names)])
     rows.append(["std. dev.", "", "", *(score(report["deviations"][name]) for name in names)])
     return Table(("fold", "trained on", "tested", *(named_score(name, scores) for name in names)), rows)

@@ -23,7 +23,7 @@ from encoderlab.reports.tables import (
     shown,
 )
 
-MOST_MISTAKES = 10  # of each kind
+MOST_MISTAKES = 15
 MOST_WORDS = 60  # of a tagged sentence, around its most confident mistake
 LABEL = 60  # characters of a label
 MARKED = "Marked words count for the wrong prediction (blue) or against it (orange, dotted), each by itself."
@@ -51,44 +51,37 @@ Explain = Callable[..., Sequence[Importance]]  # explains examples, with labels=
 
 def mistakes_section(examples: Any, scores: PredictionScores, explain: Explain | None) -> list[Block]:
     """Return the section on mistakes, or the largest errors of numbers; `examples` are the scored split's, by row."""
-    title, kinds = "Mistakes", {}
+    title = "Mistakes"
     if isinstance(scores, NumberScores):
         title, first = "Largest errors", "predictions.csv has all predictions."
-        kinds[""] = _largest_errors(examples, scores, explain)
+        passages = _largest_errors(examples, scores, explain)
     elif isinstance(scores, LabelSetScores):
         wrong = (scores.labels != scores.predicted).any(1)
         first = f"{number(int(wrong.sum()))} of {number(len(wrong))} rows have missing or extra labels."
-        kinds[""] = _mistaken_sets(examples, scores, explain)
+        passages = _mistaken_sets(examples, scores, explain)
     elif isinstance(scores, TaggingScores):
         wrong = [bool((a != b).any()) for a, b in zip(scores.labels, scores.predicted, strict=True)]
         first = f"{number(sum(wrong))} of {number(len(wrong))} sentences have a mistake."
-        kinds = _mistaken_sentences(examples, scores, explain)
+        passages = _mistaken_sentences(examples, scores, explain)
     else:
         assert isinstance(scores, Scores)
         wrong = scores.labels != scores.predicted
         first = f"{number(int(wrong.sum()))} of {number(len(wrong))} predictions are wrong."
-        kinds = _mistaken_texts(examples, scores, explain)
-    blocks: list[Block] = [Heading(title), Text(first), Text(MARKED if explain else "", tone="quiet")]
-    for name, passages in kinds.items():
-        blocks += [Heading(name, level=3)] if name and passages else []
-        blocks += passages
-    return blocks
+        passages = _mistaken_texts(examples, scores, explain)
+    return [Heading(title), Text(first), Text(MARKED if explain else "", tone="quiet"), *passages]
 
 
 def _explained(explain: Explain | None, examples: Sequence[Any], **about: Any) -> Sequence[Importance | None]:
     return explain(examples, **about) if explain and examples else [None] * len(examples)
 
 
-def _mistaken_texts(examples: Any, scores: Scores, explain: Explain | None) -> dict[str, list[Passage]]:
-    """Return the most confident mistakes and, if there are more than two classes, the least probable true labels."""
+def _mistaken_texts(examples: Any, scores: Scores, explain: Explain | None) -> list[Passage]:
+    """Return the most confident mistakes."""
     assert scores.probabilities is not None
     names, probabilities = scores.label_names, scores.probabilities
     wrong = np.flatnonzero(scores.labels != scores.predicted)
-    of_label = probabilities[wrong, scores.labels[wrong]]
     confidence = probabilities[wrong, np.asarray(scores.predicted)[wrong]]
-    confident = wrong[np.argsort(-confidence, kind="stable")][:MOST_MISTAKES].tolist()
-    unlikely = wrong[np.argsort(of_label, kind="stable")][:MOST_MISTAKES].tolist()
-    selected = [*confident, *(place for place in unlikely if place not in confident and len(names) > 2)]
+    selected = wrong[np.argsort(-confidence, kind="stable")][:MOST_MISTAKES].tolist()
     rows = [examples[int(scores.rows[place])] for place in selected]
     explained = _explained(explain, rows, labels=[names[scores.predicted[place]] for place in selected])
     passages = []
@@ -97,8 +90,7 @@ def _mistaken_texts(examples: Any, scores: Scores, explain: Explain | None) -> d
         of_each = [f" ({percent(float(probabilities[place, class_id]))})" for class_id in (predicted, label)]
         labels = shown(names[predicted], LABEL), shown(names[label], LABEL)
         passages.append(_passage(int(scores.rows[place]), labels, of_each, example, importance))
-    n = len(confident)
-    return {"Most confident mistakes": passages[:n], "Least probable true labels": passages[n:]}
+    return passages
 
 
 def _passage(
@@ -157,8 +149,8 @@ def _listed(marks: np.ndarray, names: Sequence[str]) -> str:
     return ", ".join(shown(names[place], LABEL) for place in np.flatnonzero(marks).tolist()) or "no label"
 
 
-def _mistaken_sentences(examples: Any, scores: TaggingScores, explain: Explain | None) -> dict[str, list[Passage]]:
-    """Return the sentences with the most confident mistakes, and others with the most mistakes.
+def _mistaken_sentences(examples: Any, scores: TaggingScores, explain: Explain | None) -> list[Passage]:
+    """Return the sentences with the most confident mistakes.
 
     The weights are those of the words for the most confident mistake.
     """
@@ -167,9 +159,7 @@ def _mistaken_sentences(examples: Any, scores: TaggingScores, explain: Explain |
     wrong = [np.flatnonzero(a != b) for a, b in zip(scores.labels, scores.predicted, strict=True)]
     mistaken = [place for place, words in enumerate(wrong) if len(words)]
     center = {place: int(wrong[place][confidences[place][wrong[place]].argmax()]) for place in mistaken}
-    confident = sorted(mistaken, key=lambda place: -confidences[place][center[place]])[:MOST_MISTAKES]
-    most = sorted(mistaken, key=lambda place: -len(wrong[place]))[:MOST_MISTAKES]
-    selected = [*confident, *(place for place in most if place not in confident)]
+    selected = sorted(mistaken, key=lambda place: -confidences[place][center[place]])[:MOST_MISTAKES]
     rows = [examples[int(scores.rows[place])] for place in selected]
     labels = [scores.label_names[scores.predicted[place][center[place]]] for place in selected]
     explained = _explained(explain, rows, labels=labels, words=[center[place] for place in selected])
@@ -182,7 +172,7 @@ def _mistaken_sentences(examples: Any, scores: TaggingScores, explain: Explain |
             (f" · row {number(int(scores.rows[place]))}", "quiet"),
         ]
         passages.append(Passage(heading, [list(_words(place, center[place], example, importance, scores))]))
-    return {"Most confident mistakes": passages[: len(confident)], "Most mistakes": passages[len(confident) :]}
+    return passages
 
 
 def _words(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.metrics import LabelSetScores, PredictionScores, Scores
+from encoderlab.metrics import PredictionScores, Scores
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.metrics.thresholds import DEFAULT
 from encoderlab.reports.tables import words_of
@@ -29,7 +29,7 @@ STYLES, MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
 WIDTH = 6.5  # inches
 MOST_POINTS = 500  # of a line over the steps
 MOST_DOTS = 3000  # of a scatter plot, spread evenly over the rows
-MOST_CURVES, MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 6, 30, 110
+MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 30, 110
 FEW_POINTS = 10  # which a line without markers would not show
 SQUARED = ("pearson", "spearman", "mae", "rmse")  # metrics of numbers, whose loss is a squared error
 
@@ -213,64 +213,31 @@ def numbers_plot(labels: np.ndarray, predicted: np.ndarray) -> Figure:
     return figure
 
 
-@dataclass(frozen=True, slots=True)
-class PrecisionRecall:
-    """One label's curve: whether each row has it (bool [n]), its probabilities [n], and the threshold in use."""
+def precision_recall_plot(scores: PredictionScores) -> Figure | None:
+    """Plot precision against recall of the positive one of two classes for every threshold, with a dot at the one in use.
 
-    name: str
-    has_label: np.ndarray
-    probabilities: np.ndarray
-    threshold: float
-
-
-def precision_recall_curves(scores: PredictionScores) -> list[PrecisionRecall]:
-    """Return the curve of the positive one of two classes, or of the most frequent labels of sets.
-
-    Other predictions have none, and neither has a label that no row has, or every row.
+    Return None for other predictions, and if no row or every row has that class.
     """
-    if isinstance(scores, Scores) and scores.positive is not None and scores.probabilities is not None:
-        threshold = DEFAULT if scores.threshold is None else scores.threshold
-        has_label, probabilities = (
-            np.asarray(scores.labels) == scores.positive,
-            scores.probabilities[:, scores.positive],
-        )
-        each = [PrecisionRecall(str(scores.positive_label), has_label, probabilities, threshold)]
-    elif isinstance(scores, LabelSetScores):
-        each = [
-            PrecisionRecall(
-                scores.label_names[label],
-                scores.labels[:, label],
-                scores.probabilities[:, label],
-                float(scores.thresholds[label]),
-            )
-            for label in np.argsort(-scores.labels.sum(0), kind="stable")[:MOST_CURVES]
-        ]
-    else:
-        return []
-    return [curve for curve in each if curve.has_label.any() and not curve.has_label.all()]
-
-
-def precision_recall_plot(each: Sequence[PrecisionRecall]) -> Figure:
-    """Plot precision against recall for every threshold, with a dot at the threshold in use."""
     from sklearn.metrics import average_precision_score, precision_recall_curve
 
+    if not isinstance(scores, Scores) or scores.positive is None or scores.probabilities is None:
+        return None
+    has_label, probabilities = scores.labels == scores.positive, scores.probabilities[:, scores.positive]
+    if not has_label.any() or has_label.all():
+        return None
     figure = new_figure(WIDTH, 0.75 * WIDTH)
     axes = figure.subplots()
-    for place, curve in enumerate(each):
-        precision, recall, _ = precision_recall_curve(curve.has_label, curve.probabilities)
-        drawn = _spread(len(recall), MOST_DOTS)
-        area = average_precision_score(curve.has_label, curve.probabilities)
-        label = f"{short(curve.name)}: {area:.3f}".replace("$", r"\$")
-        look = {"color": COLORS[place % 3], "linestyle": "-" if place < 3 else "--"}
-        axes.plot(recall[drawn], precision[drawn], linewidth=1.6, label=label, **look)
-        predicted = curve.probabilities >= curve.threshold
-        if predicted.any():
-            hits = (predicted & curve.has_label).sum()
-            axes.plot(hits / curve.has_label.sum(), hits / predicted.sum(), "o", color=look["color"], markersize=7)
+    precision, recall, _ = precision_recall_curve(has_label, probabilities)
+    drawn = _spread(len(recall), MOST_DOTS)
+    area = average_precision_score(has_label, probabilities)
+    axes.plot(recall[drawn], precision[drawn], color=BLUE, linewidth=1.6, label=f"average precision {area:.3f}")
+    predicted = probabilities >= (DEFAULT if scores.threshold is None else scores.threshold)
+    if predicted.any():
+        hits = (predicted & has_label).sum()
+        axes.plot(hits / has_label.sum(), hits / predicted.sum(), "o", color=BLUE, markersize=7)
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
     _finish(axes, "recall", "precision")
-    axes.legend(frameon=False, title="average precision", loc="lower left")
     return figure
 
 

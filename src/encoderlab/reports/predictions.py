@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, time
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -135,28 +135,16 @@ def in_json(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-class Answer(Protocol):
-    """A prediction: labels with every class's probability, labels of words with theirs, or a number."""
-
-    @property
-    def labels(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def probabilities(self) -> Sequence[float] | None: ...  # noqa: D102
-    @property
-    def word_confidences(self) -> Sequence[float] | None: ...  # noqa: D102
-    @property
-    def word_probabilities(self) -> np.ndarray | None: ...  # noqa: D102
-    @property
-    def number(self) -> float | None: ...  # noqa: D102
-
-
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An input row with its prediction: one for the text, or labels for those of its `n_words` words that were read."""
+    """An input row with its prediction: one for the text, or labels for those of its `n_words` words that were read.
+
+    `answer` is a `tasks.task.Answer`, which this package may not import.
+    """
 
     text: str
     text_pair: str | None
-    answer: Answer
+    answer: Any
     n_words: int = 1
     carried: Mapping[str, Any] = field(default_factory=dict)
 
@@ -238,21 +226,13 @@ def _probability_cells(row: Answered, wanted: Wanted) -> dict[str, str | float]:
     else:
         words, unread = wanted.top_of_words(row), [UNREAD_WORD] * (row.n_words - len(row.answer.labels))
         top = [
-            tuple(" ".join([*(form(word[place]) for word in words), *unread]) for form in (_name, _probability))
+            tuple(" ".join([*(form.format(*word[place]) for word in words), *unread]) for form in ("{0}", "{1:.6g}"))
             for place in range(wanted.top_k)
         ]
     cells = {}
     for place, (name, probability) in enumerate(top, start=1):
         cells |= {f"top_{place}": name, f"top_{place}_probability": probability}
     return cells
-
-
-def _name(one: tuple[str, float]) -> str:
-    return one[0]
-
-
-def _probability(one: tuple[str, float]) -> str:
-    return f"{one[1]:.6g}"
 
 
 def write_jsonl(file: TextIO, rows: Iterable[Answered], wanted: Wanted) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 from unicodedata import normalize
 
 import numpy as np
@@ -47,25 +46,11 @@ LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly
 MOST_NAMED = 5  # labels in a warning
 MOST_LONE = 50  # labels with a single training row: if more, and most labels, these are probably not labels
 MOST_CLASSES = 12  # of the screen, where more would push the headline off
-MOST_MAPPED = 8  # labels in a suggested mapping
 ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
 QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
-_PLAIN = re.compile(  # texts for Hydra without quotes
-    r"(?!(?:true|false|null|nan|inf)$)[^\W\d]\w*(?:[- ]\w+)*", re.IGNORECASE
-)
 
 
-class Baseline(Protocol):
-    """A baseline's scores by name, its predictions for each row of the scored split, or why it was skipped."""
-
-    @property
-    def figures(self) -> Mapping[str, float]: ...  # noqa: D102
-    @property
-    def predicted(self) -> Any: ...  # noqa: D102
-    @property
-    def skipped(self) -> str: ...  # noqa: D102
-    @property
-    def top_features(self) -> Mapping[int, Sequence[str]]: ...  # noqa: D102
+Baseline = Any  # of `baselines`, which this package may not import: `figures`, `predicted`, `skipped`, `top_features`
 
 
 def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
@@ -98,13 +83,9 @@ def labels_alike(counts: Mapping[str, int]) -> str:
     alike = [" and ".join(map(repr, names)) for names in by_form.values() if len(names) > 1]
     if not alike:
         return ""
-    remedy = "write them the same way in the data"
-    if len(by_form) > 1 and len(counts) <= MOST_MAPPED and all(map(_PLAIN.fullmatch, counts)):
-        merged = ", ".join(f"{name}: {names[0]}" for names in by_form.values() for name in names)
-        remedy += f", or merge them with dataset.label_names='{{{merged}}}'"
     return (
         f"Labels that differ only in case or spaces are separate classes: {_some(alike, '; ')}. "
-        f"If they mean the same, {remedy}."
+        "If they mean the same, write them the same way in the data, or merge them with dataset.label_names."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.reports import plots
 from encoderlab.reports.facts import Facts, settings_section, split_facts
@@ -293,21 +293,10 @@ def _printed_masks(filled_masks: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-class Filled(Protocol):
-    """A masked row as `pieces`, with one mask at `place`, its true token and the most probable predictions."""
-
-    @property
-    def pieces(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def place(self) -> int: ...  # noqa: D102
-    @property
-    def answer(self) -> str: ...  # noqa: D102
-    @property
-    def guesses(self) -> Sequence[tuple[str, float]]: ...  # noqa: D102
-
-
-def readable(filled: Filled) -> dict[str, Any]:
+def readable(filled: Any) -> dict[str, Any]:
     """Return `text`, `answer` and `guesses` (each with `token` and `probability`), as report.json holds them.
+
+    `filled` is a masked row: its `pieces`, the `place` of one mask, its true token `answer`, and the `guesses`.
 
     The text is shortened to about 200 characters around the mask, which is written [MASK] whatever the tokenizer calls
     it; the other masks are ___. Other tokens are joined as printed. Of the special tokens, only those between two texts

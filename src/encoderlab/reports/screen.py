@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.text import Text as Styled
 
 from encoderlab.errors import printable
-from encoderlab.reports.tables import Block, Code, Heading, Items, Link, Passage, Table, Text
+from encoderlab.reports.tables import Block, Code, Heading, Items, Passage, Table, Text
 
 WIDTH = 100  # if the output is not a terminal
 
@@ -67,5 +67,5 @@ def _rich_table(table: Table) -> rich_table.Table:
     for place, name in enumerate(table.columns):
         printed.add_column(name, justify="left" if place < table.n_texts else "right", overflow="fold")
     for row in table.rows:
-        printed.add_row(*(cell.words if isinstance(cell, Link) else str(cell) for cell in row))
+        printed.add_row(*map(str, row))
     return printed

@@ -50,15 +50,7 @@ class Bar:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A cell that leads to another page."""
-
-    words: str
-    target: str
-
-
-Cell = str | Bar | Link
+Cell = str | Bar
 
 
 @dataclass(frozen=True, slots=True)

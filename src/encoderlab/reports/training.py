@@ -54,10 +54,9 @@ MOST_OF_A_MATRIX, MOST_CONFUSIONS = 20, 30
 FEW_CLASSES = 4  # up to which a matrix says enough without a list of confusions
 NO_SCORES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
 USUAL_SPLITS = ("train", "validation", "test")  # of these, only the scored one is printed
-ALSO = (  # scores printed next to the main one
-    *("entity_precision", "entity_recall", "token_accuracy"),
-    *("accuracy", "f1_micro", "f1_macro", "f1", "subset_accuracy", "average_precision_macro", "matthews", "roc_auc"),
-    *("average_precision", "threshold", "pearson", "spearman", "mae", "rmse", "loss"),
+THRESHOLD = (
+    "For every threshold of the probability; the dot is the threshold in use. task.threshold=f1 or "
+    "task.threshold=precision:0.9 chooses another one on validation."
 )
 
 
@@ -217,9 +216,7 @@ def show_report(
     """
     scored, main = report["splits"][report["scored_split"]], report["main_figure"]
     where = f"on {report['scored_split']} ({scored['n']:,} rows)"
-    also = [
-        f"{named_score(name, scored)} {with_interval(scored, name)}" for name in ALSO if name in scored and name != main
-    ]
+    also = [f"{named_score(name, scored)} {with_interval(scored, name)}" for name in scores_in(scored) if name != main]
     blocks: list[Block] = [
         Heading(f"{title_of(report)}: {named_score(main, scored)} {with_interval(scored, main)} {where}"),
         Text(", ".join(also), "Also"),
@@ -236,6 +233,11 @@ def show_report(
             few = f"the {MOST_ON_SCREEN} with the lowest F1 of {len(per_class):,}; the report has more"
             blocks.append(Text(few, "Classes"))
     show([*blocks, *last_lines(report, files, next_commands)], file)
+
+
+def scores_in(split: Mapping[str, Any]) -> list[str]:
+    """Return the names of the scores of a split in report.json."""
+    return [name for name in split if name not in NO_SCORES and not name.endswith("_ci95")]
 
 
 def title_of(report: Mapping[str, Any]) -> str:
@@ -381,9 +383,9 @@ def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) ->
         what = "Reliability diagram: accuracy in bins of confidence, and how many predictions each bin holds"
         measured = report["splits"][report["scored_split"]]["calibration"]
         drawn["calibration"] = Plot(plots.reliability_plot(measured), what)
-    if curves := plots.precision_recall_curves(scores):
+    if (figure := plots.precision_recall_plot(scores)) is not None:
         what = "Precision against recall for every threshold, with a dot at the threshold in use"
-        drawn["precision_recall"] = Plot(plots.precision_recall_plot(curves), what)
+        drawn["precision_recall"] = Plot(figure, what)
     if isinstance(scores, NumberScores):
         drawn["numbers"] = Plot(plots.numbers_plot(scores.labels, scores.predicted), "Predicted against true numbers")
     return drawn
@@ -416,8 +418,7 @@ def splits_table(report: Mapping[str, Any], names: Sequence[str]) -> Table:
 def _page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
     """Return the sections on scores: of each split, over the steps, by class, by threshold, and of confidence."""
     scored = report["splits"][report["scored_split"]]
-    first = next(iter(report["splits"].values()))
-    names = [name for name in first if name not in NO_SCORES and not name.endswith("_ci95")]
+    names = scores_in(next(iter(report["splits"].values())))
     blocks: list[Block] = [Heading("Scores"), splits_table(report, names), *weights_lines(report)]
     blocks += [
         Text(speed(report["throughput"]), "Speed"),
@@ -437,7 +438,7 @@ def _page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
         blocks += [Heading("Entities"), Text(words), class_table(scored["per_entity"], "type", MOST_ON_PAGE)]
     blocks += _classes(scored)
     if "precision_recall" in drawn:
-        blocks += [Heading("Precision and recall"), Text(_about_threshold(scored)), drawn["precision_recall"]]
+        blocks += [Heading("Precision and recall"), Text(THRESHOLD), drawn["precision_recall"]]
     if "calibration" in scored:
         blocks += [*_about_calibration(report, scored["calibration"]), drawn["calibration"]]
     return blocks
@@ -475,19 +476,6 @@ def confusions_table(confusion: Sequence[Sequence[int]], names: Sequence[str], m
         for a, b in pairs
     ]
     return Table(("true class", "predicted", "times", "of the true class"), rows, n_texts=2)
-
-
-def _about_threshold(scored: Mapping[str, Any]) -> str:
-    label = scored.get("positive_label")
-    what = "a label" if label is None else shown(label, 60)
-    words = (
-        f"Of the rows predicted as {what}, the share that has it (precision), and of those that have it, the share that "
-        "is found (recall), for every threshold of the probability. The dot is the threshold in use"
-    )
-    if label is None:
-        return f"{words}."
-    half = "" if scored.get("threshold") else ", one half: the more probable class is predicted"
-    return f"{words}{half}. task.threshold=f1 or task.threshold=precision:0.9 chooses another one on validation."
 
 
 def _about_calibration(report: Mapping[str, Any], measured: Mapping[str, Any]) -> list[Block]:
