@@ -85,6 +85,7 @@ CLI = [
     ("train run_dir=full", SETTING, "full"),
     ("train run_dir=reviews.csv", SETTING, "reviews.csv"),
     ("train resume=full", DATA, "full"),
+    ("train resume=nowhere", DATA, "nowhere"),
     ("train resume={brackets}", SETTING, "finished"),
     ("finetune resume={brackets}", SETTING, "encoderlab train"),
     ("train sweep_dir=new", SETTING, "-m"),

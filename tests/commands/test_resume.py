@@ -51,22 +51,6 @@ def test_a_run_resumes_at_any_step_as_if_it_had_never_stopped(command, stopped, 
     assert_same_run("run", whole)
 
 
-@pytest.mark.slow
-def test_a_run_stopped_repeatedly_reaches_the_same_end(command, stopped, whole):
-    stopped(*SHORT, "run_dir=run", step=2)
-    for step in (3, 4, 8):
-        stopped("resume=run", step=step)
-    command("train", "resume=run")
-    assert_same_run("run", whole)
-
-
-def test_a_finished_run_and_another_command_are_refused(command, reverse_run):
-    with pytest.raises(SettingError, match="is finished. Start a new one"):
-        command("train", f"resume={reverse_run}")
-    with pytest.raises(SettingError, match="was started by encoderlab train. Run encoderlab train resume="):
-        command("pretrain", f"resume={reverse_run}")
-
-
 def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(command, stopped):
     stopped(*SHORT, "run_dir=run")
     expected = r"model.n_layers=3 \(the run: 1\), seed=7 \(the run: 0\). Remove them"
@@ -76,12 +60,6 @@ def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(comma
         command("train", "resume=run", "task=brackets")
     with pytest.raises(SettingError, match="run_dir=other is not resume=run"):
         command("train", "resume=run", "run_dir=other")
-
-
-def test_a_default_that_is_typed_counts_as_explicit(command, stopped):
-    stopped(*SHORT, "seed=1", "run_dir=run")
-    with pytest.raises(SettingError, match=r"seed=0 \(the run: 1\)"):
-        command("train", "resume=run", "seed=0")
 
 
 @pytest.mark.slow
@@ -100,14 +78,6 @@ def test_a_run_resumed_with_other_threads_reports_that_rounding_differs(command,
     note = "Resumed with threads 2 instead of 1: from here on, rounding differs"
     assert note in capsys.readouterr().err
     assert any(line.startswith(note) for line in report("run")["notes"])
-
-
-@pytest.mark.slow
-def test_an_unfinished_run_can_be_made_longer(command, stopped):
-    stopped(*SHORT, "run_dir=run")
-    command("train", "resume=run", "training.steps=12")
-    assert report("run")["checkpoint"]["step"] <= 12
-    assert journal_of("run")[-1]["step"] == 12
 
 
 @pytest.mark.slow
@@ -131,24 +101,6 @@ def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, t
     assert checkpoints(RunFolder(tmp_path / "run").checkpoints)
     write(60)
     command("train", "resume=run")
-
-
-@pytest.mark.slow
-def test_auto_resumes_the_unfinished_run_of_the_same_settings(command, stopped, tmp_path, capsys):
-    stopped(*SHORT, "seed=1", step=2)
-    stopped(*SHORT, "seed=2", step=2)
-    command("train", *SHORT, "seed=1", "resume=auto")
-    runs = list((tmp_path / "outputs/train/reverse").iterdir())
-    assert {
-        yaml.safe_load((run / "config.yaml").read_text())["seed"]: (run / "report.json").exists() for run in runs
-    } == {
-        1: True,
-        2: False,
-    }
-    assert "resume=auto resumes outputs/train/reverse/" in capsys.readouterr().err
-    command("train", *SHORT, "seed=1", "resume=auto")  # finished: another one is begun
-    assert "resume=auto finds no unfinished run with these settings" in capsys.readouterr().err
-    assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 3
 
 
 @pytest.mark.slow
@@ -195,77 +147,6 @@ def test_a_damaged_best_checkpoint_is_reported_and_replaced_by_the_last(command,
     command("train", "resume=run")
     assert report("run")["checkpoint"] == {"step": 9, "chosen_by": "last step", "chosen_on": None}
     assert any("The best checkpoint, of step 4, was damaged" in note for note in report("run")["notes"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", ["[1, 2]", "a: [", "model: {n_layers: 1}", "x" * 100])
-def test_a_record_that_cannot_be_read_is_one_line(command, stopped, tmp_path, damage):
-    stopped(*SHORT, "run_dir=run", step=1)
-    (tmp_path / "run" / "config.yaml").write_text(damage)
-    with pytest.raises((DataError, SettingError)) as refused:
-        command("train", "resume=run")
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.slow
-def test_auto_skips_a_run_started_with_more_overrides_than_now(command, stopped, tmp_path):
-    """A setting that is not given means its default and is no wildcard: a trial on few rows is not resumed."""
-    whole = [argument for argument in SHORT if not argument.startswith("dataset.limit")]
-    stopped(*SHORT, "training.patience=3", step=2)
-    for arguments in (SHORT, (*whole, "dataset.train_rows=60", "training.patience=3")):
-        command("train", *arguments, "resume=auto")
-    runs = list((tmp_path / "outputs/train/reverse").iterdir())
-    assert sorted((run / "report.json").exists() for run in runs) == [False, True, True]
-    with pytest.raises(SettingError, match=r"dataset.limit=None \(the run: 60\)"):
-        command(
-            "train", f"resume={next(run for run in runs if not (run / 'report.json').exists())}", "dataset.limit=null"
-        )
-
-
-@pytest.mark.slow
-def test_a_run_with_obsolete_settings_is_named_and_does_not_block_auto(command, stopped, tmp_path):
-    stopped(*SHORT, step=2)
-    run = next((tmp_path / "outputs/train/reverse").iterdir())
-    text = (run / "config.yaml").read_text()
-    for old in (
-        text.replace("beta1", "betas"),
-        text.replace("schema: reverse", "schema: [reverse]"),
-        text.replace("linear", "lineal"),
-    ):
-        (run / "config.yaml").write_text(old)
-        with pytest.raises((DataError, SettingError)) as refused:
-            command("train", f"resume={run}")
-        assert "\n" not in str(refused.value)
-    command("train", *SHORT, "resume=auto")
-    assert len(list((tmp_path / "outputs/train/reverse").iterdir())) == 2
-
-
-@pytest.mark.slow
-def test_a_repeated_group_resets_no_changeable_setting(command, stopped):
-    stopped(*SHORT, "run_dir=run", step=2)  # training.log_every=2, where training=smoke has 5
-    command("train", "resume=run", "training.learning_rate=1e-3", "task=reverse")
-    assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["log_every"] == 2
-    assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["steps"] == 9
-
-
-@pytest.mark.slow
-def test_a_run_ended_by_a_limit_resumes_with_another_limit(command, stopped):
-    stopped(*SHORT, "run_dir=run", step=2)
-    command("train", "resume=run", "training.accumulate=3", "training.skip_nonfinite=5")
-    assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["accumulate"] == 3
-
-
-@pytest.mark.slow
-def test_steps_can_replace_a_budget(command, stopped):
-    arguments = [argument for argument in SHORT if not argument.startswith("training.steps")]
-    stopped(*arguments, "training.steps=null", "training.budget=1h", "run_dir=run", step=2)
-    command("train", "resume=run", "training.budget=null", "training.steps=4")
-    assert journal_of("run")[-1]["step"] == 4
-
-
-def test_a_folder_without_a_run_cannot_be_resumed(command):
-    with pytest.raises(DataError, match="nowhere is not a run folder: it has no environment.json. Use a run folder"):
-        command("train", "resume=nowhere")
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import errno
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -63,16 +62,6 @@ def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, c
     assert (f"Resume with: encoderlab train resume={root}" in capsys.readouterr().err) == kept
 
 
-def test_a_half_deleted_folder_is_no_longer_a_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.folder.shutil.rmtree", lambda *_, **__: None)  # a second signal
-    with pytest.raises(KeyboardInterrupt), RunFolder.new(str(tmp_path / "run"), "train", "sst2") as folder:
-        (folder.checkpoints / "step-0").mkdir(parents=True)
-        folder.config.write_text("")
-        raise KeyboardInterrupt
-    assert not folder.root.exists()
-    made(str(tmp_path / "run"), "train", "sst2")
-
-
 def test_half_written_files_are_removed_when_the_run_resumes(tmp_path):
     folder = made(str(tmp_path / "run"), "train", "sst2")
     (folder.root / ".tmp-12345678-model").mkdir()
@@ -127,26 +116,3 @@ def test_a_model_is_found_in_a_run_folder_and_in_its_model_folder(tmp_path):
     assert model_folder(str(folder.root)) == model_folder(str(folder.model)) == folder.model
     with pytest.raises(DataError, match="run=nowhere does not exist"):
         model_folder("nowhere")
-
-
-def test_a_folder_that_cannot_be_renamed_is_emptied(tmp_path, monkeypatch):
-    def busy(self, target):
-        raise OSError(errno.EBUSY, "Device or resource busy")  # as where something is mounted at it
-
-    monkeypatch.setattr(Path, "rename", busy)
-    with pytest.raises(SettingError), RunFolder.new(str(tmp_path / "mine"), "train", "sst2") as folder:
-        folder.config.write_text("begun")
-        raise SettingError("No")
-    assert not list((tmp_path / "mine").iterdir())
-
-
-def test_a_disk_that_also_refuses_to_delete_leaves_the_error_that_ended_the_run(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    expected = pytest.raises(TrainingError, match="cannot be written or read: No space left on device")
-    with expected, RunFolder.new(str(tmp_path / "run"), "train", "docs") as folder:
-        folder.config.touch()
-        monkeypatch.setattr(Path, "rename", refuse)
-        monkeypatch.setattr(Path, "unlink", refuse)
-        raise OSError(errno.ENOSPC, "No space left on device", "x/y")

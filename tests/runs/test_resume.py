@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.resume import changed_files, changed_rows, continued_run, with_recorded_settings
+from encoderlab.runs.resume import continued_run, run_folder, with_recorded_settings
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 
@@ -107,9 +108,12 @@ def test_auto_resumes_the_latest_unfinished_run_of_the_same_settings_or_starts_o
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 
-def test_changed_rows_and_files_are_detected(started):
+def test_changed_rows_and_files_are_refused(started):
     folder = started()
-    assert changed_rows(folder, {"train": "f"}) == []
-    assert changed_rows(folder, {"train": "g", "test": "h"}) == ["test", "train"]
-    assert changed_files(folder, {"teacher": "t", "unlabelled": "new"}) == []
-    assert changed_files(folder, {"teacher": "u"}) == ["teacher"]
+    config, run = resumed(config_of(resume=str(folder.root)), ["resume"], "train")
+    for rows, files, named in (({"train": "g"}, {}, "train"), ({"train": "f"}, {"teacher": "u"}, "teacher")):
+        config = SimpleNamespace(teacher="t", task=config.task)
+        with pytest.raises(DataError, match=named), run_folder((config, run), config, "train", rows, files):
+            pass
+    with run_folder((config, run), config, "train", {"train": "f"}, {"teacher": "t"}) as opened:
+        assert opened == run

@@ -86,21 +86,9 @@ class RunFolder:
 
     @classmethod
     def contents(cls, *, scored_answers: bool = False) -> list[str]:
-        """Return the names of what a training run leaves in its folder; with `scored_answers`, the scored predictions
-        too.
-        """
-        folder = cls(Path())
-        files = [
-            folder.config,
-            folder.environment,
-            folder.metrics,
-            folder.page,
-            folder.report,
-            *([folder.predictions] if scored_answers else []),
-        ]
-        return [path.name for path in files] + [
-            f"{path.name}/" for path in (folder.plots, folder.model, folder.checkpoints)
-        ]
+        """Return what a training run leaves in its folder; with `scored_answers`, the scored predictions too."""
+        files = ["config.yaml", "environment.json", "metrics.jsonl", "report.html", "report.json"]
+        return [*files, *(["predictions.csv"] if scored_answers else []), "plots/", "model/", "checkpoints/"]
 
     @classmethod
     @contextmanager
@@ -140,7 +128,7 @@ class RunFolder:
             if self.finished:  # meanwhile, by another process
                 raise SettingError(f"The run in {self.root} is finished", remedy="Start a new one")
             for left in self.root.glob(ASIDE):  # by a kill during a write
-                _delete(left)
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
             yield self
 
     @property
@@ -190,26 +178,11 @@ class RunFolder:
     def _empty(self) -> None:
         """Delete what the run has written, and the folder itself unless it is the working folder.
 
-        It is first renamed, or loses what makes it a run, because a second signal may interrupt this.
+        First the file that makes it a run, because a second signal may interrupt this.
         """
-        if self.root.resolve() != Path.cwd():
-            gone = self.root.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{self.root.name}")
-            with suppress(OSError):  # a mount point keeps its name
-                shutil.rmtree(self.root.rename(gone), ignore_errors=True)
-                return
-        with suppress(
-            OSError
-        ):  # a disk that refuses to write may refuse this, too; what made it refuse is the error to report
+        with suppress(OSError):  # what made a disk refuse to write is the error to report
             self.config.unlink(missing_ok=True)
-            for path in self.root.iterdir():
-                _delete(path)
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink()
+        shutil.rmtree(self.root, ignore_errors=True)
 
 
 def check_free(run_dir: str | None) -> None:

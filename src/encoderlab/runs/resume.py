@@ -1,5 +1,4 @@
-"""Resuming an unfinished run: which run is meant, and whether the overrides agree with the settings it was started
-with.
+"""Resuming an unfinished run: which run is meant, and whether the overrides agree with the settings of its start.
 
 A run is resumed by being started again: the same command, with the run's own settings, the newest good checkpoint
 loaded and the batches drawn from the step after it. The explicit overrides are compared with those settings, and not
@@ -47,12 +46,9 @@ DECIDED = {  # if they are left open
     "task.deviation",
     "tokenizer.lowercase",
 }
-FILES = {
-    "teacher": "weights",
-    "unlabelled": "texts",
-}  # what a run reads besides its dataset, by the setting that names it
+# What a run reads besides its dataset, by the setting that names it.
+FILES = {"teacher": "weights", "unlabelled": "texts"}
 CONTINUABLE = ("train", "pretrain", "finetune", "distill")
-MOST_OF_A_RECORD = 10_000_000  # bytes of a config.yaml or environment.json, which usually has a few thousand
 AUTO = "auto"
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -109,87 +105,56 @@ def run_folder(
     command: str,
     fingerprints: dict[str, str],
     beside: Mapping[str, str] | None = None,
-    shards: Mapping[str, str] | None = None,
 ) -> Iterator[RunFolder]:
     """Open the folder to fill: that of the continued `run`, or a new one if that is None.
 
-    `fingerprints` are those of the rows, by split, `beside` those of other files, by setting, and `shards` those of a
-    stream's files, by name. Raises what `RunFolder.new` and `RunFolder.continued` raise, and DataError if the rows or
-    the files are not those of the run.
+    `fingerprints` are those of the rows, by split, and `beside` those of other files, by setting. Raises what
+    `RunFolder.new` and `RunFolder.continued` raise, and DataError if the rows or the files are not those of the run.
     """
     if run is None:
         with RunFolder.new(config.run_dir, command, config.task.name) as folder:
             yield folder
         return
     _, folder = run
-    changed = changed_rows(folder, fingerprints)
+    record = read_record(folder)
+    before = {name: split.get("fingerprint") for name, split in record["dataset"]["splits"].items()}
+    changed = sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
+    remedy = "Restore the data, or remove resume to start a new run"
     if changed:
-        rows = f"The rows of {' and '.join(changed)} have changed since the run in {folder.root} was started"
-        raise DataError(
-            f"{rows}{_changed_shards(folder, shards or {})}",
-            remedy="Restore the data, or remove resume to start a new run",
-        )
-    for name in changed_files(folder, beside or {}):
-        raise DataError(
-            f"{name}={getattr(config, name)} has other {FILES[name]} than when the run in {folder.root} was started",
-            remedy="Restore them, or remove resume to start a new run",
-        )
+        rows = f"The rows of {' and '.join(changed)}"
+        raise DataError(f"{rows} have changed since the run in {folder.root} was started", remedy=remedy)
+    for name, fingerprint in (beside or {}).items():
+        if record.get("files", {}).get(name, fingerprint) != fingerprint:
+            other = f"{name}={getattr(config, name)} has other {FILES[name]}"
+            raise DataError(f"{other} than when the run in {folder.root} was started", remedy=remedy)
     with folder.continued(command):
         yield folder
 
 
-def changed_rows(folder: RunFolder, fingerprints: dict[str, str]) -> list[str]:
-    """Return the splits whose rows have changed since the run in `folder` was started."""
-    recorded = _recorded(folder, "dataset", "splits")
-    before = {name: _recorded(folder, "dataset", "splits", name).get("fingerprint") for name in recorded}
-    return sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
-
-
-def _changed_shards(folder: RunFolder, shards: Mapping[str, str]) -> str:
-    """Return in words which shards have changed since the run in `folder` was started; "" if none has."""
-    before = _recorded(folder, "dataset", "shards")
-    states = {name: "is gone" for name in before if name not in shards} | {
-        name: "is new" for name in shards if name not in before
-    }
-    states |= {name: "has changed" for name in before if shards.get(name, before[name]) != before[name]}
-    listed = [f"{name} {state}" for name, state in sorted(states.items())]
-    more = [f"{len(listed) - 3:,} more"] if len(listed) > 3 else []
-    return f": {', '.join([*listed[:3], *more])}" if listed else ""
-
-
-def changed_files(folder: RunFolder, beside: Mapping[str, str]) -> list[str]:
-    """Return the settings whose files have changed since the run in `folder` was started; none if it recorded none."""
-    before = _recorded(folder, "files")
-    return [name for name, fingerprint in beside.items() if before.get(name, fingerprint) != fingerprint]
-
-
 def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:
-    folder = None if config.run_dir is None else RunFolder(Path(config.run_dir))
-    if folder is not None:
-        return _continued_here(config, folder)
-    for candidate in _unfinished(command, config.task.name):
+    """Return the unfinished run in `config.run_dir`, or else the latest one with these settings; None if there is none."""
+    if config.run_dir is not None:
+        folder = RunFolder(Path(config.run_dir))
+        return (_merged(config, None, folder, LOGGING | HARDWARE), folder) if _is_unfinished(folder) else None
+    for folder in _unfinished(command, config.task.name):
         try:
-            found = _merged(config, None, candidate, LOGGING | HARDWARE), candidate
+            merged = _merged(config, None, folder, LOGGING | HARDWARE)
         except (SettingError, DataError):  # another run, or an unreadable one
             continue
-        print(f"resume=auto resumes {candidate.root}", file=sys.stderr)
-        return found
+        print(f"resume=auto resumes {folder.root}", file=sys.stderr)
+        return merged, folder
     print("resume=auto finds no unfinished run with these settings and starts a new one", file=sys.stderr)
-    return None
-
-
-def _continued_here(config: Config, folder: RunFolder) -> tuple[Config, RunFolder] | None:
-    """Return the unfinished run in a folder of the user's choice; None, for a new run, if it is empty or missing."""
-    if folder.config.is_file() and not folder.finished:
-        return _merged(config, None, folder, LOGGING | HARDWARE), folder
     return None
 
 
 def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
     """Yield the unfinished runs of a command and a task in their usual place, most recently started or continued first."""
-    folders = map(RunFolder, (Path("outputs") / command / task).glob("*"))
-    unfinished = [folder for folder in folders if folder.config.is_file() and not folder.finished]
-    yield from sorted(unfinished, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True)
+    folders = filter(_is_unfinished, map(RunFolder, (Path("outputs") / command / task).glob("*")))
+    yield from sorted(folders, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True)
+
+
+def _is_unfinished(folder: RunFolder) -> bool:
+    return folder.config.is_file() and not folder.finished
 
 
 def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:
@@ -207,11 +172,8 @@ def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder,
             remedy="Remove them, or start a new run",
         )
     merged = replace(recorded, resume=config.resume, cache_dir=config.cache_dir, run_dir=str(folder.root))
-    return _with(
-        merged,
-        config,
-        [key for key in changed if key in may_change - {"run_dir"} and (explicit is None or key in explicit)],
-    )
+    kept = [key for key in changed if key in may_change - {"run_dir"} and (explicit is None or key in explicit)]
+    return _with(merged, config, kept)
 
 
 def _left_open(key: str, now: Any) -> bool:
@@ -222,9 +184,9 @@ def _left_open(key: str, now: Any) -> bool:
 
 def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
     """Return whether the overrides set `key`: by its name, by its group (`model=mini`), or by an experiment."""
-    return (
-        explicit is None or "experiment" in explicit or any(key == one or key.startswith(f"{one}.") for one in explicit)
-    )
+    if explicit is None or "experiment" in explicit:
+        return True
+    return any(key == one or key.startswith(f"{one}.") for one in explicit)
 
 
 def _with(config: Config, explicit: Config, keys: Iterable[str]) -> Config:
@@ -258,34 +220,18 @@ def read_record(folder: RunFolder) -> dict[str, Any]:
     return record
 
 
-def _recorded(folder: RunFolder, *names: str) -> dict[str, Any]:
-    """Return a dictionary inside the run's environment.json; {} if it is missing. Raises DataError if it is anything
-    else.
-    """
-    found: Any = read_record(folder)
-    for name in names:
-        found = found.get(name) or {}
-        if not isinstance(found, dict):
-            raise DataError(
-                f"{folder.environment} cannot be read: {'.'.join(names)} is {found!r}"[:200], remedy="Start a new run"
-            )
-    return found
-
-
 def _read(path: Path, parse: Any) -> dict[str, Any]:
-    """Return a record of the run folder as a dictionary. Raises DataError if it is missing, damaged, or too long."""
+    """Return a record of the run folder as a dictionary. Raises DataError if it is missing or damaged."""
     if not path.is_file():
         raise DataError(
             f"{path.parent} is not a run folder: it has no {path.name}",
             remedy="Use a run folder, as printed by training",
         )
     try:
-        with path.open(encoding="utf-8") as file:
-            found = parse(file.read(MOST_OF_A_RECORD))
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise DataError(
-            f"{path} cannot be read: {' '.join(str(error).split())[:200]}", remedy="Start a new run"
-        ) from None
-    if not isinstance(found, dict):
+        record = parse(path.read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path} cannot be read: {reason}", remedy="Start a new run") from None
+    if not isinstance(record, dict):
         raise DataError(f"{path} contains no settings", remedy="Start a new run")
-    return found
+    return record

@@ -94,10 +94,7 @@ def run_training(training: Training[Config], config: Config, processes: Processe
         return training.show_dry_run(prepared)
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=assembly.config.training)
     beside = training.fingerprints()
-    shards = corpus.shards if isinstance(corpus, DocumentCorpus) else {}
-    with processes.entered_by_main(
-        lambda: run_folder(run, config, command, corpus.fingerprints(), beside, shards)
-    ) as folder:
+    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints(), beside)) as folder:
         if processes.is_main:
             record_start(folder, command, config, assembly.compute, corpus, beside)
         _announce(prepared, folder)
