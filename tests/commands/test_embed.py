@@ -151,7 +151,7 @@ def test_a_tagging_run_embeds_words_and_gives_zeros_for_empty_rows(command, reve
         (
             ["output=out.npy", "input=latin.txt", "encoding=utf-8"],
             DataError,
-            "latin.txt, line 2 cannot be decoded as UTF-8",
+            "latin.txt cannot be decoded",
         ),
         (["output=out.npy", "split=tset"], DataError, "split=tset is not in this dataset"),
     ],

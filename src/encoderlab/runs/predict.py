@@ -1,9 +1,4 @@
-"""A finished run's predictions for new examples.
-
-The encoder's vectors of examples, or of their tokens.
-
-A few masked tokens in held-out text, with the encoder's predictions for them.
-"""
+"""What a finished run says of examples: predictions, vectors of texts or tokens, and filled-in masks."""
 
 from __future__ import annotations
 
@@ -28,6 +23,9 @@ from encoderlab.tasks.task import Answer
 from encoderlab.training.batches import EVALUATION_SEED
 from encoderlab.training.evaluation import predict_batches
 
+POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
+SHOWN, GUESSES = 6, 5  # masked rows, and predictions for each
+
 
 def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
     """Return the model's predictions, one for each of the examples, in order. Raises DataError for an example it cannot
@@ -39,19 +37,16 @@ def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
 def answers_of_rows(assembly: Assembly, rows: ExampleRows) -> list[Answer]:
     """Return the same for encoded examples."""
 
-    def answer(batch: Batch) -> list[Answer]:
+    def predict(batch: Batch) -> list[Answer]:
         with torch.inference_mode():
             with assembly.compute.autocast():
                 prediction = assembly.model(batch)
             return assembly.task.answers(prediction, batch)
 
     answers: dict[int, Answer] = {}
-    for batch, found in predict_batches(assembly.scoring_batches(rows), answer, assembly.compute):
-        answers.update(zip(batch.rows.tolist(), found, strict=True))
+    for batch, of_rows in predict_batches(assembly.scoring_batches(rows), predict, assembly.compute):
+        answers.update(zip(batch.rows.tolist(), of_rows, strict=True))
     return [answers[row] for row in range(len(rows))]
-
-
-POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 
 
 def vectors_of(
@@ -65,7 +60,7 @@ def vectors_of(
     selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
 
     @torch.inference_mode()
-    def found(batch: Batch) -> np.ndarray:
+    def encode(batch: Batch) -> np.ndarray:
         with assembly.compute.autocast():
             hidden = assembly.model.encoder.encode(
                 batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection
@@ -73,7 +68,7 @@ def vectors_of(
         vectors = hidden.float() if pooling is None else _pooled(hidden.float(), batch, pooling)
         return (F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy()
 
-    for batch, vectors in predict_batches(assembly.scoring_batches(rows), found, assembly.compute):
+    for batch, vectors in predict_batches(assembly.scoring_batches(rows), encode, assembly.compute):
         lengths = [1] * len(batch) if pooling is not None else rows.lengths[batch.rows.cpu().numpy()].tolist()
         for row, length, of_row in zip(batch.rows.tolist(), lengths, vectors, strict=True):
             yield row, of_row[:length]
@@ -87,9 +82,6 @@ def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
     if batch.row_of_sequence is not None:
         vectors = pool_windows(vectors, batch.row_of_sequence, len(batch), "mean")
     return vectors[:, None]
-
-
-SHOWN, GUESSES = 6, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +99,21 @@ def fill_masks(assembly: Assembly, rows: SentenceRows) -> list[Filled]:
     skipped.
     """
     drawn = rows.epoch(EVALUATION_SEED, 0)
-    chosen = np.unique(np.linspace(0, len(rows) - 1, SHOWN).astype(np.int64))
-    batches = (drawn.gather(np.array([row]), assembly.tokenizer.pad_id).to(assembly.compute.device) for row in chosen)
+    shown = np.unique(np.linspace(0, len(rows) - 1, SHOWN).astype(np.int64))
+    batches = (drawn.gather(np.array([row]), assembly.tokenizer.pad_id).to(assembly.compute.device) for row in shown)
     return [filled for batch in batches if (filled := _filled(assembly, drawn.prepare(batch))) is not None]
 
 
 def _filled(assembly: Assembly, batch: Batch) -> Filled | None:
-    shown = (batch.input_ids.flatten()[batch.target_positions] == assembly.tokenizer.mask_id).nonzero().flatten()
-    if not len(shown):
+    masks = (batch.input_ids.flatten()[batch.target_positions] == assembly.tokenizer.mask_id).nonzero().flatten()
+    if not len(masks):
         return None
     assert batch.token_labels is not None
     assembly.model.eval()
     with torch.inference_mode(), assembly.compute.autocast():
-        logits = assembly.model(batch).token_logits[shown[0]]
+        logits = assembly.model(batch).token_logits[masks[0]]
     best = logits.float().softmax(-1).topk(min(GUESSES, len(logits)))
     pieces = assembly.tokenizer.pieces
     guesses = list(zip(pieces(best.indices.tolist()), best.values.tolist(), strict=True))
-    answer = pieces([int(batch.token_labels[shown[0]])])[0]
-    return Filled(pieces(batch.input_ids[0].tolist()), int(batch.target_positions[shown[0]]), answer, guesses)
+    answer = pieces([int(batch.token_labels[masks[0]])])[0]
+    return Filled(pieces(batch.input_ids[0].tolist()), int(batch.target_positions[masks[0]]), answer, guesses)
