@@ -78,7 +78,7 @@ class Batch:
     `attention_mask` is True at real tokens; None means that there is no padding. `target_positions` lists the tokens
     that the token head predicts, as indices into the flattened (batch * length) tokens, in ascending order;
     `token_labels` holds their labels. `rows` gives the index of each example in its split; it is empty in a batch
-    `without_answers`. `n_tokens` counts real tokens, and `n_targets` the target positions if they are still to be drawn
+    `without_rows`. `n_tokens` counts real tokens, and `n_targets` the target positions if they are still to be drawn
     (None: unknown). Both are plain numbers, so reading them never waits for a device. `targets` are a teacher's
     outputs, in distillation.
 
@@ -102,7 +102,7 @@ class Batch:
     def __len__(self) -> int:
         return self.input_ids.shape[0] if self.row_of_sequence is None else len(self.rows)
 
-    def without_answers(self) -> Batch:
+    def without_rows(self) -> Batch:
         """Return the same tokens without rows to predict: a process that has no rows in a step computes this to take
         part in it.
         """
@@ -194,7 +194,7 @@ class HeadSizes:
     window_pooling: WindowPooling | None = None
 
     @property
-    def asks_tokens(self) -> bool:
+    def predicts_tokens(self) -> bool:
         """Return whether single tokens have targets."""
         return self.vocabulary or self.token_classes is not None
 

@@ -33,35 +33,6 @@ def test_a_signal_waits_until_a_module_has_loaded(tmp_path, monkeypatch):
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
-WORKERS = """
-import multiprocessing, sys, time
-from encoderlab.system.signals import Interrupted, deferred, signals_for_worker, signals_handled, signals_passed_on, stop_if_interrupted
-
-def work(stops):
-    print("begun", flush=True)
-    try:
-        with signals_for_worker(), deferred():
-            while True:
-                time.sleep(0.01)
-                if stops:
-                    stop_if_interrupted()
-    except Interrupted:
-        time.sleep(0.5)  # more of the same signal come meanwhile
-        print("saved", flush=True)
-
-if __name__ == "__main__":
-    try:
-        with signals_handled(), signals_passed_on("each saves") as before_workers:
-            before_workers()
-            worker = multiprocessing.get_context("spawn").Process(target=work, args=(sys.argv[1] == "stops",))
-            print("starting", flush=True)
-            worker.start()
-            worker.join()
-    except Interrupted as interrupted:
-        sys.exit(interrupted.exit_code)
-"""
-
-
 def test_deferred_work_ends_only_where_it_checks(capfd):
     done = []
     with pytest.raises(Interrupted), signals_handled(), deferred():

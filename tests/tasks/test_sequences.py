@@ -128,7 +128,7 @@ def test_halves_and_unlabelled_batches_keep_the_windows_of_a_row_together():
     assert (first.input_ids.shape[0], first.row_of_sequence.tolist(), first.n_tokens) == (3, [0, 0, 0], 24)
     assert (last.input_ids.shape[0], last.row_of_sequence.tolist(), last.n_tokens) == (4, [0, 1, 1, 1], 30)
     assert (len(first), len(last), last.labels.tolist()) == (1, 2, [0, 1])
-    assert batch.without_answers().row_of_sequence is None
+    assert batch.without_rows().row_of_sequence is None
     assert batch.to(torch.device("meta")).row_of_sequence.device.type == "meta"
 
 

@@ -14,7 +14,7 @@ from encoderlab.tasks.rows import ExampleRows, hold_encoded
 from encoderlab.training.batches import (
     epoch_counts,
     epoch_order,
-    made_ahead,
+    prefetched,
     scoring_batches,
     training_batches,
 )
@@ -106,7 +106,7 @@ def test_an_error_in_the_thread_is_raised_unchanged_when_its_batch_is_due():
         yield 1
         raise ZeroDivisionError("the second")
 
-    ahead = made_ahead(items(), 2)
+    ahead = prefetched(items(), 2)
     assert next(ahead) == 1
     with pytest.raises(ZeroDivisionError, match="the second"):
         next(ahead)

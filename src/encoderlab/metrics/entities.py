@@ -1,23 +1,11 @@
-"""Labels that mark entities word by word: BIO (Ramshaw and Marcus 1995; IOB2) and BIOES, each as PREFIX-TYPE, such as
-B-person.
+"""Entities in labels that mark them word by word: BIO (Ramshaw and Marcus 1995; IOB2) and BIOES, each as PREFIX-TYPE,
+such as B-person.
 
 B begins an entity, I continues it and O is outside. In BIOES, E ends an entity of several words and S is one of a
-single word.
-
-Entities found and counted as conlleval does, the scorer of CoNLL's shared tasks (Tjong Kim Sang and De Meulder
-2003).
-
-An entity is right if its first word, its last and its type are. If labels are not a valid sequence, I or E without
-anything before it that it could continue begins an entity. E and S are read as in seqeval, which extends conlleval's
-rules to S.
-
-The likeliest label sequence that is valid BIO or BIOES: Viterbi's algorithm (Viterbi 1967) over the allowed
-transitions.
-
-All allowed transitions weigh the same, so the best sequence is the valid one with the largest product of its words'
-probabilities.
-
-Invalid BIO or BIOES label sequences: the first of them, and how conlleval reads them.
+single word. Entities are counted as conlleval does, the scorer of CoNLL's shared tasks (Tjong Kim Sang and De Meulder
+2003): an entity is right if its first word, its last and its type are. If labels are not a valid sequence, I or E
+without anything before it that it could continue begins an entity. E and S are read as in seqeval, which extends
+conlleval's rules to S.
 """
 
 from __future__ import annotations
@@ -162,7 +150,9 @@ FORBIDDEN = (
 
 
 class ValidDecoder:
-    """Decodes the sentences of a batch together."""
+    """Finds the likeliest label sequences that are valid, for the sentences of a batch together: Viterbi's algorithm
+    (Viterbi 1967) over the allowed transitions, which all weigh the same.
+    """
 
     def __init__(self, labels: EntityLabels) -> None:
         ids = range(len(labels.names))

@@ -1,6 +1,5 @@
-"""The weights a model starts from.
-
-The heads: from the encoder's vectors to logits for whole sequences, and for single tokens.
+"""The heads, from the encoder's vectors to logits for whole sequences and for single tokens; and the weights that a model
+starts from.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,54 +17,6 @@ from encoderlab.model.encoder import Encoder
 from encoderlab.model.layers import Dropout, build_norm
 from encoderlab.model.packing import FIRST_TOKENS, Selection, attendable, worth_packing
 from encoderlab.model.pooling import FIRST_TOKEN, WIDTH, MeanPool, build_pooling, compared, pool_windows, separate_texts
-
-
-@torch.no_grad()
-def initialize(model: nn.Module, config: ModelConfig) -> None:
-    """Draw the weights of all linear maps and embeddings of `model` from PyTorch's global generator.
-
-    With `initializer_range`: normal with that standard deviation, as BERT does. Without it: linear maps by the rule of
-    Glorot and Bengio (2010, equation 16), so that outputs are about as large as inputs; embeddings with standard
-    deviation 1 / sqrt(d_model), which `scale_embeddings` brings to 1. (PyTorch's own 1 without a scale is too much to
-    unlearn: it cost 3 and 5 points on SST-2 for two models of width 64, one seed each.) Biases and padding's embedding
-    start at zero.
-    """
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            _initialize_linear(module, config.initializer_range)
-        elif isinstance(module, nn.Embedding):
-            module.weight.normal_(std=config.initializer_range or config.d_model**-0.5)
-            if module.padding_idx is not None:
-                module.weight[module.padding_idx] = 0
-
-
-def _initialize_linear(linear: nn.Linear, standard_deviation: float | None) -> None:
-    if standard_deviation is None:
-        nn.init.xavier_uniform_(linear.weight)
-    else:
-        linear.weight.normal_(std=standard_deviation)
-    if linear.bias is not None:
-        linear.bias.zero_()
-
-
-class ShapesOnly(TorchFunctionMode):
-    """Skips drawing normal weights for a model on the meta device, where only shapes matter.
-
-    PyTorch would draw them there with its compiler's front end, which takes as long to load as PyTorch itself.
-    """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],  # noqa: ARG002
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        named = kwargs or {}
-        if func in (nn.init.normal_, Tensor.normal_):
-            return args[0] if args else named["tensor"]
-        return func(*args, **named)
-
 
 TILE = 64  # outputs: 128 bytes in bf16
 
@@ -146,7 +97,7 @@ class EncoderWithHeads(nn.Module):
             self.token_head = nn.Linear(config.d_model, heads.token_classes)
         self.teacher_head = None if heads.teacher_width is None else nn.Linear(config.d_model, heads.teacher_width)
         self.reads_first = config.pooling in FIRST_TOKEN or heads.sequence_classes is None
-        self.asks_tokens = heads.asks_tokens
+        self.predicts_tokens = heads.predicts_tokens
         self.window_pooling: WindowPooling | None = heads.window_pooling
         initialize(self, config)
         if self.separates_pairs and self.sequence_head is not None:
@@ -203,7 +154,7 @@ class EncoderWithHeads(nn.Module):
         CUDA graphs are recorded again for each shape, and the numbers of real tokens and of targets differ at nearly
         every step.
         """
-        self.packs, self.reads_first = False, self.reads_first and not self.asks_tokens
+        self.packs, self.reads_first = False, self.reads_first and not self.predicts_tokens
 
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
         """Return the vectors at the target positions and the mean over each sequence, as wide as the teacher's."""
@@ -222,8 +173,10 @@ class EncoderWithHeads(nn.Module):
         n, length = batch.input_ids.shape
         if not self.reads_first:
             hidden = self._encode(batch)
-            return hidden, hidden.flatten(0, 1).index_select(0, batch.target_positions) if self.asks_tokens else None
-        if not self.asks_tokens:
+            return hidden, hidden.flatten(0, 1).index_select(
+                0, batch.target_positions
+            ) if self.predicts_tokens else None
+        if not self.predicts_tokens:
             return self._encode(batch, FIRST_TOKENS), None
         firsts = torch.arange(0, n * length, length, device=batch.target_positions.device)
         positions = torch.cat([firsts, batch.target_positions])
@@ -272,3 +225,50 @@ def without_weights(config: ModelConfig, vocabulary_size: int, pad_id: int, head
     """Return a model whose weights have shapes but no memory; `load_state_dict(..., assign=True)` provides it."""
     with torch.device("meta"), ShapesOnly():
         return EncoderWithHeads(config, vocabulary_size, pad_id, heads)
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, config: ModelConfig) -> None:
+    """Draw the weights of all linear maps and embeddings of `model` from PyTorch's global generator.
+
+    With `initializer_range`: normal with that standard deviation, as BERT does. Without it: linear maps by the rule of
+    Glorot and Bengio (2010, equation 16), so that outputs are about as large as inputs; embeddings with standard
+    deviation 1 / sqrt(d_model), which `scale_embeddings` brings to 1. (PyTorch's own 1 without a scale is too much to
+    unlearn: it cost 3 and 5 points on SST-2 for two models of width 64, one seed each.) Biases and padding's embedding
+    start at zero.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            _initialize_linear(module, config.initializer_range)
+        elif isinstance(module, nn.Embedding):
+            module.weight.normal_(std=config.initializer_range or config.d_model**-0.5)
+            if module.padding_idx is not None:
+                module.weight[module.padding_idx] = 0
+
+
+def _initialize_linear(linear: nn.Linear, standard_deviation: float | None) -> None:
+    if standard_deviation is None:
+        nn.init.xavier_uniform_(linear.weight)
+    else:
+        linear.weight.normal_(std=standard_deviation)
+    if linear.bias is not None:
+        linear.bias.zero_()
+
+
+class ShapesOnly(TorchFunctionMode):
+    """Skips drawing normal weights for a model on the meta device, where only shapes matter.
+
+    PyTorch would draw them there with its compiler's front end, which takes as long to load as PyTorch itself.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],  # noqa: ARG002
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if func in (nn.init.normal_, Tensor.normal_):
+            return args[0] if args else named["tensor"]
+        return func(*args, **named)

@@ -1,9 +1,4 @@
-"""Dropout that does not cost more on a CPU than the linear map it follows.
-
-The norms: each scales the features of a token to a common size.
-
-The position-wise feed-forward network: two linear maps with an activation between, the same at every position.
-"""
+"""The parts that every layer repeats: dropout, norms, and the position-wise feed-forward network."""
 
 import torch
 from jaxtyping import Float

@@ -1,6 +1,5 @@
-"""Five ways to combine the vectors of a sequence into one, and two to combine the logits of a text's windows.
-
-Pairs of texts read one text at a time, by the same encoder, and compared (Reimers and Gurevych 2019).
+"""One vector for each sequence: five ways to pool its tokens, two to combine the logits of a text's windows, and the
+comparison of two texts that are read one at a time (Reimers and Gurevych 2019).
 """
 
 from __future__ import annotations

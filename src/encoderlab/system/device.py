@@ -1,10 +1,8 @@
-"""Picks the device, the precision and the threads, and reports the choice.
+"""Picks the device, the precision and the threads, reports the choice, and measures peak memory.
 
 Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated; the choice is
 printed before the first step. Freed memory is kept: where pages are expensive, as on virtual machines, this was worth
 more than any change to the matrix products.
-
-The peak memory: of PyTorch on a GPU, of the whole process on a CPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Atomic writes, by renaming a temporary file: readers find the old file, the new one or none, never half of it.
-
-A folder's manifest.json: the SHA-256 of each of its files, so that damage is noticed.
+"""Files that appear whole or not at all, by renaming a temporary one, and the manifest of a folder: the SHA-256 of each
+of its files, which notices damage.
 """
 
 from __future__ import annotations

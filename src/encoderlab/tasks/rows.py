@@ -46,7 +46,7 @@ def joined(parts: Sequence[ExampleRows]) -> ExampleRows:
 
 def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
     columns = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
-    if heads.asks_tokens:
+    if heads.predicts_tokens:
         return columns | {"target_positions": "uint32", "token_labels": "int32"}
     windows = {} if heads.window_pooling is None else {"windows": "uint32"}
     return columns | {"label": LABEL_TYPES[heads.sequence_target]} | windows

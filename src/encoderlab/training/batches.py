@@ -2,7 +2,7 @@
 
 With `training.batching=length`, rows of one length share a batch, which has no padding and no mask. The rows of a step
 are drawn first and then distributed over the processes, so no step depends on how many there are. A process without a
-row computes a batch `without_answers`, because all processes synchronise after each micro-batch. A thread prepares the
+row computes a batch `without_rows`, because all processes synchronise after each micro-batch. A thread prepares the
 next batches on the loop's own stream."""
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def epoch_order(
     """
     draw = np.random.default_rng([seed, epoch])
     order = draw.permutation(len(lengths))
-    places = np.arange(-(-len(order) // config.batch_size))
+    batches = np.arange(-(-len(order) // config.batch_size))
     if config.batching is Batching.length:
         order = order[np.argsort(_small(lengths)[order], kind="stable")]
-        draw.shuffle(places)
-    for place in places[after:]:
-        yield order[place * config.batch_size : (place + 1) * config.batch_size]
+        draw.shuffle(batches)
+    for number in batches[after:]:
+        yield order[number * config.batch_size : (number + 1) * config.batch_size]
 
 
 def training_batches(
@@ -106,10 +106,12 @@ def training_batches(
     `micro_batches` parts.
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
-    are fewer rows than processes or micro-batches, the rest are batches without answers: all processes have equally
+    are fewer rows than processes or micro-batches, the rest are batches without rows: all processes have equally
     many. For CUDA graphs, which are recorded for each shape, batches are padded to one of a few lengths.
     """
-    return _made_for(device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes))
+    return _prefetched_for(
+        device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes)
+    )
 
 
 def _training_batches(
@@ -168,9 +170,9 @@ def _shares(chosen: np.ndarray, micro_batches: int, processes: Processes) -> lis
 
 
 def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
-    """Return the batch of some rows; for no rows, the batch of the first row of `among`, without answers."""
+    """Return the batch of some rows; for no rows, the batch of the first row of `among`, without rows."""
     batch = drawn.prepare(drawn.gather(some if len(some) else among[:1], pad_id).to(device))
-    return batch if len(some) else batch.without_answers()
+    return batch if len(some) else batch.without_rows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +223,10 @@ def scoring_batches(
     time.
 
     The `processes` are dealt one batch each in turn. In the last round there may be too few, and some get one
-    without answers. With `every`, each process gets only one in `every` of its batches, starting with the first. On a
+    without rows. With `every`, each process gets only one in `every` of its batches, starting with the first. On a
     CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
     """
-    return _made_for(device, _scoring_batches(rows, pad_id, device, d_model, processes, every))
+    return _prefetched_for(device, _scoring_batches(rows, pad_id, device, d_model, processes, every))
 
 
 def n_scoring_batches(
@@ -266,7 +268,7 @@ def _small(lengths: np.ndarray) -> np.ndarray:
     return lengths.astype(np.uint16) if len(lengths) and lengths.max() < 2**16 else lengths
 
 
-def _made_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
+def _prefetched_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
     """Prepare batches for a GPU ahead of time, in a thread; on a CPU, the cores are busy with the step."""
     if device.type != "cuda":
         yield from batches
@@ -274,10 +276,10 @@ def _made_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
     # Each thread has its own current stream (PyTorch, "CUDA semantics"). This one gets the consumer's: there a batch is
     # copied and masked before it is read, and its memory reused after that, without events or `record_stream`.
     stream = torch.cuda.current_stream(device)
-    yield from made_ahead(batches, AHEAD, partial(torch.cuda.set_stream, stream))
+    yield from prefetched(batches, AHEAD, partial(torch.cuda.set_stream, stream))
 
 
-def made_ahead(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], object] | None = None) -> Iterator[Item]:
+def prefetched(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], object] | None = None) -> Iterator[Item]:
     """Yield the same items in order, built by a thread that keeps `ahead` of them ready while the consumer is busy with
     one.
 

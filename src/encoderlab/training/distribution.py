@@ -1,10 +1,9 @@
 """A model in training: in one process, in several that each hold all of it, or in several that each hold a shard.
 
-Several processes: PyTorch's DistributedDataParallel (Li et al. 2020), or its `fully_shard` (FSDP2; Zhao et al. 2023;
+Several processes use PyTorch's DistributedDataParallel (Li et al. 2020), or its `fully_shard` (FSDP2; Zhao et al. 2023;
 the idea is ZeRO's third stage, Rajbhandari et al. 2020). Either way, weights and optimizer states are returned whole,
-as one process would have them, so every kind reads every other kind's checkpoints.
-
-The random generators of dropout are those of each process: they are saved in checkpoints, and restored from them.
+as one process would have them, so every kind reads every other kind's checkpoints. Only the random generators of
+dropout are those of each process.
 """
 
 from __future__ import annotations

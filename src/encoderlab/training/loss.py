@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -49,7 +49,7 @@ def losses(prediction: Prediction, batch: Batch, labels: LabelLoss = PLAIN) -> d
     weights = _label_weights(batch.targets)
     if prediction.sequence_logits is not None and batch.labels is not None:
         found["sequence"] = weights[0] * sequence_loss(
-            _answered(prediction.sequence_logits, batch).float(), batch.labels, labels
+            _of_rows(prediction.sequence_logits, batch).float(), batch.labels, labels
         )
     if prediction.token_logits is not None and batch.token_labels is not None:
         found["token"] = weights[1] * class_loss(prediction.token_logits.float(), batch.token_labels, labels)
@@ -77,14 +77,14 @@ def sequence_loss(
 
 
 def class_loss(
-    logits: Float[Tensor, "answers classes"], targets: Int[Tensor, " answers"], labels: LabelLoss
+    logits: Float[Tensor, "targets classes"], targets: Int[Tensor, " targets"], labels: LabelLoss
 ) -> Float[Tensor, ""]:
     """Return the summed cross entropy of class ids."""
     if not labels.focal:
         return F.cross_entropy(logits, targets, labels.weights, reduction="sum")
-    by_answer = F.cross_entropy(logits, targets, labels.weights, reduction="none")
+    by_target = F.cross_entropy(logits, targets, labels.weights, reduction="none")
     right = logits.softmax(-1).gather(1, targets[:, None])[:, 0]
-    return (by_answer * (1 - right).clamp(min=LEAST_ERROR) ** labels.focal).sum()
+    return (by_target * (1 - right).clamp(min=LEAST_ERROR) ** labels.focal).sum()
 
 
 def count_targets(batch: Batch) -> dict[str, int]:
@@ -95,7 +95,7 @@ def count_targets(batch: Batch) -> dict[str, int]:
             targets.sequence_vectors if targets.sequence_logits is None else targets.sequence_logits
         )
         counts["teacher_token"] = targets.token_vectors if targets.token_logits is None else targets.token_logits
-    return {name: len(answered) for name, answered in counts.items() if answered is not None}
+    return {name: len(labels) for name, labels in counts.items() if labels is not None}
 
 
 def _label_weights(targets: Targets | None) -> tuple[float, float]:
@@ -109,30 +109,25 @@ def _label_weights(targets: Targets | None) -> tuple[float, float]:
 
 
 def _teacher_losses(prediction: Prediction, batch: Batch, targets: Targets) -> dict[str, Float[Tensor, ""]]:
-    def softened(answered: Tensor, target: Tensor) -> Tensor:
-        return soft_cross_entropy(answered, target, targets.temperature)
+    """Return the losses against the teacher's logits or, if it has none, against its vectors."""
 
-    compared: list[tuple[str, Callable[[Tensor, Tensor], Tensor], Tensor | None, Tensor | None, float]] = [
-        ("teacher_sequence", softened, prediction.sequence_logits, targets.sequence_logits, targets.sequence_weight),
-        ("teacher_token", softened, prediction.token_logits, targets.token_logits, targets.token_weight),
-        (
-            "teacher_sequence",
-            cosine_distance,
-            prediction.sequence_vectors,
-            targets.sequence_vectors,
-            targets.sequence_weight,
-        ),
-        ("teacher_token", cosine_distance, prediction.token_vectors, targets.token_vectors, targets.token_weight),
-    ]
-    return {
-        name: weight * distance(_answered(answered, batch) if "sequence" in name else answered, target)
-        for name, distance, answered, target, weight in compared
-        if answered is not None and target is not None
+    def loss(logits: Tensor | None, of_teacher: Tensor | None, vectors: Tensor | None, others: Tensor | None) -> Any:
+        if logits is not None and of_teacher is not None:
+            return soft_cross_entropy(logits, of_teacher, targets.temperature)
+        return None if vectors is None or others is None else cosine_distance(vectors, others)
+
+    of_rows = [_of_rows(output, batch) for output in (prediction.sequence_logits, prediction.sequence_vectors)]
+    sequence = loss(of_rows[0], targets.sequence_logits, of_rows[1], targets.sequence_vectors)
+    token = loss(prediction.token_logits, targets.token_logits, prediction.token_vectors, targets.token_vectors)
+    weighted = {
+        "teacher_sequence": (targets.sequence_weight, sequence),
+        "teacher_token": (targets.token_weight, token),
     }
+    return {name: weight * value for name, (weight, value) in weighted.items() if value is not None}
 
 
 def soft_cross_entropy(
-    logits: Float[Tensor, "answers classes"], targets: Float[Tensor, "answers classes"], temperature: float
+    logits: Float[Tensor, "targets classes"], targets: Float[Tensor, "targets classes"], temperature: float
 ) -> Float[Tensor, ""]:
     """Return the summed KL divergence of the softened distributions, times the squared temperature (Hinton et al. 2015,
     section 2).
@@ -144,12 +139,12 @@ def soft_cross_entropy(
 
 
 def cosine_distance(
-    vectors: Float[Tensor, "answers width"], targets: Float[Tensor, "answers width"]
+    vectors: Float[Tensor, "targets width"], targets: Float[Tensor, "targets width"]
 ) -> Float[Tensor, ""]:
     """Return one minus the cosine of each vector and its target, summed."""
     return (1 - F.cosine_similarity(vectors.float(), targets.float(), dim=-1)).sum()
 
 
-def _answered(answered: Tensor, batch: Batch) -> Tensor:
-    """Return the predictions of the rows that count; none for a batch without answers."""
-    return answered if len(batch.rows) else answered[:0]
+def _of_rows(output: Tensor | None, batch: Batch) -> Any:
+    """Return the predictions of the rows that count; none for a batch without rows."""
+    return output if output is None or len(batch.rows) else output[:0]

@@ -1,6 +1,5 @@
-"""AdamW with weight decay on matrices only, smaller or no learning rates for the lower layers, and gradient clipping.
-
-Learning rates as a pure function of the step.
+"""AdamW: weight decay on matrices only, smaller or no learning rates for the lower layers, gradient clipping, and the
+learning rate as a pure function of the step.
 """
 
 from __future__ import annotations
