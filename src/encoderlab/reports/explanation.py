@@ -64,7 +64,7 @@ def show_explanations(explanations: Sequence[Mapping[str, Any]], file: TextIO) -
         strongest = sorted(words, key=lambda word: -abs(word["score"]))
         printed = words if len(words) <= MOST_WORDS else strongest[:MOST_WORDS]
         greatest = max((abs(word["score"]) for word in words), default=0.0)
-        rows = [[word["word"], f"{word['score']:+.3f}", _bar(word["score"], greatest)] for word in printed]
+        rows = [[word["word"], _bar(word["score"], greatest), f"{word['score']:+.3f}"] for word in printed]
         result = ", ".join(f"{name} {percent(share)}" for name, share in _likeliest(explanation)[:5])
         meaning = f"+ supports {label}, - counts against it, in log-odds."
         if label is None:
@@ -75,15 +75,14 @@ def show_explanations(explanations: Sequence[Mapping[str, Any]], file: TextIO) -
             Heading(f"{explanation['name']}: {' | '.join(explanation['texts'])}"),
             Text(f"For {_subject(explanation)}: {result}. {meaning}{cut}"),
             Text(few),
-            Table(("word", "score", ""), rows),
+            Table(("word", "", "score"), rows, n_texts=2),
         ]
         show(blocks, file)
 
 
 def _bar(value: float, greatest: float) -> str:
     """Return a bar of signs, proportional to the greatest score."""
-    signs = ("+" if value >= 0 else "-") * (round(BAR * abs(value) / greatest) if greatest else 0)
-    return signs.ljust(BAR)
+    return ("+" if value >= 0 else "-") * (round(BAR * abs(value) / greatest) if greatest else 0)
 
 
 def write_explanations(path: Path, task: str, explanations: Sequence[Mapping[str, Any]]) -> None:

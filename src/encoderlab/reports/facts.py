@@ -12,7 +12,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from encoderlab.errors import printable
-from encoderlab.reports.tables import Block, Code, Folded, Heading, Table, Text, number, percent, shown, words_of
+from encoderlab.reports.tables import (
+    Block,
+    Code,
+    Folded,
+    Heading,
+    Table,
+    Text,
+    counted,
+    number,
+    percent,
+    shown,
+    words_of,
+)
 
 Facts = Mapping[str, Any]
 LONGEST_VALUE = 300  # characters of a setting's value, or of a fact
@@ -88,7 +100,7 @@ def settings_section(facts: Facts) -> list[Block]:
         Heading("Settings"),
         Text("The settings that differ from their defaults. config.yaml has every setting."),
         Table(columns, changed_settings(facts), n_texts=3),
-        Folded(f"{len(others)} settings at their defaults", [Table(columns, others, n_texts=3)]),
+        Folded(f"{counted(len(others), 'setting')} at the default", [Table(columns, others, n_texts=3)]),
         Heading("Repeating it"),
         Text(by_hand) if repeat is None else Code(repeat),
         Text(

@@ -271,25 +271,30 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
     if not report["baselines"]:
         return []
     scored, main = report["splits"][report["scored_split"]], report["main_figure"]
-    second = next((name for name in SECOND if name in scored and name != main), main)
+    second = [name for name in SECOND if name in scored and name != main][:1]
     seconds = number(report["throughput"].get("train_seconds"))
     rows: list[list[Cell]] = [
-        ["this model", score(scored[main]), Bar(_share(scored[main])), score(scored[second]), "", seconds]
+        [
+            "this model",
+            score(scored[main]),
+            Bar(_share(scored[main])),
+            *(score(scored[name]) for name in second),
+            "",
+            seconds,
+        ]
     ]
     for name, baseline in report["baselines"].items():
-        row: list[Cell] = [BASELINE_NAMES.get(name, name), "skipped", "", "", "", ""]
+        row: list[Cell] = [BASELINE_NAMES.get(name, name), "skipped", "", *("" for _ in second), "", ""]
         if "skipped" not in baseline:
-            row[1:] = [score(baseline[main]), Bar(_share(baseline[main])), score(baseline.get(second))]
+            row[1:] = [
+                score(baseline[main]),
+                Bar(_share(baseline[main])),
+                *(score(baseline.get(one)) for one in second),
+            ]
             row += [lead(baseline, "model_leads_by"), number(baseline.get("seconds"))]
         rows.append(row)
-    columns = (
-        "on the same rows",
-        named_score(main, scored),
-        "",
-        words_of(second),
-        "model ahead by (95% interval)",
-        "seconds",
-    )
+    ahead = "model ahead by (95% interval)"
+    columns = ("on the same rows", named_score(main, scored), "", *map(words_of, second), ahead, "seconds")
     return [Table(columns, rows, marked=0), *verdict_line(report)]
 
 
