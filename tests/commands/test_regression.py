@@ -56,10 +56,10 @@ def test_predict_eval_explain_and_compare_know_numbers(command, numbers_run, tmp
     import pyarrow.parquet as pq
 
     assert printed("predict", f"run={numbers_run}", TEXT, "format=jsonl")["predicted"] > 20000
-    for seed in (1, 2):
-        write_rows(tmp_path / f"{seed}.csv", 40, seed)
-        command("eval", f"run={numbers_run}", *FILES, f"dataset.path={seed}.csv", f"run_dir=scored{seed}")
-    command("predict", f"run={numbers_run}", "input=1.csv", "output=answers.parquet")
+    write_rows(tmp_path / "new.csv", 40, seed=1)
+    for name in ("scored1", "scored2"):
+        command("eval", f"run={numbers_run}", *FILES, "dataset.path=new.csv", f"run_dir={name}")
+    command("predict", f"run={numbers_run}", "input=new.csv", "output=answers.parquet")
     assert str(pq.read_table("answers.parquet").schema.field("predicted").type) == "double"
     with (tmp_path / "scored1" / "predictions.csv").open(encoding="utf-8", newline="") as file:
         errors = [abs(float(row["label"]) - float(row["predicted"])) for row in csv.DictReader(file)]
@@ -68,7 +68,7 @@ def test_predict_eval_explain_and_compare_know_numbers(command, numbers_run, tmp
     assert json.loads((tmp_path / "compared" / "compare.json").read_text(encoding="utf-8"))["figure"] == "mae"
     command("explain", f"run={numbers_run}", "text=great awful", "run_dir=why")
     (explained,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
-    scores = {word["word"]: word["occlusion"] for word in explained["words"]}
+    scores = {word["word"]: word["score"] for word in explained["words"]}
     assert scores["great"] > 0 > scores["awful"]
 
 
@@ -94,7 +94,10 @@ def test_an_8_bit_graph_predicts_in_the_files_units(command, numbers_run, printe
 
 @pytest.mark.parametrize(
     ("rows", "fragment"),
-    [("a,1.5\nb,2\nc,'3,5'\n", r"rows.csv, line 4"), ("a,1.5\n" * 20, "All training rows have the number 1.5")],
+    [
+        ("a,1.5\nb,2\nc,'3,5'\n", r"rows.csv, line 4"),
+        ("".join(f"text {row},1.5\n" for row in range(20)), "All training rows have the number 1.5"),
+    ],
 )
 def test_rows_without_usable_numbers_are_refused(command, tmp_path, rows, fragment):
     (tmp_path / "rows.csv").write_text("review,price\n" + rows.replace("'", '"'), encoding="utf-8")

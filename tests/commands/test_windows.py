@@ -54,7 +54,7 @@ def test_every_command_reads_a_label_at_the_end_of_a_long_text(command, long_run
         assert [row["predicted"] for row in csv.DictReader(file)] == [label for _, label in texts(6, seed=1)]
     command("explain", f"run={long_run}", f"text={LONG}", "run_dir=why")
     (explained,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
-    assert max(explained["words"], key=lambda word: word["occlusion"])["word"] == "rain"
+    assert max(explained["words"], key=lambda word: word["score"])["word"] == "rain"
 
 
 def test_embed_averages_the_windows(command, long_run, tmp_path):
