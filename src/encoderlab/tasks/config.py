@@ -88,13 +88,6 @@ class RegressionScore(Enum):
     rmse = "rmse"
 
 
-class PretrainingScore(Enum):
-    """Scores that can select the best checkpoint of a pretraining run."""
-
-    mlm_accuracy = "mlm_accuracy"
-    nsp_accuracy = "nsp_accuracy"
-
-
 def requested_precision(threshold: Any) -> float | None:
     """Return the precision in a threshold such as precision:0.9; None for anything else."""
     requested = re.fullmatch(r"precision:(\d*\.?\d+)", threshold) if isinstance(threshold, str) else None
@@ -323,9 +316,6 @@ class PretrainingConfig(DocumentTaskConfig):
         0.1, "Share of the predicted tokens that a random token replaces; the rest stay unchanged.", least=0, most=1
     )
     whole_words: bool = setting(False, "Predict all tokens of a word together.")
-    score: PretrainingScore = setting(
-        PretrainingScore.mlm_accuracy, "Score that selects the best checkpoint, with training.keep=best."
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -335,8 +325,6 @@ class PretrainingConfig(DocumentTaskConfig):
                 f"task.random_replace_prob={self.random_replace_prob:g} is more than 1",
                 allowed="a sum of at most 1",
             )
-        if self.second_sentence is SecondSentence.none and self.score is PretrainingScore.nsp_accuracy:
-            raise SettingError("task.score=nsp_accuracy needs pairs", remedy="Set task.score=mlm_accuracy")
 
     @property
     def paired(self) -> SecondSentence:

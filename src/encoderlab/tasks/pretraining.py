@@ -32,7 +32,7 @@ class Pretraining(Task):
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
-        super().__init__(tokenizer, PAIR_LABELS[config.second_sentence], max_length, config.score.value, shortest=5)
+        super().__init__(tokenizer, PAIR_LABELS[config.second_sentence], max_length, "mlm_accuracy", shortest=5)
         self.config = config
         self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
         self.masking = Masking(config, tokenizer)
