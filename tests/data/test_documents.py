@@ -122,3 +122,15 @@ def test_a_damaged_file_is_named(folder):
     (folder / "1.txt.gz").write_bytes((folder / "1.txt.gz").read_bytes()[:40])
     with pytest.raises(DataError, match=r"1\.txt\.gz"):
         list(files(folder).by_name["train"].documents())
+
+
+def test_the_built_in_articles_are_small_and_name_the_licence_of_each_source(tmp_path):
+    from encoderlab.data.built_in import ARTICLES, ArticlesDataset
+
+    licences = (ARTICLES.parent / "LICENSE.md").read_text(encoding="utf-8")
+    sources = set(pq.read_table(ARTICLES, columns=["source"])["source"].to_pylist())
+    assert sources and all(f"| {source} |" in licences for source in sources)
+    assert ARTICLES.stat().st_size < 3_000_000
+    splits = ArticlesDataset().documents(tmp_path).by_name
+    assert {name: split.total for name, split in splits.items()} == {"train": 2234, "validation": 124, "test": 124}
+    assert len(next(splits["train"].documents())) >= 1
