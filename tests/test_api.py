@@ -12,7 +12,7 @@ import encoderlab
 from encoderlab.cli import main as cli
 from encoderlab.config.commands import PretrainConfig
 from encoderlab.data.generated import ReverseDataset
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 
 SMALL = (
     "model.n_layers=1",
@@ -100,20 +100,3 @@ def test_settings_of_other_commands_are_refused(tmp_path, monkeypatch, mistaken)
     with pytest.raises(SettingError):
         mistaken()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_mistakes_are_reported_as_on_the_command_line(brackets):
-    with pytest.raises(SettingError, match="Did you mean task=sst2"):
-        encoderlab.compose("task=sst3")
-    with pytest.raises(SettingError, match="Did you mean model.n_layers"):
-        encoderlab.compose("model.n_layer=2")
-    with pytest.raises(SettingError, match="command=eval does not start a run. Allowed: train, pretrain, finetune"):
-        encoderlab.compose(command="eval")
-    with pytest.raises(SettingError, match="is not a list of texts"):
-        brackets.predict("one text")
-    with pytest.raises(DataError, match="was trained on single texts, but a pair was given"):
-        brackets.predict([("(", ")")])
-    with pytest.raises(SettingError, match="pooling=max is not a valid choice. Allowed: cls, mean"):
-        brackets.embed(["()"], "max")
-    with pytest.raises(DataError, match="does not exist"):
-        encoderlab.load("nowhere")

@@ -127,20 +127,6 @@ def test_a_split_of_a_run_on_pairs_gives_pairs_and_its_lines_single_texts(comman
     assert not np.allclose(np.load(tmp_path / "lines.npy"), np.load(tmp_path / "test.npy"), atol=1e-3)
 
 
-def test_a_tagging_run_embeds_words_and_gives_zeros_for_empty_rows(command, reverse_run, tmp_path, monkeypatch):
-    typed(monkeypatch, "1 2 3\n\n4\n")
-    command("embed", f"run={reverse_run}", "output=words.npy")
-    found = np.load(tmp_path / "words.npy")
-    assert np.isfinite(found).all()
-    assert not found[1].any() and found[0].any() and found[2].any()
-    typed(monkeypatch, "1 2 3\n\n4\n")
-    command("embed", f"run={reverse_run}", "output=tokens.npy", "tokens=true")
-    lines = index(tmp_path / "tokens.index.jsonl")
-    assert [line["tokens"] for line in lines] == [["1", "2", "3"], [], ["4"]]
-    assert [line["start"] for line in lines] == [0, 3, 3]
-    np.testing.assert_allclose(found[0], np.load(tmp_path / "tokens.npy")[:3].mean(0), atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

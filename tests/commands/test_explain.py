@@ -83,16 +83,6 @@ def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
     assert "<script>alert(1)</script>[red]" in capsys.readouterr().out
 
 
-def test_truncated_words_are_shown_without_a_score(command, brackets_run, tmp_path, capsys):
-    command("explain", f"run={brackets_run}", "text=" + "(" * 400, "run_dir=why")
-    (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
-    assert figures["truncated"]
-    assert len(figures["words"]) < 400
-    page = Page(tmp_path / "why" / "explain.html")
-    assert "The model read only the beginning" in page.text
-    assert "The text was truncated" in capsys.readouterr().out
-
-
 REFUSED = {
     ("text=(", "word=0"): "word=0 selects a word, but this model labels whole texts. Remove word.",
     ("text=(", "label=vald"): "label=vald is not a class of this model. Allowed: ",

@@ -9,7 +9,6 @@ import logging
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -23,11 +22,10 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.pretrained import load_pretrained
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.task import build_task
 from encoderlab.system.device import Compute
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, SecondSentence, TaggingConfig
+from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.config import Precision, TrainingConfig
 
@@ -209,19 +207,6 @@ def test_an_existing_path_is_refused(command, finished, tmp_path):
         command("export", f"run={run}", "path=file/there")
 
 
-def test_a_failed_export_leaves_nothing(command, finished, tmp_path, monkeypatch):
-    run = finished(ClassificationConfig(name="moods"))
-    before = sorted(tmp_path.iterdir())
-
-    def full(*arguments, **keywords):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("encoderlab.commands.export._write_json", full)
-    with pytest.raises(DataError, match="path=there cannot be written: No space left on device"):
-        command("export", f"run={run}", "path=there")
-    assert [path for path in sorted(tmp_path.iterdir()) if path not in before and path.name != "outputs"] == []
-
-
 # format=sentence_transformers
 
 
@@ -256,17 +241,6 @@ def test_sentence_transformers_reads_pairs_as_the_card_shows(command, finished, 
     exec(card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "there"), {})
     assert "MISSING" not in caplog.text, "no weight is drawn anew"
     assert len(set(LABELS) & set(json.loads(capsys.readouterr().out.replace("'", '"')))) > 0
-
-
-def test_an_encoder_gives_the_vectors_of_embed_and_training_starts_from_it(command, finished, tmp_path):
-    run = finished(PretrainingConfig(name="read", second_sentence=SecondSentence.none), labels=[], pooling=Pooling.mean)
-    command("export", f"run={run}", "format=sentence_transformers", "path=there")
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    command("embed", f"run={run}", "input=texts.txt", "output=ours.npy", "precision=fp32", "threads=1")
-    assert_close(encoded_there("there", TEXTS), torch.from_numpy(np.load("ours.npy")), rtol=1e-5, atol=1e-5)
-    pretrained = load_pretrained("there")
-    assert pretrained.config.pooling is Pooling.mean
-    assert "pool.dense.weight" not in pretrained.weights
 
 
 def test_models_sentence_transformers_cannot_express_are_refused_with_an_alternative(command, finished):

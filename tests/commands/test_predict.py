@@ -28,13 +28,6 @@ def test_a_text_with_unusual_characters_comes_back_unchanged(command, brackets_r
     assert row["predicted"] in ("balanced", "unbalanced")
 
 
-def test_the_model_folder_alone_is_enough(command, brackets_run, capsys):
-    for run in (brackets_run, brackets_run / "model"):
-        command("predict", f"run={run}", "text=(())")
-    first, second = capsys.readouterr().out.split("text,predicted", 2)[1:]
-    assert first == second
-
-
 def test_predictions_equal_those_of_the_report(command, brackets_run, capsys):
     command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -127,13 +120,6 @@ def test_a_split_is_predicted_whole_even_if_training_was_limited(command, bracke
 def test_invalid_input_is_refused(command, brackets_run, arguments, error, message):
     with pytest.raises(error, match=message):
         command("predict", f"run={brackets_run}", *arguments)
-
-
-def test_an_existing_output_is_not_overwritten(command, brackets_run, tmp_path):
-    (tmp_path / "out.csv").write_text("precious")
-    with pytest.raises(SettingError, match="output=out.csv already exists"):
-        command("predict", f"run={brackets_run}", "text=a", "output=out.csv")
-    assert (tmp_path / "out.csv").read_text() == "precious"
 
 
 @pytest.mark.parametrize("damage", ["config", "weights", "tokenizer", "other weights"])

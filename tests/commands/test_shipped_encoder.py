@@ -5,9 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-import torch
 
-from encoderlab import shipped as catalogue
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.pretrained import load_pretrained
 
@@ -36,22 +34,6 @@ def test_a_damaged_encoder_is_refused_wherever_it_is_opened(command, shipped, te
         DataError, match=r"model\.safetensors is damaged: its SHA-256 differs.*Reinstall encoderlab \(pip"
     ):
         command(*line)
-
-
-def test_an_installation_without_the_encoder_is_reported(command, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogue, "FOLDER", tmp_path / "none")
-    with pytest.raises(
-        DataError, match=r"^The encoder mini-en is missing from this installation of encoderlab.*Reinstall"
-    ):
-        command("embed", "input=texts.txt", "output=vectors.npy")
-
-
-def test_it_starts_a_run_as_its_own_folder_does(shipped, no_network):
-    by_name, by_folder = load_pretrained("mini-en"), load_pretrained(str(shipped))
-    assert by_name.name == "mini-en"
-    assert by_name.config == by_folder.config
-    assert all(torch.equal(weight, by_folder.weights[name]) for name, weight in by_name.weights.items())
-    assert all(weight.dtype is torch.float32 for weight in by_name.weights.values())
 
 
 def test_it_reads_pairs_separately_and_also_starts_runs_on_single_texts(command, shipped, tmp_path):

@@ -260,17 +260,6 @@ def test_old_weight_names_are_understood(bert):
     assert_read_as_before(bert, older)
 
 
-def test_a_decoder_that_repeats_the_embeddings_is_tied(bert):
-    def repeated(folder):
-        weights = stored(folder)
-        weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
-        weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
-        rewrite(folder, weights)
-
-    assert_read_as_before(bert, repeated)
-    assert read_huggingface(bert).config.tie_decoder
-
-
 def test_a_decoder_that_differs_from_the_embeddings_is_kept_whatever_config_json_says(bert, make_batch):
     weights = stored(bert)
     weights["cls.predictions.decoder.weight"] = torch.randn(VOCABULARY, 8)
@@ -281,20 +270,3 @@ def test_a_decoder_that_differs_from_the_embeddings_is_kept_whatever_config_json
     assert_same_answers(
         ours_of(found), transformers.BertForPreTraining.from_pretrained(bert).eval(), make_batch([5, 3])
     )
-
-
-def test_an_encoder_saved_without_a_prefix_keeps_its_pooler(tmp_path):
-    theirs = theirs_of("BertModel")
-    found = read_huggingface(saved(theirs, tmp_path))
-    assert found.heads == HeadSizes()
-    assert torch.equal(found.weights["pool.dense.weight"], theirs.pooler.dense.weight)
-
-
-def test_a_masked_language_model_with_a_pooler_is_exported_without_it(bert, tmp_path):
-    weights = {name: weight for name, weight in stored(bert).items() if "seq_relationship" not in name}
-    rewrite(bert, weights, architectures=["BertForMaskedLM"])
-    found = read_huggingface(bert)
-    assert "pool.dense.bias" in found.weights
-    sizes = {"vocabulary_size": VOCABULARY, "pad_id": 0}
-    fields, theirs = to_huggingface(found.config, found.heads, found.weights, labels=[], **sizes)
-    assert fields["architectures"] == ["BertForMaskedLM"] and not [name for name in theirs if "pooler" in name]

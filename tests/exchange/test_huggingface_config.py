@@ -6,7 +6,7 @@ from encoderlab.batch import HeadSizes
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
-from tests.exchange.bert_folders import HEADS, VOCABULARY, drawn, exported, rewrite, saved, stored, theirs_of
+from tests.exchange.bert_folders import VOCABULARY, drawn, rewrite, saved, stored, theirs_of
 
 
 def test_settings_are_read_from_config_json(tmp_path):
@@ -58,13 +58,6 @@ def test_a_classifier_with_a_pooler_but_no_name_is_for_sequences(tmp_path, kept,
     weights = {name: weight for name, weight in stored(folder).items() if kept or "pooler" not in name}
     rewrite(folder, weights, architectures=None)
     assert read_huggingface(folder).heads == heads
-
-
-def test_sentence_order_labels_survive_the_round_trip(tmp_path):
-    heads = HEADS["BertForPreTraining"]
-    config, model = drawn(heads)
-    exported(config, heads, model.state_dict(), tmp_path, labels=["in_order", "swapped"])
-    assert read_huggingface(tmp_path).labels == ["in_order", "swapped"]
 
 
 @pytest.mark.parametrize(
@@ -162,13 +155,3 @@ def test_settings_without_an_equivalent_are_named_with_what_to_choose_instead(ch
     config, model = drawn(heads, **change)
     with pytest.raises(SettingError, match=f"has no equivalent of .*Use format=.*, or train with .*{instead}"):
         to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
-
-
-@pytest.mark.parametrize("pooling", Pooling)
-def test_a_tagger_is_exported_whatever_its_pooling(pooling):
-    heads = HeadSizes(token_classes=3)
-    config, model = drawn(heads, pooling=pooling)
-    fields, _ = to_huggingface(
-        config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0
-    )
-    assert fields["architectures"] == ["BertForTokenClassification"]

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from encoderlab.errors import DataError
-from encoderlab.exchange import onnx as onnx_graph
 from encoderlab.exchange.onnx import WholeModel, largest_difference, write_graph
 from encoderlab.model.config import Activation, Norm, NormPosition, Pairs, Pooling, Positions
 
@@ -86,12 +85,3 @@ def test_a_graph_with_other_weights_is_noticed(written, make_model):
     with pytest.raises(DataError, match="The ONNX graph is wrong"):
         largest_difference(whole, path, 12, 13)
     whole.load_state_dict(before)
-
-
-@pytest.mark.slow
-def test_weights_too_large_for_one_file_are_stored_beside_it(make_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_graph, "LARGEST_GRAPH", 100)
-    whole = WholeModel(make_model(n_layers=1, sequence_classes=None).eval()).eval()
-    write_graph(whole, tmp_path / "model.onnx")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
-    assert largest_difference(whole, tmp_path / "model.onnx", 12, 13) < 1e-5

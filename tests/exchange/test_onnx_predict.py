@@ -1,7 +1,5 @@
 """The program in an exported folder: predictions from logits for every kind of task, in order."""
 
-import json
-
 import numpy as np
 import pytest
 import tokenizers
@@ -11,8 +9,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 
-from encoderlab.exchange import onnx_predict
-from encoderlab.exchange.onnx_predict import answer, predict
+from encoderlab.exchange.onnx_predict import answer
 
 TEXTS = {"answers_for": "texts", "problem_type": "single_label_classification", "id2label": {"0": "no", "1": "yes"}}
 
@@ -72,50 +69,3 @@ def test_every_word_keeps_its_place_and_is_read_at_its_first_token(words):
     assert found == [
         ("no", "yes")[place % 2] if place in first else None for place in range(max(first, default=-1) + 1)
     ]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Return an exported folder whose graph predicts "yes" for texts with an even number of tokens, and the shapes it
-    is given.
-    """
-    letters().save(str(tmp_path / "tokenizer.json"))
-    shapes = []
-
-    class Session:
-        def __init__(self, path, **options):
-            assert path == tmp_path / "model.onnx"
-
-        def run(self, outputs, feed):
-            shapes.append(feed["input_ids"].shape)
-            even = feed["attention_mask"].sum(1) % 2 == 0
-            return [np.stack([~even, even], axis=1).astype(np.float32)]
-
-    monkeypatch.setattr(onnx_predict.onnxruntime, "InferenceSession", Session)
-    config = TEXTS | {
-        "paired": False,
-        "special_tokens": True,
-        "inputs": ["input_ids", "attention_mask"],
-        "answer": "logits",
-    }
-
-    def write(**changes):
-        (tmp_path / "config.json").write_text(json.dumps(config | changes), encoding="utf-8")
-        return tmp_path
-
-    return write, shapes
-
-
-def test_texts_are_predicted_in_order_a_few_at_a_time(folder):
-    write, shapes = folder
-    texts = [" ".join("abc"[: 1 + number % 3]) for number in range(20)]
-    found = predict(texts, write())
-    assert [one["predicted"] for one in found] == [("no", "yes")[(len(text.split()) + 2) % 2 == 0] for text in texts]
-    assert shapes == [(16, 5), (4, 5)]
-
-
-def test_a_tab_separates_the_texts_of_a_pair(folder):
-    write, shapes = folder
-    predict(["a b\tc"], write(paired=True))
-    assert shapes == [(1, 6)], "with a second [SEP]"
-    assert predict([], write()) == []

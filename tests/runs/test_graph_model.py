@@ -8,7 +8,7 @@ import torch
 
 from encoderlab.config.commands import OpenRunConfig
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 from encoderlab.exchange.onnx import WholeModel
 from encoderlab.runs import graph_model
 from encoderlab.runs.graph_model import GraphModel, compute_to_answer
@@ -73,12 +73,6 @@ def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind,
         assembly.model.n_parameters,
         assembly.model.parameters_by_part(),
     )
-
-
-def test_anything_that_requires_weights_is_refused(opened):
-    _, graph = opened("texts")
-    with pytest.raises(DataError, match="an ONNX graph without weights, which only predict and serve can open"):
-        _ = graph.encoder
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ values.
 
 import json
 import os
-from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from encoderlab.batch import Batch, HeadSizes
 from encoderlab.config.commands import FinetuneConfig, RunConfig
 from encoderlab.config.schemas import AsPretrained
 from encoderlab.data.generated import BracketsDataset
-from encoderlab.data.tokenizers import AsPretrainedTokenizer, SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers import AsPretrainedTokenizer, SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
@@ -132,11 +131,6 @@ def test_continued_pretraining_keeps_every_head():
     )
 
 
-def test_pretraining_from_a_binary_classifier_does_not_reuse_its_head_for_pairs():
-    heads = HeadSizes(sequence_classes=2)
-    assert "sequence_head" in load_into(drawn(PRETRAINING), pretrained_from(drawn(heads), heads))
-
-
 def test_the_first_rows_of_longer_position_and_embedding_tables_are_used():
     heads, padded = HeadSizes(vocabulary=True), TOKENIZER.vocabulary_size + 9
     settings = {"tie_decoder": False}
@@ -171,22 +165,6 @@ def finetuning(corpus, **changes):
         "init_from": "runs/old",
     }
     return FinetuneConfig(**given | changes)
-
-
-def test_an_assembly_has_the_pretrained_tokenizer_and_settings_and_says_so(corpus, capsys):
-    old = pretrained_from(drawn(PRETRAINING, pooling=Pooling.pooler), PRETRAINING, pooling=Pooling.pooler)
-    config = finetuning(corpus, model=AsPretrained(dropout=0.3, max_length=9))
-    assembly = assemble(config, CPU, corpus, old)
-    assert assembly.tokenizer is old.tokenizer
-    assert type(assembly.config) is RunConfig
-    assert assembly.config.model == replace(old.config, dropout=0.3, max_length=9)
-    assert torch.equal(
-        assembly.model.encoder.embeddings.position.embedding.weight,
-        old.weights["encoder.embeddings.position.embedding.weight"][:9],
-    )
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("From ")]
-    n = sum(weight.numel() for weight in assembly.model.parameters()) - 18
-    assert lines == [f"From runs/old: {n:,} pretrained weights; fresh: sequence_head (18)"]
 
 
 def test_the_encoder_gives_the_same_outputs_as_the_pretrained_one(corpus):
@@ -282,15 +260,3 @@ def test_paths_that_are_not_models_are_refused_for_what_they_are(init_from, tmp_
     }
     with pytest.raises((DataError, SettingError), match=expected[init_from]):
         load_pretrained(init_from)
-
-
-def test_a_tokenizer_that_splits_differently_with_the_same_pieces_is_refused(tmp_path):
-    texts = ["they say so of it, the us re entered 12 percent deja vu"]
-    mine, theirs = (
-        WordPieceConfig(vocabulary_size=200, min_frequency=1, lowercase=lower).build(lambda: texts, tmp_path)
-        for lower in (False, True)
-    )
-    assert mine.pieces(range(mine.vocabulary_size)) == theirs.pieces(range(theirs.vocabulary_size))
-    pretrained = replace(pretrained_from(drawn(PRETRAINING), PRETRAINING), tokenizer=theirs)
-    with pytest.raises(SettingError, match="splits .* differently"):
-        check_same_vocabulary(mine, "The tokenizer", pretrained)

@@ -107,14 +107,6 @@ def test_every_word_is_predicted_and_truncated_ones_are_null(words):
     assert cut[1] == {"word": "b", "predicted": None, "probability": None, "top": None}
 
 
-def test_the_most_probable_classes_are_returned_for_texts_and_words(texts, words):
-    (text,) = predictions(texts, text="012", top_k=1)
-    assert list(text) == ["predicted", "top"] and [one["label"] for one in text["top"]] == [text["predicted"]]
-    assert len(predictions(texts, text="012", top_k=2)[0]["top"]) == 2
-    (answer,) = predictions(words, text="1 2", top_k=3)
-    assert all(len(word["top"]) == 3 and word["top"][0]["label"] == word["predicted"] for word in answer["words"])
-
-
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=5), inside, max_size=2),
