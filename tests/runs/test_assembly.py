@@ -2,8 +2,15 @@
 
 import pytest
 
+from encoderlab.config.schemas import AsPretrained
 from encoderlab.data.examples import TextExample
-from encoderlab.tasks.config import ClassificationConfig, Windows
+from encoderlab.data.generated import BracketsDataset
+from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.runs.assembly import settle, with_case, with_pairs
+from encoderlab.runs.corpus import Corpus
+from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.compilation import WITH_GRAPHS
 from encoderlab.training.config import Compile, TrainingConfig
@@ -12,17 +19,25 @@ from tests.runs.small_assembly import TOKENIZER, assembly_of
 LONG = [TextExample("0123456789" * 6, None, row % 3) for row in range(40)]
 
 
-def settled(windows):
-    training = TrainingConfig(epochs=None, max_tokens=5000, max_epochs=20, accumulate=1, learning_rate=1e-3)
-    assembly = assembly_of(ClassificationConfig(name="long", windows=windows), training=training)
+def settled(windows=Windows.none, validation=0, **training):
+    """Return an assembly after its open settings were decided by 40 long rows, and these rows."""
+    task = ClassificationConfig(name="long", windows=windows)
+    assembly = assembly_of(task, training=TrainingConfig(**training), n_layers=1)
     rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)
-    return assembly.settled(rows), rows
+    few = hold_encoded(assembly.task.encode(LONG[:validation]), TOKENIZER.vocabulary_size, assembly.task.heads)
+    return settle(assembly, {"train": rows} | ({"validation": few} if validation else {})), rows
 
 
 def test_rows_in_windows_are_read_as_often_as_truncated_rows():
-    (whole, whole_rows), (cut, cut_rows) = settled(Windows.mean), settled(Windows.none)
+    open_ = {"epochs": None, "max_tokens": 5000, "max_epochs": 20}
+    (whole, whole_rows), (cut, cut_rows) = (settled(windows, **open_) for windows in (Windows.mean, Windows.none))
     assert whole_rows.lengths.sum() > 5 * cut_rows.lengths.sum()
     assert whole.config.training.epochs == cut.config.training.epochs == 10
+
+
+def test_too_few_validation_rows_choose_no_checkpoint():
+    training = settled(validation=5, patience=3, min_validation_rows=6)[0].config.training
+    assert (training.keep.value, training.patience) == ("last", None)
 
 
 @pytest.mark.parametrize(
@@ -31,21 +46,31 @@ def test_rows_in_windows_are_read_as_often_as_truncated_rows():
 )
 def test_the_length_of_the_run_decides_what_is_compiled(length, seconds, monkeypatch):
     durations = []
-    monkeypatch.setattr(
-        "encoderlab.runs.assembly.compile_encoder", lambda *given: durations.append(given[-1]) or "compiled"
-    )
-    assembly = assembly_of(training=TrainingConfig(**{"batch_size": 32, "accumulate": 1, **length}), n_layers=1)
-    assert assembly.compiled is None
-    rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)
-    assert assembly.settled(rows).compiled == "compiled"
+    compiling = "encoderlab.runs.assembly.compile_encoder"
+    monkeypatch.setattr(compiling, lambda *given: durations.append(given[-1]) or "compiled")
+    assert settled(batch_size=32, **length)[0].compiled == "compiled"
     assert durations == [pytest.approx(seconds)]
 
 
 def test_a_model_for_cuda_graphs_computes_whole_batches(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.assembly.compile_encoder", lambda *given: WITH_GRAPHS)
-    training = TrainingConfig(steps=3, compile=Compile.cuda_graphs)
-    assembly = assembly_of(training=training)
-    rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)
-    assert assembly.settled(rows).model.packs is False
-    windowed = assembly_of(ClassificationConfig(name="long", windows=Windows.mean), training=training)
-    assert "CUDA graphs would be recorded for each number" in str(windowed.settled(rows).compiled)
+    assert settled(steps=3, compile=Compile.cuda_graphs)[0].model.packs is False
+    windowed, _ = settled(Windows.mean, steps=3, compile=Compile.cuda_graphs)
+    assert "not compiled" in windowed.compiled
+
+
+def test_single_texts_have_no_pairs_to_read_separately(tmp_path):
+    corpus = Corpus.load(BracketsDataset(train_rows=4, validation_rows=2, test_rows=2, pairs=8), tmp_path)
+    separate = ModelConfig(pairs=Pairs.separate)  # as finetuned from an encoder that reads pairs separately
+    assert with_pairs(separate, AsPretrained(), corpus).pairs is Pairs.joint
+    for configured in (separate, AsPretrained(pairs=Pairs.separate)):
+        with pytest.raises(SettingError, match=r"model\.pairs=separate"):
+            with_pairs(separate, configured, corpus)
+
+
+def test_a_trained_vocabulary_keeps_capitals_for_labelled_words_by_default():
+    tagging, classification = TaggingConfig(name="names"), ClassificationConfig(name="topics")
+    assert with_case(WordPieceConfig(), tagging).lowercase is False
+    assert with_case(WordPieceConfig(), classification).lowercase is True
+    assert with_case(WordPieceConfig(lowercase=True), tagging).lowercase is True
+    assert with_case(SymbolsConfig(), tagging) == SymbolsConfig()

@@ -26,9 +26,8 @@ def fitted(folder, validation=True, **settings):
     )
     assembly = assembly_of(training=training, dropout=0.1, initializer_range=0.02)
     folder.root.mkdir(exist_ok=True)
-    return fit(
-        assembly, labelled_rows(18), labelled_rows(9) if validation else None, folder
-    ), assembly.model.state_dict()
+    rows = {"train": labelled_rows(18)} | ({"validation": labelled_rows(9)} if validation else {})
+    return fit(assembly, rows, folder), assembly.model.state_dict()
 
 
 @pytest.fixture
@@ -81,4 +80,4 @@ def test_a_checkpoint_of_another_model_is_refused(folder):
     fitted(folder)
     other = assembly_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
     with pytest.raises(DataError, match="checkpoint"):
-        fit(other, labelled_rows(18), None, folder)
+        fit(other, {"train": labelled_rows(18)}, folder)

@@ -25,7 +25,7 @@ class Folds:
     def __init__(self, failing=None):
         self.failing, self.trained, self.reported = failing, [], []
 
-    def train(self, config, processes):
+    def train(self, config, command, processes):
         assert (
             processes.stay or config.run_dir is None
         )  # a process that left after a fold would be missing from the next
@@ -45,6 +45,15 @@ class Folds:
 
 
 @pytest.fixture
+def validated(monkeypatch):
+    def run(config, folds):
+        monkeypatch.setattr("encoderlab.runs.folds.report_folds", folds.report)
+        return cross_validate(config, "train", SINGLE_PROCESS, folds.train)
+
+    return run
+
+
+@pytest.fixture
 def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task = ClassificationConfig(name="brackets")
@@ -61,9 +70,9 @@ def config(tmp_path, monkeypatch):
     )
 
 
-def test_each_fold_is_a_run_and_all_are_reported_together(config, capsys):
+def test_each_fold_is_a_run_and_all_are_reported_together(config, validated, capsys):
     folds = Folds()
-    folder = cross_validate(config, "train", SINGLE_PROCESS, folds.train, folds.report)
+    folder = validated(config, folds)
     assert folds.trained == ["1/3", "2/3", "3/3"] and folder.finished
     (validation,) = folds.reported
     assert [run.root for run in validation.runs] == [folder.fold(number) for number in (1, 2, 3)]
@@ -72,20 +81,20 @@ def test_each_fold_is_a_run_and_all_are_reported_together(config, capsys):
     assert "The test split (4 rows) is not used" in capsys.readouterr().err
 
 
-def test_the_same_command_line_resumes_and_keeps_finished_folds(config, capsys):
+def test_the_same_command_line_resumes_and_keeps_finished_folds(config, validated, capsys):
     stopped, resumed = Folds(failing="2/3"), Folds()
     with pytest.raises(KeyboardInterrupt):
-        cross_validate(config, "train", SINGLE_PROCESS, stopped.train, stopped.report)
+        validated(config, stopped)
     assert "Resume with: encoderlab train resume=all" in capsys.readouterr().err
-    cross_validate(config, "train", SINGLE_PROCESS, resumed.train, resumed.report)
+    validated(config, resumed)
     assert (stopped.trained, resumed.trained) == (["1/3", "2/3"], ["2/3", "3/3"])
     assert "fold 1 of 3 is finished" in capsys.readouterr().err
     with pytest.raises(SettingError, match="already holds a run"):
-        cross_validate(config, "train", SINGLE_PROCESS, resumed.train, resumed.report)
+        validated(config, resumed)
 
 
-def test_a_dry_run_covers_the_first_fold_and_writes_no_folder(config, capsys):
+def test_a_dry_run_covers_the_first_fold_and_writes_no_folder(config, validated, capsys):
     folds = Folds()
-    assert cross_validate(replace(config, dry_run=True), "train", SINGLE_PROCESS, folds.train, folds.report) is None
+    assert validated(replace(config, dry_run=True), folds) is None
     assert (folds.trained, folds.reported, Path("all").exists()) == (["1/3"], [], False)
     assert "folds=3 takes 3 runs like this one, the first:" in capsys.readouterr().err

@@ -67,20 +67,26 @@ def as_read_back(plain):
 def test_a_restored_state_continues_with_the_same_steps_bit_for_bit(begun):
     never_stopped = begun()
     take(never_stopped, 3)
-    kept, weights = as_read_back(never_stopped.state_dict()), {n: w.clone() for n, w in never_stopped.weights().items()}
+    kept, weights = (
+        as_read_back(never_stopped.state_dict()),
+        {n: w.clone() for n, w in never_stopped.distributed.weights().items()},
+    )
     expected = take(never_stopped, 3)
     resumed = begun()
     torch.rand(5)  # another process has drawn other numbers by now
     resumed.load_state_dict(kept, weights)
     assert resumed.progress.step == 3
     assert take(resumed, 3) == expected
-    assert all(torch.equal(weight, resumed.weights()[name]) for name, weight in never_stopped.weights().items())
+    assert all(
+        torch.equal(weight, resumed.distributed.weights()[name])
+        for name, weight in never_stopped.distributed.weights().items()
+    )
 
 
 def test_the_number_of_micro_batches_is_kept_unless_the_settings_change_it(begun):
     grown = begun()
     grown.steps.micro_batches = MicroBatches(4, "memory ran out in step 1", grown=True)
-    kept, weights = as_read_back(grown.state_dict()), grown.weights()
+    kept, weights = as_read_back(grown.state_dict()), grown.distributed.weights()
     same, other = begun(), begun(accumulate=1)
     for state in (same, other):
         state.load_state_dict(kept, weights)
@@ -90,7 +96,7 @@ def test_the_number_of_micro_batches_is_kept_unless_the_settings_change_it(begun
 
 def test_a_resumed_run_has_the_rest_of_its_budget(begun):
     state = begun(steps=None, budget="1h")
-    state.load_state_dict(as_read_back(state.state_dict()) | {"budget_spent": 3600.0}, state.weights())
+    state.load_state_dict(as_read_back(state.state_dict()) | {"budget_spent": 3600.0}, state.distributed.weights())
     assert len(take(state, 9)) == 1  # one step at least
 
 
@@ -100,6 +106,6 @@ def test_an_incomplete_state_or_one_of_another_tokenizer_is_refused(piece, begun
     kept = as_read_back(state.state_dict())
     lacking = {name: value for name, value in kept.items() if name != piece}
     with pytest.raises(KeyError, match=piece):
-        state.load_state_dict(lacking, state.weights())
+        state.load_state_dict(lacking, state.distributed.weights())
     with pytest.raises(ValueError, match="belongs to another tokenizer"):
-        state.load_state_dict(kept | {"tokenizer": "of another run"}, state.weights())
+        state.load_state_dict(kept | {"tokenizer": "of another run"}, state.distributed.weights())

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import cast
 
-from encoderlab.commands.pretrain import score_pretrained
+from encoderlab.commands.pretrain import pretraining_report
 from encoderlab.config.commands import EvalConfig
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
+from encoderlab.metrics import PredictionScores, PretrainingScores, SplitScores
+from encoderlab.reports.pretraining import show_pretraining_report, write_pretraining_report
 from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus, reading_note
+from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.explain import token_importance
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.for_reports import files_of, run_facts, summary_of
 from encoderlab.runs.journal import evaluation_throughput
-from encoderlab.runs.records import announce, record_start
-from encoderlab.runs.score import scores_of
+from encoderlab.runs.records import announce, files_of, record_start, run_facts, summary_of
+from encoderlab.runs.score import guessed_pairs, pair_facts
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
-from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.training.batches import EVALUATION_SEED, Rows
 
 
 def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder:
@@ -38,78 +43,116 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
             remedy="See the scores in its report.json, or train it on a task with encoderlab finetune init_from=...",
         )
     if isinstance(assembly.config.task, PretrainingConfig):
-        return score_pretrained(config, assembly)
+        return eval_on_documents(config, assembly, processes)
     with processes.main_process_first():
-        corpus, split = _what_to_score(config, assembly)
-        _check_rows(assembly, corpus, split, own=config.dataset is None)
+        corpus, split = _rows_to_score(config, assembly)
         rows = corpus.rows(split, assembly.task)
-    with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", assembly.config.task.name)) as folder:
+    with _new_folder(config, assembly, corpus) as folder:
+        scores, scored = _score(assembly, config, rows)
         if processes.is_main:
-            record_start(folder, "eval", config, assembly.compute, corpus)
-        announce((*assembly.choices, f"run folder {folder.root}"))
-        _score_and_report(config, assembly, corpus, split, rows, folder)
+            scores = cast("PredictionScores", scores)
+            notes = reading_note(rows, assembly.task)
+            if corpus.splits.labels != assembly.task.labels:
+                matched = f"{assembly.task.labels} are matched with the dataset's {corpus.splits.labels}, in this order"
+                notes.append(f"The model's labels {matched}")
+            report = build_report(summary_of("eval", assembly, replace(scored, notes=notes)), {split: scores}, {})
+            explain = partial(token_importance, assembly)
+            examples = corpus.split(split)
+            carried = None if examples.carried is None else examples.carried.select(scores.rows)
+            write_report(folder.root, report, run_facts(folder, "eval"), examples, scores, explain, carried)
+            files = files_of(folder, "page", "report", "predictions", "plots")
+            show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
     return folder
 
 
-def _what_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]:
-    """Return the rows, and the name of their split. A file of your own is scored whole, with the labels named as in the
-    model.
+def eval_on_documents(config: EvalConfig, assembly: Assembly, processes: Processes) -> RunFolder:
+    """Score a pretraining run on a split of its documents, or of others.
+
+    Raises DataError if there is no such split, or if the run's own documents have changed.
     """
-    cache = cache_folder(config.cache_dir)
-    if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
-        unsplit = replace(
-            config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=assembly.task.labels or None
-        )
-        return Corpus.load_unsplit(unsplit, cache, assembly.config.task.target), "all"
-    corpus = Corpus.load(config.dataset or own_dataset(assembly), cache, assembly.config.task.target)
-    return corpus, config.split or corpus.scored_splits()[-1]
+    task, cache = cast("Pretraining", assembly.task), cache_folder(config.cache_dir)
+    with processes.main_process_first():
+        corpus = DocumentCorpus.load(config.dataset or own_dataset(assembly), task.config, cache)
+        split = config.split or corpus.scored_splits()[-1]
+        if split not in corpus.documents.by_name:
+            raise DataError(f"split={split} is not in this dataset", allowed=", ".join(corpus.documents.by_name))
+        if config.dataset is None:
+            _check_unchanged(assembly, corpus.fingerprints(), split)
+        rows = {name: corpus.rows(name, task) for name in ("train", split)}
+    with _new_folder(config, assembly, corpus) as folder:
+        scores, scored = _score(assembly, config, rows[split])
+        if processes.is_main:
+            by_split = {split: cast("PretrainingScores", scores)}
+            pairs, guessed = pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split])
+            summary = summary_of("eval", assembly, scored)
+            report = pretraining_report(summary, assembly, rows, by_split, pairs=pairs, guessed=guessed)
+            write_pretraining_report(folder.root, report, run_facts(folder, "eval"))
+            line = f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"
+            show_pretraining_report(report, files_of(folder, "page", "report"), [line])
+    return folder
 
 
-def _score_and_report(
-    config: EvalConfig, assembly: Assembly, corpus: Corpus, split: str, rows: ExampleRows, folder: RunFolder
-) -> None:
+@contextmanager
+def _new_folder(config: EvalConfig, assembly: Assembly, corpus: Corpus | DocumentCorpus) -> Iterator[RunFolder]:
+    """Open the folder of an evaluation, and record in it what is scored."""
+    processes, name = assembly.processes, assembly.config.task.name
+    with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", name)) as folder:
+        if processes.is_main:
+            record_start(folder, "eval", config, assembly.compute, corpus)
+        announce(*assembly.choices, f"run folder {folder.root}")
+        yield folder
+
+
+def _score(assembly: Assembly, config: EvalConfig, rows: Rows) -> tuple[SplitScores, Fitted]:
+    """Return the scores of a split, and how its model was chosen, with the speed of scoring."""
     started = time.perf_counter()
-    scores = scores_of(assembly, rows)
+    scores = assembly.evaluate(rows)
     seconds = time.perf_counter() - started
     assembly.processes.leave()
-    if not assembly.processes.is_main:
-        return
-    notes = reading_note(rows, assembly.task)
-    if corpus.splits.labels != assembly.task.labels:
-        notes.append(
-            f"The model's labels {assembly.task.labels} are matched with the dataset's {corpus.splits.labels}, in this order"
-        )
-    throughput = evaluation_throughput(int(rows.lengths.sum()), len(rows), seconds)
-    scored = Fitted(_checkpoint(assembly, config), throughput, notes)
-    report = build_report(summary_of("eval", assembly, scored), {split: scores}, {})
-    importance = partial(token_importance, assembly)
-    examples = corpus.split(split)
-    carried = None if examples.carried is None else examples.carried.select(scores.rows)
-    write_report(folder.root, report, run_facts(folder, "eval"), examples, scores, importance, carried)
-    files = files_of(folder, "page", "report", "predictions", "plots")
-    show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
+    checkpoint = assembly.opened.checkpoint
+    if config.dataset is not None and checkpoint["chosen_on"] is not None:  # a split that may have the same name
+        checkpoint = {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}
+    tokens = int(rows.epoch(EVALUATION_SEED, 0).lengths.sum())
+    return scores, Fitted(checkpoint, evaluation_throughput(tokens, len(rows), seconds), [])
 
 
-def _check_rows(assembly: Assembly, corpus: Corpus, split: str, *, own: bool) -> None:
-    """Raise DataError for rows without labels, of another form, with other labels, or that the model may have been
+def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]:
+    """Return the corpus, and the split of it to score. A file of your own is scored whole, with the labels named as in
+    the model.
+
+    Raises DataError for rows without labels, of another form, with other labels, or that the model may have been
     trained on.
     """
+    cache, task = cache_folder(config.cache_dir), assembly.task
+    if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
+        unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=task.labels or None)
+        corpus, split = Corpus.load_unsplit(unsplit, cache, assembly.config.task.target), "all"
+    else:
+        corpus = Corpus.load(config.dataset or own_dataset(assembly), cache, assembly.config.task.target)
+        split = config.split or corpus.scored_splits()[-1]
     corpus.split(split)
-    if own and any(corpus.fingerprints()[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
-        raise DataError(
-            "The dataset has changed since this model was trained, so training rows may now be in another split",
-            remedy="To score on new rows, set dataset=files dataset.path=FILE",
-        )
+    if config.dataset is None:
+        _check_unchanged(assembly, corpus.fingerprints(), split)
     check_paired(assembly, corpus.paired)
     if not corpus.labelled(split):
         raise DataError(
             f"split={split} has no labels to score against",
             remedy=f"Run encoderlab predict run=... split={split} to write predictions",
         )
-    if corpus.splits.labels != assembly.task.labels and not _same_in_other_words(corpus.splits.labels, assembly):
+    if corpus.splits.labels != task.labels and not _same_in_other_words(corpus.splits.labels, assembly):
         raise DataError(
-            f"The dataset's labels are {corpus.splits.labels}, but the model predicts {assembly.task.labels}",
+            f"The dataset's labels are {corpus.splits.labels}, but the model predicts {task.labels}",
             allowed="data with the model's labels in the same order (set it with dataset.label_names=[...])",
+        )
+    return corpus, split
+
+
+def _check_unchanged(assembly: Assembly, fingerprints: Mapping[str, str], split: str) -> None:
+    """Raise DataError if training rows may by now be in the split to score."""
+    if any(fingerprints[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
+        raise DataError(
+            "The dataset has changed since this model was trained, so training rows may now be in another split",
+            remedy="To score on new rows, set dataset=files dataset.path=FILE",
         )
 
 
@@ -119,11 +162,3 @@ def _same_in_other_words(labels: list[str], assembly: Assembly) -> bool:
     numbered = [f"LABEL_{number}" for number in range(len(labels))]
     same = theirs == numbered or [label.casefold() for label in theirs] == [label.casefold() for label in labels]
     return assembly.config.dataset is None and same
-
-
-def _checkpoint(assembly: Assembly, config: EvalConfig) -> dict[str, Any]:
-    """Return how the weights were chosen. Another dataset had no part in that, even if its split has the same name."""
-    checkpoint = assembly.opened.checkpoint
-    if config.dataset is None or checkpoint["chosen_on"] is None:
-        return checkpoint
-    return {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from encoderlab.baselines.supervised import Baseline, baselines
 from encoderlab.config.commands import RunConfig
 from encoderlab.errors import SettingError
+from encoderlab.metrics import PredictionScores
 from encoderlab.reports.cards import model_card
-from encoderlab.reports.preparation import labels_alike, shared_rows, show_dry_run, show_survey
+from encoderlab.reports.preparation import labels_alike, shared_rows, show_survey
 from encoderlab.reports.training import build_report, show_report, write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, run_settings
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, settle
 from encoderlab.runs.corpus import Corpus, reading_notes
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.explain import token_importance
-from encoderlab.runs.fit import Fitted
-from encoderlab.runs.fitting.teaching import UNTAUGHT, Teaching
-from encoderlab.runs.fitting.training_run import Prepared, Training, run_training
+from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.folds import cross_validate, report_folds
-from encoderlab.runs.for_reports import files_of, run_facts, summary_of
-from encoderlab.runs.pretrained import Pretrained
-from encoderlab.runs.resume import Config
+from encoderlab.runs.folds import cross_validate
+from encoderlab.runs.records import Run, files_of, open_run, resumed_or_new, run_facts, summary_of
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.score import score_splits, threshold_notes
-from encoderlab.runs.trackers import Trackers
+from encoderlab.runs.task import build_task
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
 from encoderlab.tasks.task import Task
@@ -45,117 +42,89 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
     return train_on_labels(config, "train", processes)
 
 
-def train_on_labels(
-    config: Config, command: str, processes: Processes, taught_by: Callable[[Config, Corpus], Teaching] | None = None
-) -> RunFolder | None:
-    """Do the work of `command`, from fresh weights or from the pretrained encoder in `config.starts_from`; see `train`.
-
-    `taught_by` opens the teacher, given the run's settings and rows; see `runs.fitting.teaching`.
+def train_on_labels(config: RunConfig, command: str, processes: Processes) -> RunFolder | None:
+    """Do the work of `train` and `finetune`: from fresh weights, or from the pretrained encoder in
+    `config.starts_from`.
     """
-
-    def run(config: Config, processes: Processes) -> RunFolder | None:
-        return run_training(TrainingOnLabels(command, taught_by), config, processes)
-
-    if config.folds is None:
-        return run(config, processes)
-    refuse_documents(config)
-    return cross_validate(config, command, processes, run, report_folds)
-
-
-def refuse_documents(config: RunConfig) -> None:
-    """Raise SettingError for a task that has no labels."""
     if isinstance(config.task, DocumentTaskConfig):
-        command = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
-        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {command}")
-
-
-class TrainingOnLabels(Training[Config]):
-    """Examples with targets, and perhaps a teacher."""
-
-    def __init__(self, command: str, taught_by: Callable[[Config, Corpus], Teaching] | None = None) -> None:
-        self.command, self.taught_by, self.teaching, self.init_from = command, taught_by, UNTAUGHT, None
-        self.reading: list[str] = []  # how much of the long rows is read
-
-    def check(self, config: Config) -> None:
-        """See `Training.check`: pretraining has no labels."""
-        refuse_documents(config)
-        if config.folds is not None:  # reached from Python, where resume= brings the settings later
-            raise SettingError(
-                f"The run in {config.run_dir} is a cross-validation", remedy=f"Set folds={config.folds} too"
-            )
-
-    def prepare(self, config: Config, pretrained: Pretrained | None, processes: Processes) -> Prepared:
-        """See `Training.prepare`."""
-        self.init_from = config.starts_from
-        resolved = replace(config, model=run_settings(config, pretrained).model)
-        compute = compute_for(resolved, processes)
-        corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
-        corpus.check_training_labels()
-        scored = self.scored_splits(corpus)
+        other = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
+        raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {other}")
+    if config.folds is not None:
+        return cross_validate(config, command, processes, train_on_labels)
+    config, resumed = resumed_or_new(config, command, processes)
+    pretrained = load_start(config, processes)
+    with processes.main_process_first():
+        compute = compute_for(config, pretrained, processes)
+        corpus = load_examples(config)
+        scored = corpus.scored_splits()
         show_survey(corpus.survey.as_dict())
-        if self.taught_by is not None:
-            self.teaching = self.taught_by(resolved, corpus)
-        assembly = assemble(config, compute, corpus, pretrained, processes, self.teaching.encoder)
-        rows: dict[str, Rows] = {name: corpus.rows(name, assembly.task) for name in ("train", *scored)}
-        self.reading = reading_notes(rows, assembly.task)
-        if assembly.task.windows is not None:
-            print(*self.reading, sep="\n", file=sys.stderr)
-        rows["train"] = self.teaching.prepare(assembly, corpus, rows["train"])
-        return Prepared(assembly, corpus, rows)
-
-    def begin(self, prepared: Prepared) -> None:
-        """See `Training.begin`."""
-        self.teaching.begin(prepared.assembly)
-
-    def scored_splits(self, corpus: Corpus) -> list[str]:
-        """Return the splits to score; the report's main one comes last. Raises DataError if there is none."""
-        return corpus.scored_splits()
-
-    def show_dry_run(self, prepared: Prepared) -> None:
-        """See `Training.show_dry_run`."""
-        facts = dry_run(prepared.assembly, prepared.rows)
-        show_dry_run(facts, self.command, sys.stdout)
-
-    def fingerprints(self) -> dict[str, str]:
-        """See `Training.fingerprints`."""
-        return self.teaching.fingerprints()
-
-    def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
-        """See `Training.report`."""
-        rows, corpus, scored = prepared.rows, _examples(prepared), list(prepared.rows)[-1]
-        assembly, scores = score_splits(prepared.assembly, rows)
-        assembly.processes.leave()
-        if not assembly.processes.is_main:
-            return
-        config = assembly.config
-        found = _baselines(corpus, scored, prepared.assembly.task) if config.baselines else {}
-        notes = [*fitted.notes, *_frozen_notes(assembly), *self.reading]
-        notes += threshold_notes(prepared.assembly.config.task, scores)
-        surveyed = corpus.survey.as_dict()
-        notes += filter(None, [shared_rows(scored, surveyed[scored]), labels_alike(surveyed["train"]["labels"])])
-        report = build_report(
-            summary_of(self.command, assembly, replace(fitted, notes=notes), self.init_from), scores, found
-        )
-        origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
-        facts = run_facts(folder, self.command)
-        save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
-        trackers.report(report)
-        examples, explain = corpus.split(scored), partial(token_importance, assembly)
-        carried = None if examples.carried is None else examples.carried.select(scores[scored].rows)
-        write_report(folder.root, report, facts, examples, scores[scored], explain, carried)
-        files = files_of(folder, "page", "report", "predictions", "plots", "model")
-        show_report(report, files, _next_commands(folder, scored, corpus.paired))
+        assembly = assemble(config, compute, corpus, pretrained, processes)
+        rows = encoded_splits(corpus, assembly.task, scored)
+    del pretrained  # its weights are as large as the model's
+    assembly = settle(assembly, rows)
+    if config.dry_run:
+        return dry_run(assembly, rows, command)
+    with open_run(command, assembly, corpus, rows, config=config, resumed=resumed) as run:
+        fitted = fit(assembly, rows, run.folder, run.trackers)
+        assembly, scores = score_splits(assembly, rows)
+        processes.leave()
+        if processes.is_main:
+            report_on_labels(run, assembly, corpus, rows, fitted, scores)
+    return run.folder
 
 
-def _examples(prepared: Prepared) -> Corpus:
-    assert isinstance(prepared.corpus, Corpus)
-    return prepared.corpus
+def load_examples(config: RunConfig) -> Corpus:
+    """Load the dataset of a run. Raises SettingError or DataError if it cannot be read, or nothing can be learned."""
+    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
+    corpus.check_training_labels()
+    return corpus
 
 
-def _baselines(corpus: Corpus, split: str, task: Task) -> dict[str, Baseline]:
-    """Return the baselines on a split; for two classes, the linear one has a threshold like the task's."""
-    if isinstance(task, Classification):
-        return baselines(corpus.splits, split, task.threshold, task.positive)
+def encoded_splits(corpus: Corpus, task: Task, scored: list[str]) -> dict[str, Rows]:
+    """Return the rows of `train` and of the `scored` splits, and print how much of long ones is read in windows."""
+    rows: dict[str, Rows] = {name: corpus.rows(name, task) for name in ("train", *scored)}
+    if task.windows is not None:
+        print(*reading_notes(rows, task), sep="\n", file=sys.stderr)
+    return rows
+
+
+def report_on_labels(
+    run: Run,
+    assembly: Assembly,
+    corpus: Corpus,
+    rows: Mapping[str, Rows],
+    fitted: Fitted,
+    scores: Mapping[str, PredictionScores],
+) -> None:
+    """Save the model, and write and show the report of a run on labelled rows."""
+    config, folder, split = run.config, run.folder, list(rows)[-1]
+    survey = corpus.survey.as_dict()
+    notes = [*fitted.notes, *_frozen_notes(assembly), *reading_notes(rows, assembly.task)]
+    notes += threshold_notes(config.task, scores)
+    notes += filter(None, [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"])])
+    summary = summary_of(run.command, assembly, replace(fitted, notes=notes), config.starts_from)
+    report = build_report(summary, scores, _baselines(corpus, split, config, assembly.task))
+    facts = run_facts(folder, run.command)
+    origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
+    save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
+    run.trackers.report(report)
+    examples, explain = corpus.split(split), partial(token_importance, assembly)
+    carried = None if examples.carried is None else examples.carried.select(scores[split].rows)
+    write_report(folder.root, report, facts, examples, scores[split], explain, carried)
+    show_report(
+        report,
+        files_of(folder, "page", "report", "predictions", "plots", "model"),
+        _next_commands(folder, split, corpus.paired),
+    )
+
+
+def _baselines(corpus: Corpus, split: str, config: RunConfig, task: Task) -> dict[str, Baseline]:
+    """Return the baselines on a split; for two classes, the linear one gets a threshold by the rule of `config.task`."""
+    if not config.baselines:
+        return {}
+    asked = build_task(config.task, task.tokenizer, task.labels, task.max_length)
+    if isinstance(asked, Classification):
+        return baselines(corpus.splits, split, asked.threshold, asked.positive)
     return baselines(corpus.splits, split)
 
 
@@ -165,12 +134,10 @@ def _frozen_notes(assembly: Assembly) -> list[str]:
     return [f"{frozen:,} parameters were frozen: training.freeze_layers={layers}, and the embeddings"] if frozen else []
 
 
-def _next_commands(folder: RunFolder, scored: str, paired: bool) -> list[str]:
+def _next_commands(folder: RunFolder, split: str, paired: bool) -> list[str]:
     if folder.is_nested:
         return []
     run = f"run={shlex.quote(str(folder.root))}"
     text = "text='...' text_pair='...'" if paired else "text='...'"
-    return [
-        *(f"encoderlab {command} {run} {text}" for command in ("predict", "explain", "attention")),
-        f"encoderlab eval {run} split={scored}",
-    ]
+    commands = [f"encoderlab {command} {run} {text}" for command in ("predict", "explain", "attention")]
+    return [*commands, f"encoderlab eval {run} split={split}"]

@@ -10,37 +10,38 @@ from torch import Tensor
 from encoderlab.config.commands import StudentStart
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Positions
-from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.pretrained import TOKEN_TABLE, Pretrained
+from encoderlab.runs.assembly import Assembly
+from encoderlab.runs.pretrained import TOKEN_TABLE, Pretrained, vocabulary_difference
 
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
 SEGMENT_TABLE = "encoder.embeddings.segment.weight"
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
 
 
-def check_start(config: ModelConfig, teacher: ModelConfig, start: StudentStart) -> None:
-    """Raise SettingError if a student of the settings `config` cannot hold the parts of its teacher that `start` names."""
+def start_student(student: Assembly, teacher: Pretrained, start: StudentStart) -> None:
+    """Copy the parts of the teacher that `start` names into the model of `student`.
+
+    Raises SettingError if it cannot hold them, or reads other tokens.
+    """
     if start is StudentStart.fresh:
         return
-    _check_width(config, teacher)
-    if start is StudentStart.layers:
-        _check_layers(config, teacher)
-
-
-def start_student(model: EncoderWithHeads, config: ModelConfig, teacher: Pretrained, start: StudentStart) -> None:
-    """Copy parts of the teacher into `model`, whose settings `config` have passed `check_start`."""
-    if start is StudentStart.fresh:
+    config, model = student.config.model, student.model
+    _check_fits(config, teacher.config, start)
+    if difference := vocabulary_difference(student.tokenizer, teacher.tokenizer):
+        raise SettingError(
+            f"start={start.value} needs the teacher's tokenizer, but the student has another: {difference}",
+            remedy="Use tokenizer=as_pretrained, or start=fresh",
+        )
+    if not model.has_weights:  # to be sharded: the main process gives them to the others
         return
-    taken = _tables(config, teacher, len(model.encoder.embeddings.token.weight))
+    parts = _tables(config, teacher, len(model.encoder.embeddings.token.weight))
     if start is StudentStart.layers:
-        taken |= _layers(config, teacher)
-    wanted = model.state_dict()
-    fitting = {name: weight for name, weight in taken.items() if name in wanted and wanted[name].shape == weight.shape}
+        parts |= _layers(config, teacher)
+    own = model.state_dict()
+    fitting = {name: weight for name, weight in parts.items() if name in own and own[name].shape == weight.shape}
     model.load_state_dict(fitting, strict=False)
-    print(
-        f"Student starts from the teacher's {start.value}: {sum(map(torch.numel, fitting.values())):,} weights",
-        file=sys.stderr,
-    )
+    n_weights = sum(map(torch.numel, fitting.values()))
+    print(f"Student starts from the teacher's {start.value}: {n_weights:,} weights", file=sys.stderr)
 
 
 def projection(table: Tensor, width: int) -> Tensor:
@@ -56,52 +57,45 @@ def projection(table: Tensor, width: int) -> Tensor:
 def _tables(config: ModelConfig, teacher: Pretrained, pieces: int) -> dict[str, Tensor]:
     """Return the tables of the teacher's embeddings at the student's width, cut to the rows the student has."""
     token = teacher.weights[TOKEN_TABLE].float()
-    reduced = torch.eye(config.d_model) if token.shape[1] == config.d_model else projection(token, config.d_model)
+    same_width = token.shape[1] == config.d_model
+    reduced = torch.eye(config.d_model) if same_width else projection(token, config.d_model)
     rows = {TOKEN_TABLE: pieces, SEGMENT_TABLE: config.segments}
     if config.positions is Positions.learned:
         rows[POSITION_TABLE] = config.reach
-    found = {name: teacher.weights[name][:n].float() @ reduced for name, n in rows.items() if name in teacher.weights}
-    norm = (
-        {f"encoder.embeddings.norm.{name}" for name in ("weight", "bias")}
-        if token.shape[1] == config.d_model
-        else set()
-    )
-    return found | {name: weight.float() for name, weight in teacher.weights.items() if name in norm}
+    tables = {name: teacher.weights[name][:n].float() @ reduced for name, n in rows.items() if name in teacher.weights}
+    norm = [f"encoder.embeddings.norm.{name}" for name in ("weight", "bias")] if same_width else []
+    return tables | {name: teacher.weights[name].float() for name in norm if name in teacher.weights}
 
 
 def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
     """Return evenly spaced layers of the teacher, ending with its last one."""
-    found = {}
+    layers = {}
     for layer in range(config.n_layers):
         source = (layer + 1) * teacher.config.n_layers // config.n_layers - 1
         prefix = f"encoder.layers.{source}."
         for name, weight in teacher.weights.items():
             if name.startswith(prefix):
-                found[f"encoder.layers.{layer}.{name.removeprefix(prefix)}"] = weight.float()
-    return found
+                layers[f"encoder.layers.{layer}.{name.removeprefix(prefix)}"] = weight.float()
+    return layers
 
 
-def _check_layers(config: ModelConfig, teacher: ModelConfig) -> None:
-    """Raise SettingError for a student whose layers are not of the teacher's shape, or that has more of them."""
-    differing = next((name for name in SAME_SHAPE if getattr(config, name) != getattr(teacher, name)), None)
-    if differing or config.n_layers > teacher.n_layers:
-        name = differing or "n_layers"
-        raise SettingError(
-            f"start=layers copies the teacher's layers, but model.{name} is {_value(config, name)}, "
-            f"and the teacher's is {_value(teacher, name)}",
-            remedy="Use the teacher's shape with fewer layers, or start=embeddings",
-        )
-
-
-def _check_width(config: ModelConfig, teacher: ModelConfig) -> None:
+def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) -> None:
+    """Raise SettingError for a student that is wider than its teacher or, if it takes whole layers, has another shape or
+    more layers.
+    """
     if config.d_model > teacher.d_model:
         raise SettingError(
             f"model.d_model is {config.d_model}, but the teacher's is {teacher.d_model}, and its embeddings cannot be widened",
             allowed=f"at most {teacher.d_model} with start=embeddings or start=layers",
             remedy=f"Set start=fresh, or model.d_model={teacher.d_model}",
         )
-
-
-def _value(config: ModelConfig, name: str) -> object:
-    value = getattr(config, name)
-    return getattr(value, "value", value)
+    if start is not StudentStart.layers:
+        return
+    differing = next((name for name in SAME_SHAPE if getattr(config, name) != getattr(teacher, name)), None)
+    if differing or config.n_layers > teacher.n_layers:
+        name = differing or "n_layers"
+        mine, theirs = (getattr(getattr(one, name), "value", getattr(one, name)) for one in (config, teacher))
+        raise SettingError(
+            f"start=layers copies the teacher's layers, but model.{name} is {mine}, and the teacher's is {theirs}",
+            remedy="Use the teacher's shape with fewer layers, or start=embeddings",
+        )

@@ -1,7 +1,5 @@
-"""The files that a distillation reads besides its dataset, and their fingerprints, by which a resumed run recognises
-them.
-
-A teacher: a trained model whose outputs a student learns to reproduce.
+"""A teacher of vectors: an encoder whose outputs a student learns to reproduce; and the files that a distillation reads
+besides its dataset, by whose fingerprints a resumed run recognises them.
 
 A teacher is a source of targets (`batch.Targets`): a batch carries them, `training.loss` compares them with the
 student's outputs, and the loop knows only the names of the losses. On documents a teacher computes its vectors again at
@@ -33,28 +31,6 @@ from encoderlab.runs.pretrained import (
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
 from encoderlab.tasks.teacher_vectors import TeacherVectors
-
-
-def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
-    """Return a fingerprint of the weights of `teacher`, and of the file `unlabelled` if it is read, by the setting's
-    name.
-
-    Raises SettingError, DataError if one is missing.
-    """
-    weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
-    hashes = "".join(map(sha256_of, weights))
-    found = {"teacher": hashlib.sha256(hashes.encode()).hexdigest()}
-    if config.unlabelled is not None and config.teacher_weight:
-        found["unlabelled"] = sha256_of(unlabelled_file(config.unlabelled))
-    return found
-
-
-def unlabelled_file(unlabelled: str) -> Path:
-    """Return the file that the setting names. Raises DataError if it is missing."""
-    path = Path(unlabelled).expanduser()
-    if not path.is_file():
-        raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
-    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +84,25 @@ class VectorTeacher:
             tokens = hidden.flatten(0, 1).index_select(0, batch.target_positions)
         # Autograd saves the targets for its backward pass, which is not possible with tensors made in inference mode.
         return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())
+
+
+def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
+    """Return a fingerprint of the weights of `teacher`, and of the file `unlabelled` if it is read, by the setting's
+    name.
+
+    Raises SettingError, DataError if one is missing.
+    """
+    weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
+    hashes = "".join(map(sha256_of, weights))
+    found = {"teacher": hashlib.sha256(hashes.encode()).hexdigest()}
+    if config.unlabelled is not None and config.teacher_weight:
+        found["unlabelled"] = sha256_of(unlabelled_file(config.unlabelled))
+    return found
+
+
+def unlabelled_file(unlabelled: str) -> Path:
+    """Return the file that the setting names. Raises DataError if it is missing."""
+    path = Path(unlabelled).expanduser()
+    if not path.is_file():
+        raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
+    return path

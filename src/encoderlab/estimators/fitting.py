@@ -21,18 +21,17 @@ import pyarrow.parquet as pq
 import torch
 
 from encoderlab.api import compose
-from encoderlab.commands.train import TrainingOnLabels, train_on_labels
+from encoderlab.commands.train import encoded_splits, load_examples, train_on_labels
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import quote
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.fit import Fitted
-from encoderlab.runs.fitting.training_run import Prepared, run_training
+from encoderlab.runs.assembly import assemble, compute_for, load_start, settle
+from encoderlab.runs.fit import fit as fit_rows
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.records import open_run
 from encoderlab.runs.saved_model import Origin, SavedModel, read_model
 from encoderlab.runs.score import score_splits
-from encoderlab.runs.trackers import Trackers
 from encoderlab.system.processes import SINGLE_PROCESS
 
 NOT_KEPT = "rows given from Python"  # in place of the file of a run whose folder is gone
@@ -70,11 +69,8 @@ def fitted(fit: Fit, examples: Sequence[TextExample], targets: Sequence[str] | S
         rows = Path(temporary) / "rows.parquet"
         _write_rows(rows, examples, targets)
         config = _config(fit, rows, str(Path(temporary) / "run"))
-        training = _TrainingInMemory(_command(fit))
-        run_training(
-            training, replace(config, cache_dir=str(Path(temporary) / "cache"), baselines=False), SINGLE_PROCESS
-        )
-        return _without_paths(training.model)
+        config = replace(config, cache_dir=str(Path(temporary) / "cache"))
+        return _without_paths(_train_in_memory(config, _command(fit)))
 
 
 def _kept_run(
@@ -89,22 +85,20 @@ def _kept_run(
     return read_model(RunFolder(folder).model)
 
 
-class _TrainingInMemory(TrainingOnLabels[RunConfig]):
-    """Training that ends with the model, and writes no report."""
-
-    model: SavedModel
-
-    def scored_splits(self, corpus: Corpus) -> list[str]:
-        """See `TrainingOnLabels.scored_splits`: here there may be none."""
-        return [name for name in ("validation", "test") if name in corpus.splits.by_name]
-
-    def report(self, prepared: Prepared, fitted: Fitted, folder: RunFolder, trackers: Trackers) -> None:
-        """See `Training.report`: keeps the model, and reports nothing."""
-        validation = {name: rows for name, rows in prepared.rows.items() if name == "validation"}
-        assembly, _ = score_splits(prepared.assembly, validation)
-        corpus = prepared.corpus
-        assert isinstance(corpus, Corpus)
-        self.model = assembly.saved(Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints()))
+def _train_in_memory(config: RunConfig, command: str) -> SavedModel:
+    """Train as the command does, but keep only the model, and report nothing. There may be no split to score."""
+    pretrained = load_start(config, SINGLE_PROCESS)
+    compute = compute_for(config, pretrained)
+    corpus = load_examples(config)
+    assembly = assemble(config, compute, corpus, pretrained)
+    rows = encoded_splits(
+        corpus, assembly.task, [name for name in ("validation", "test") if name in corpus.splits.by_name]
+    )
+    assembly = settle(assembly, rows)
+    with open_run(command, assembly, corpus, rows, config=config, resumed=None) as run:
+        fitted = fit_rows(assembly, rows, run.folder)
+    assembly, _ = score_splits(assembly, {name: part for name, part in rows.items() if name == "validation"})
+    return assembly.saved(Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints()))
 
 
 def _config(fit: Fit, rows: Path, run_dir: str) -> RunConfig:

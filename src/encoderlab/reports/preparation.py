@@ -20,7 +20,6 @@ from encoderlab.reports.tables import (
     Items,
     Table,
     Text,
-    counted,
     interval,
     json_safe,
     lead,
@@ -200,66 +199,6 @@ def _pairs(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         first, *second = (" ".join(pieces) for pieces in row["pieces"])
         yield first if row["label"] is None else f"{row['label']}: {first}"
         yield from (f"    {pieces}" for pieces in second)
-
-
-def show_dry_run(facts: Mapping[str, Any], command: str, file: TextIO) -> None:
-    """Print what a run would cost."""
-    model, steps = facts["model"], facts["steps"]
-    total = model["parameters"]
-    parts = [[part, number(n), percent(n / total)] for part, n in model["parameters_by_part"].items()]
-    frozen = total - model["learning"]
-    about, ends = ("about ", f" within training.budget={steps['budget']}") if steps["budget"] else ("", "")
-    cost = (
-        f"{about}{number(steps['total'])}{ends} of {steps['batch_size']} rows ({steps['epochs']:,.2f} epochs of "
-        f"{number(steps['per_epoch'])}), {number(steps['warmup'])} of warmup, "
-        f"{counted(steps['evaluations'], 'evaluation')} during training"
-    )
-    tokens = f"{steps['tokens']:,.0f} to train on; {percent(facts['padding_fraction'])} padding in an epoch's batches"
-    blocks: list[Block] = [
-        Text("dry run: only the cache is written", f"{command} {facts['task']}, seed {facts['seed']}"),
-        Table(("part", "parameters", "share"), [*parts, ["all", number(total), ""]]),
-        Text(f"{frozen:,} parameters" if frozen else "", "Frozen"),
-        Text("; ".join(facts["choices"]), "Choices"),
-        Text(", ".join(f"{number(count)} {name}" for name, count in facts["rows"].items()), "Rows"),
-        Text(cost, "Steps"),
-        Text(tokens, "Tokens"),
-        Text(_memory(facts["memory"]), "Memory"),
-        Text(_time(facts), "Time"),
-        Text("reading and tokenising, baselines, writing checkpoints and the report", "Not included"),
-    ]
-    show(blocks, file)
-
-
-def _memory(memory: Mapping[str, Any]) -> str:
-    of = "on the GPU" if memory["device"] == "cuda" else "the whole process, with Python and libraries"
-    peak = "unknown here" if memory["peak"] is None else _bytes(memory["peak"])
-    return f"{peak} peak measured ({of}), a checkpoint takes {_bytes(memory['checkpoint'])} on disk"
-
-
-def _time(facts: Mapping[str, Any]) -> str:
-    time, steps = facts["time"], facts["steps"]
-    whole = f"about {_seconds(time['total'])}"
-    parts = (
-        f"training {_seconds(time['training'])} at {_seconds(time['step'])} a step, "
-        f"evaluation {_seconds(time['evaluation'])}, {steps['tokens'] / time['training']:,.0f} tokens/s"
-    )
-    warm = f", after {time['warm_up_steps']} to warm up" if time["warm_up_steps"] else ""
-    measured = f"{counted(time['measured_steps'], 'step')}{warm}, and some batches of each scored split"
-    return f"{whole}: {parts}; from {measured}, on this machine at its present load"
-
-
-def _bytes(count: int) -> str:
-    """Return bytes in MiB, or in GiB if there are many."""
-    return f"{count / 2**20:,.0f} MiB" if count < 2**30 else f"{count / 2**30:,.1f} GiB"
-
-
-def _seconds(seconds: float) -> str:
-    """Return a time to about two figures: 4.2 ms, 40 s, 12 min, 1.5 h, 3.1 days."""
-    for least, unit, name in ((172_800, 86_400, "days"), (5400, 3600, "h"), (90, 60, "min"), (1, 1, "s")):
-        if seconds >= least:
-            amount = seconds / unit
-            return f"{amount:.0f} {name}" if amount >= 10 else f"{amount:.1f} {name}"
-    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
 
 
 def build_baseline_report(

@@ -1,29 +1,20 @@
-"""A dry run: some real steps and evaluation batches of a run that is not started, and estimates for the whole run.
+"""A dry run: some real steps and evaluation batches of a run that is not started, and what the whole run would take.
 
-The assembly and the steps are those of a real run; the weights are thrown away."""
+The assembly and the steps are those of a real run; the weights are thrown away.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from torch import nn
 
-from encoderlab.metrics import SplitScores
 from encoderlab.runs.assembly import Assembly
-from encoderlab.system.device import peak_memory, reset_peak_memory
-from encoderlab.training.batches import (
-    EVALUATION_SEED,
-    EpochCounts,
-    Rows,
-    epoch_counts,
-    n_scoring_batches,
-    scoring_batches,
-)
+from encoderlab.training.batches import EVALUATION_SEED, Rows, epoch_counts, n_scoring_batches
 from encoderlab.training.config import seconds_of
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import Horizon, horizon_of, steps_per_epoch, total_steps
@@ -31,155 +22,96 @@ from encoderlab.training.loop import Learner, NonFiniteGuard
 from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
 
-WARM_UP, WARM_UP_SECONDS = (
-    3,
-    30.0,
-)  # uncounted steps, within this many seconds: they compile, allocate memory and fill caches
-MEASURED, MEASURED_SECONDS = 30, 10.0  # most counted steps, within this many seconds
-LEAST_MEASURED = 2
-EVALUATED, EVALUATION_SECONDS = 20, 3.0  # most scored batches, within about this many seconds
-FORWARD_SHARE = 1 / 3  # of a step's time: a backward pass takes about twice as long as a forward one
-STATE_BYTES = 12  # per weight in a checkpoint: the weight and AdamW's two averages
+WARM_UP = 3  # uncounted steps: they compile, allocate memory and fill caches
+TIMED, TIMED_SECONDS = 30, 10.0  # most steps that are timed, within this many seconds
+LEAST_TIMED = 2
+SCORED_BATCHES = 10  # of each split
 
 
-@dataclass
-class _Measured:
-    """Seconds and tokens (with padding) of each counted step, the number of steps before them, and of micro-batches."""
+def dry_run(assembly: Assembly, rows: Mapping[str, Rows], command: str) -> None:
+    """Take the first steps of the run, score a few batches of each split, and print what the whole run would take.
 
-    micro_batches: MicroBatches
-    warm_up: int = 0
-    seconds: list[float] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-
-
-def dry_run(assembly: Assembly, rows: Mapping[str, Rows]) -> dict[str, Any]:
-    """Take the first steps of the run, score a few batches of each split, and return estimates for the whole run.
-
-    `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes
-    of a run call it. `time` is in seconds and `memory` in bytes. Raises MemoryTooSmallError and TrainingError as a
-    run does.
+    `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes of a
+    run call it. Raises MemoryTooSmallError and TrainingError as a run does.
     """
-    device = assembly.compute.device
-    reset_peak_memory(device)
+    config, train = assembly.config, rows["train"]
+    training, model = config.training, assembly.model
     distributed = assembly.distribute()
-    stepping = replace(assembly, model=distributed.model)
-    measured = _steps(stepping, distributed.stepped, rows["train"])
-    epoch = _epoch(assembly, rows["train"], measured.micro_batches.number)
-    per_token = sum(measured.seconds) / sum(measured.tokens)
-    step = per_token * epoch.padded_tokens / epoch.steps
-    scored = {name: _evaluation(stepping, part, per_token) for name, part in rows.items() if name != "train"}
-    estimate = _time(assembly, rows["train"], step, {name: seconds for name, (seconds, _) in scored.items()})
-    return {
-        "task": assembly.config.task.name,
-        "seed": assembly.config.seed,
-        "choices": replace(assembly, micro_batches=measured.micro_batches).choices,
-        "model": _model(assembly),
-        "rows": {name: len(part) for name, part in rows.items()},
-        "steps": _counts(assembly, epoch, estimate, measured.micro_batches),
-        "padding_fraction": 1 - epoch.tokens / epoch.padded_tokens,
-        "memory": {
-            "checkpoint": assembly.model.n_parameters * STATE_BYTES,
-            "peak": peak_memory(device),
-            "device": device.type,
-        },
-        "time": estimate | {"step": step, "warm_up_steps": measured.warm_up, "measured_steps": len(measured.seconds)},
-        "figures": {name: list(scores.as_dict()) for name, (_, scores) in scored.items()},
+    assembly = replace(assembly, model=distributed.model)
+    n_steps, seconds, padded_tokens = _timed_steps(assembly, distributed.stepped, train)
+    lengths = train.epoch(config.seed, 0).lengths
+    micro_batches = 1 if assembly.micro_batches is None else assembly.micro_batches.number
+    longest, processes = assembly.task.max_length, assembly.processes
+    epoch = epoch_counts(lengths, training, config.seed, micro_batches, processes, longest=longest)
+    per_step = seconds / padded_tokens * epoch.padded_tokens / epoch.steps
+    scoring = {name: _scoring_seconds(assembly, part) for name, part in rows.items() if name != "train"}
+    every = training.evaluate_every or steps_per_epoch(training, len(train))
+    budget = None if training.budget is None else seconds_of(training.budget)
+    if budget is None:
+        steps = total_steps(training, len(train))
+    else:
+        steps = max(int(budget / (per_step + scoring.get("validation", 0.0) / every)), 1)
+    evaluations = -(-steps // every)
+    evaluating = evaluations * scoring.get("validation", 0.0) + sum(scoring.values())
+    total = steps * per_step + evaluating if budget is None else budget + sum(scoring.values())
+    parts = ", ".join(f"{part} {n:,}" for part, n in model.parameters_by_part().items())
+    frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
+    about, within = ("about ", f" within training.budget={training.budget}") if budget else ("", "")
+    tokens = steps * epoch.tokens / epoch.steps
+    lines = {
+        f"{command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
+        "Parameters": f"{model.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
+        "Choices": "; ".join(assembly.choices),
+        "Rows": ", ".join(f"{len(part):,} {name}" for name, part in rows.items()),
+        "Steps": f"{about}{steps:,}{within} of {training.batch_size} rows ({steps / epoch.steps:,.2f} epochs of "
+        f"{epoch.steps:,}), {math.ceil(training.warmup * steps):,} of warmup, {evaluations:,} evaluation"
+        f"{'s' * (evaluations != 1)} during training",
+        "Tokens": f"{tokens:,.0f} to train on; {1 - epoch.tokens / epoch.padded_tokens:.1%} padding",
+        "Time": f"about {_words(total)}: training {_words(steps * per_step)} at {_words(per_step)} a step, evaluation "
+        f"{_words(evaluating)}; from {n_steps} step{'s' * (n_steps != 1)} on this machine at its present load",
+        "Not included": "reading and tokenising, baselines, writing checkpoints and the report",
     }
+    print(*(f"{name}: {words}" for name, words in lines.items()), sep="\n")
 
 
-def _epoch(assembly: Assembly, train: Rows, micro_batches: int) -> EpochCounts:
-    config = assembly.config
-    lengths, longest = train.epoch(config.seed, 0).lengths, assembly.task.max_length
-    return epoch_counts(lengths, config.training, config.seed, micro_batches, assembly.processes, longest=longest)
-
-
-def _steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> _Measured:
-    """Take the run's first steps and time each; the main process decides how many there are."""
+def _timed_steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> tuple[int, float, int]:
+    """Take the run's first steps; return how many were timed, their seconds, and their tokens with padding."""
     training, compute, processes = assembly.config.training, assembly.compute, assembly.processes
-    horizon = horizon_of(training, len(train))[0] if training.budget is None else Horizon(WARM_UP + MEASURED)
-    optimizer = build_optimizer(assembly.model, training)
+    horizon = Horizon(WARM_UP + TIMED) if training.budget is not None else horizon_of(training, len(train))[0]
     guard = NonFiniteGuard(training.skip_nonfinite, waits=True)
-    learner = Learner(stepped, optimizer, training, compute, guard, processes)
-    assert assembly.micro_batches is not None, "a settled assembly has them"
-    within = StepsWithinMemory(partial(assembly.training_batches, train), assembly.micro_batches, training.batch_size)
-    measured, warm_up = _Measured(within.micro_batches), min(WARM_UP, horizon.steps(0) - LEAST_MEASURED)
-    started = before = time.perf_counter()
+    optimizer = build_optimizer(assembly.model, training)
+    learner = Learner(stepped, optimizer, training, compute, guard, processes, assembly.label_loss)
+    micro_batches = assembly.micro_batches or MicroBatches(1, "as set")
+    within = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
+    warm_up = min(WARM_UP, horizon.steps(0) - LEAST_TIMED)
+    n_steps, seconds, tokens, before = 0, 0.0, 0, time.perf_counter()
     for step in within.take(learner, horizon):
         step.figures()  # waits for the device
         now = time.perf_counter()
-        if step.number <= warm_up and before - started < WARM_UP_SECONDS:
-            measured.warm_up = step.number
-        else:
-            measured.seconds.append(now - before)
-            measured.tokens.append(step.totals.padded_tokens)
-        if processes.broadcast_from_main(lambda: _is_enough(measured)):
+        if step.number > warm_up:
+            n_steps, seconds, tokens = n_steps + 1, seconds + now - before, tokens + step.totals.padded_tokens
+        enough = n_steps >= TIMED or (n_steps >= LEAST_TIMED and seconds > TIMED_SECONDS)
+        if processes.broadcast_from_main(lambda enough=enough: enough):
             break
         before = time.perf_counter()
-    measured.micro_batches = within.micro_batches
-    return measured
+    return n_steps, seconds, tokens
 
 
-def _is_enough(measured: _Measured) -> bool:
-    taken = len(measured.seconds)
-    return taken >= MEASURED or (taken >= LEAST_MEASURED and sum(measured.seconds) > MEASURED_SECONDS)
-
-
-def _evaluation(assembly: Assembly, rows: Rows, per_token: float) -> tuple[float, SplitScores]:
-    """Return the estimated seconds of scoring all of `rows`, from some batches spread over them, and the scores of
-    these.
-    """
-    device, d_model, processes = assembly.compute.device, assembly.config.model.d_model, assembly.processes
-    lengths = rows.epoch(EVALUATION_SEED, 0).lengths
-    batches = n_scoring_batches(lengths, device, d_model, processes)
-    a_batch = per_token * FORWARD_SHARE * float(lengths.sum()) / batches
-    every = processes.broadcast_from_main(
-        lambda: math.ceil(batches / max(min(EVALUATED, int(EVALUATION_SECONDS / max(a_batch, 1e-9))), 1))
-    )
-    some = scoring_batches(rows, assembly.tokenizer.pad_id, device, d_model, processes, every=every)
+def _scoring_seconds(assembly: Assembly, rows: Rows) -> float:
+    """Return the estimated seconds of scoring all of `rows`, from some batches spread over them."""
+    lengths, width = rows.epoch(EVALUATION_SEED, 0).lengths, assembly.config.model.d_model
+    batches = n_scoring_batches(lengths, assembly.compute.device, width, assembly.processes)
+    every = math.ceil(batches / SCORED_BATCHES)
+    some = assembly.scoring_batches(rows, assembly.processes, every=every)
     started = time.perf_counter()
-    scores = evaluate(assembly.model, some, assembly.task.metrics(), assembly.compute, processes)
-    return (time.perf_counter() - started) * batches / math.ceil(batches / every), scores
+    evaluate(assembly.model, some, assembly.task.metrics(), assembly.compute, assembly.processes)
+    return (time.perf_counter() - started) * batches / math.ceil(batches / every)
 
 
-def _model(assembly: Assembly) -> dict[str, Any]:
-    model = assembly.model
-    learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    return {"parameters": model.n_parameters, "parameters_by_part": model.parameters_by_part(), "learning": learning}
-
-
-def _time(assembly: Assembly, train: Rows, step: float, evaluations: Mapping[str, float]) -> dict[str, Any]:
-    training = assembly.config.training
-    budget = None if training.budget is None else seconds_of(training.budget)
-    steps = None if budget else total_steps(training, len(train))
-    per_evaluation = training.evaluate_every or steps_per_epoch(training, len(train))
-    validation, final = evaluations.get("validation", 0.0), sum(evaluations.values())
-    if steps is None:
-        assert budget is not None, "a run ends after some steps or some time"
-        steps = max(int(budget / (step + validation / per_evaluation)), 1)
-    n_evaluations = -(-steps // per_evaluation)
-    evaluation = n_evaluations * validation + final
-    return {
-        "steps": steps,
-        "evaluations": n_evaluations,
-        "training": steps * step,
-        "evaluation": evaluation,
-        "total": steps * step + evaluation if budget is None else budget + final,
-    }
-
-
-def _counts(
-    assembly: Assembly, epoch: EpochCounts, estimate: Mapping[str, Any], micro_batches: MicroBatches
-) -> dict[str, Any]:
-    """Return the counts of steps, epochs and tokens; `total` is an estimate if a budget ends the run."""
-    training, total = assembly.config.training, estimate["steps"]
-    return {
-        "per_epoch": epoch.steps,
-        "total": total,
-        "epochs": total / epoch.steps,
-        "warmup": math.ceil(training.warmup * total),
-        "evaluations": estimate["evaluations"],
-        "batch_size": training.batch_size,
-        "parts": micro_batches.number,
-        "budget": training.budget,
-        "tokens": total * epoch.tokens / epoch.steps,
-    }
+def _words(seconds: float) -> str:
+    """Return a time to about two digits: 4.2 ms, 40 s, 12 min, 1.5 h, 3.1 days."""
+    for least, unit, name in ((172_800, 86_400, "days"), (5400, 3600, "h"), (90, 60, "min"), (1, 1, "s")):
+        if seconds >= least:
+            amount = seconds / unit
+            return f"{amount:.0f} {name}" if amount >= 10 else f"{amount:.1f} {name}"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"

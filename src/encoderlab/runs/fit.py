@@ -1,19 +1,11 @@
-"""How far a run has come: what a checkpoint holds besides the weights, so that a resumed run takes the same steps.
-
-A run in progress: everything that its next step depends on, as a checkpoint keeps it.
-
-Whatever config and data reproduce is not part of it: batches and masks are functions of seed and position, the schedule
-of the step. For a stream, the place where its window begins is part of it.
-
-Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop.
-"""
+"""Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -49,12 +41,45 @@ from encoderlab.training.loop import Learner
 from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
 
+CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """How a fit ended: the step whose weights the model now has, why that one, and how fast it went."""
+
+    checkpoint: dict[str, Any]
+    throughput: dict[str, float]
+    notes: list[str]
+
+
+def fit(assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder, trackers: Trackers | None = None) -> Fitted:
+    """Train the model in place on the rows of `train`, and leave the best checkpoint's weights in it.
+
+    If `folder` holds checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
+    one is written before the first step, so that a folder that cannot hold it is known at once. The rows of
+    `validation`, if any, choose the best checkpoint and stop early; without them the last one is kept. Raises
+    TrainingError if too many steps are not finite, DataError if all checkpoints are damaged, and Interrupted, after
+    saving a checkpoint, if a signal has come.
+    """
+    fitting = _Fitting(assembly, rows, folder, trackers)
+    with _present_objects_exempt_from_collection(), fitting.journal, deferred():
+        try:
+            fitting.run()
+        except Interrupted:
+            fitting.journal.pause()
+            fitting.save()
+            raise
+    return fitting.finish()
+
 
 class TrainState:
-    """Model, optimizer, random generators, and how far training has come.
+    """All that the next step of a run depends on, as a checkpoint keeps it: model, optimizer, random generators,
+    progress.
 
-    `learner` and `horizon` are what the loop takes, `steps` retries those that run out of memory, `progress` counts
-    what is done. With several processes all must call the same methods in the same order.
+    Whatever config and data reproduce is not part of it: batches and masks are functions of seed and position, the
+    schedule of the step. For a stream, the place where its window begins is part of it. With several processes all must
+    call the same methods in the same order.
     """
 
     def __init__(self, assembly: Assembly, train: Rows) -> None:
@@ -64,8 +89,10 @@ class TrainState:
             self.stream.share_with(self.processes)
         self.assembly, self.distributed, self.progress = assembly, assembly.distribute(), Progress()
         optimizer = build_optimizer(self.distributed.model, training)
-        stepped, compute, label_loss = self.distributed.stepped, assembly.compute, assembly.label_loss
-        self.learner = Learner(stepped, optimizer, training, compute, processes=self.processes, label_loss=label_loss)
+        stepped, label_loss = self.distributed.stepped, assembly.label_loss
+        self.learner = Learner(
+            stepped, optimizer, training, assembly.compute, processes=self.processes, label_loss=label_loss
+        )
         self.horizon, self.per_epoch = horizon_of(
             training, len(train), self.processes, compiled=is_compiled(assembly.compiled)
         )
@@ -81,10 +108,9 @@ class TrainState:
     def computed_on(self) -> dict[str, Any]:
         """Return what determines rounding: a run that resumes on something else takes slightly different steps."""
         compute = self.assembly.compute
-        precision = str(compute.precision).removeprefix("torch.")
         return {
             "device": compute.device.type,
-            "precision": precision,
+            "precision": str(compute.precision).removeprefix("torch."),
             "threads": compute.threads,
             "processes": self.processes.size,
         }
@@ -129,70 +155,33 @@ class TrainState:
         set_random_states(state["random_states"], device, self.processes, seed, state["step"])
 
     def notes(self) -> list[str]:
-        """Return notes for the report: on skipped steps, on memory that ran out, and on damaged shards."""
-        found = (self.learner.guard.note(), self.steps.note())
-        return [note for note in found if note]
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return the model's weights, on the CPU; complete on the main process."""
-        return self.distributed.weights()
-
-
-CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """How a fit ended: the step whose weights the model now has, why that one, and how fast it went."""
-
-    checkpoint: dict[str, Any]
-    throughput: dict[str, float]
-    notes: list[str]
-
-
-def fit(
-    assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers | None = None
-) -> Fitted:
-    """Train the model in place and leave the chosen checkpoint's weights in it.
-
-    If `folder` holds checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
-    one is written before the first step, so that a folder that cannot hold it is known at once. `validation` chooses
-    the best checkpoint and stops early; without it the last one is taken. Raises TrainingError if too many steps are
-    not finite, DataError if all checkpoints are damaged, and Interrupted, after saving a checkpoint, if a signal has
-    come.
-    """
-    fitting = _Fitting(assembly, train, validation, folder, trackers)
-    with _present_objects_exempt_from_collection(), fitting.journal, deferred():
-        try:
-            fitting.run()
-        except Interrupted:
-            fitting.journal.pause()
-            fitting.save()
-            raise
-    return fitting.choose()
+        """Return notes for the report: on skipped steps, on memory that ran out, and on a rising loss."""
+        diverged = self.progress.diverged_at and DIVERGED.format(self.progress.diverged_at)
+        return [note for note in (self.learner.guard.note(), self.steps.note(), diverged) if note]
 
 
 class _Fitting:
     """A run's steps, and what happens between them: logging, evaluation, checkpoints."""
 
     def __init__(
-        self, assembly: Assembly, train: Rows, validation: Rows | None, folder: RunFolder, trackers: Trackers | None
+        self, assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder, trackers: Trackers | None
     ) -> None:
-        self.state, self.processes, self.validation = TrainState(assembly, train), assembly.processes, validation
+        self.state = TrainState(assembly, rows["train"])
+        self.processes, self.validation = assembly.processes, rows.get("validation")
         self.assembly = replace(assembly, model=self.state.distributed.model)
-        self.checkpoints, self.notes, self.saved = folder.checkpoints, [], None
-        found = self.processes.broadcast_from_main(self._newest)
-        if found is None:
+        self.checkpoints, self.notes, self.saved_at = folder.checkpoints, [], None
+        newest = self.processes.broadcast_from_main(self._newest_checkpoint)
+        if newest is None:
             self.state.begin()
         else:
-            self._resume(found)
+            self._resume(newest)
         self.progress, training = self.state.progress, assembly.config.training
         self.evaluate_every = training.evaluate_every or self.state.per_epoch
         self.save()
         metrics = folder.metrics if self.processes.is_main else Path(os.devnull)
         self.journal = Journal(metrics, training.log_every, self.state.per_epoch, self.progress, trackers)
 
-    def _newest(self) -> Path | None:
+    def _newest_checkpoint(self) -> Path | None:
         """Return the newest intact checkpoint, after deleting incomplete ones left by a killed process."""
         clear_unfinished(self.checkpoints)
         return newest_verified(self.checkpoints)
@@ -206,14 +195,12 @@ class _Fitting:
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None
-        self.saved = self.state.progress.step
+        self.saved_at = self.state.progress.step
 
     def run(self) -> None:
         """Take all remaining steps, with what belongs between them."""
         training, progress, state = self.assembly.config.training, self.progress, self.state
-        if (
-            self._is_due(self.evaluate_every) and progress.judged != progress.step
-        ):  # a signal came before the evaluation
+        if self._is_due(self.evaluate_every) and progress.judged != progress.step:  # stopped before the evaluation
             self._pause(evaluate=True)
         steps = state.steps.take(state.learner, state.horizon, progress.step, is_interrupted)
         for step in () if self.stopped_early else steps:
@@ -241,11 +228,10 @@ class _Fitting:
         """Stop the training clock to save a checkpoint and, before that, to `evaluate` on validation if there is any."""
         self.journal.pause()
         if evaluate and self.validation is not None:
-            scores = self.assembly.evaluate(self.validation)
-            figure = self.assembly.task.score
-            sign = -1.0 if is_lower_better(figure) else 1.0
-            self.progress.best.offer(self.progress.step, sign * scores.figures[figure], scores.figures["loss"])
-            self.journal.evaluation("validation", scores, figure)
+            scores, main = self.assembly.evaluate(self.validation), self.assembly.task.score
+            sign = -1.0 if is_lower_better(main) else 1.0
+            self.progress.best.offer(self.progress.step, sign * scores.figures[main], scores.figures["loss"])
+            self.journal.evaluation("validation", scores, main)
         if evaluate:
             self.progress.judged = self.progress.step
         self.save()
@@ -256,49 +242,42 @@ class _Fitting:
 
         If this step has one already, written before it was evaluated, that stays: a resumed run evaluates again.
         """
-        if self.saved == self.progress.step:
+        if self.saved_at == self.progress.step:
             return
-        state, weights = self.state.state_dict(), self.state.weights()
+        state, weights = self.state.state_dict(), self.state.distributed.weights()
         if self.processes.is_main:
             save_checkpoint(self.checkpoints, self.progress.step, weights, state)
             prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best.step} - {0})
-        self.saved = self.progress.step
+        self.saved_at = self.progress.step
 
-    def choose(self) -> Fitted:
-        """Put the chosen checkpoint's weights into the model, and say why it was chosen."""
+    def finish(self) -> Fitted:
+        """Put the best checkpoint's weights into the model, or leave the last ones, and say why."""
         training, best, last, notes = self.assembly.config.training, self.progress.best, self.progress.step, self.notes
         if self.stopped_early and last < self.progress.of:
-            notes.append(
-                f"Stopped early at step {last:,} of {self.progress.of:,}: {best.since} evaluations without a better score"
-            )
-        chosen = {"step": last, "chosen_by": "last step", "chosen_on": None}
+            evaluations = f"{best.since} evaluations without a better score"
+            notes.append(f"Stopped early at step {last:,} of {self.progress.of:,}: {evaluations}")
+        checkpoint = {"step": last, "chosen_by": "last step", "chosen_on": None}
         if training.keep is Keep.best and best.step:
-            lost = best.step != last and not self._take(best.step)
-            if lost:
+            if best.step == last or self._load(best.step):
+                checkpoint = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
+            else:
                 notes.append(f"The best checkpoint, of step {best.step:,}, was damaged, so the last step is used")
                 print(f"encoderlab: {notes[-1]}", file=sys.stderr)
-            else:
-                chosen = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
         self.state.distributed.finish()
-        notes += self.state.notes()
-        if self.progress.diverged_at is not None:
-            notes.append(DIVERGED.format(self.progress.diverged_at))
-        return Fitted(chosen, self.journal.throughput(), notes)
+        return Fitted(checkpoint, self.journal.throughput(), [*notes, *self.state.notes()])
 
-    def _take(self, step: int) -> bool:
-        """Put the weights of that step's checkpoint into the model; False if it is missing or damaged."""
-        weights = self._kept_weights(step) if self.processes.is_main else None
-        found = self.processes.all_reduce_max(int(weights is not None)) > 0
-        if found:
+    def _load(self, step: int) -> bool:
+        """Put the weights of that step's checkpoint into the model; return False if it is missing or damaged."""
+        weights: dict[str, Tensor] | None = None
+        if self.processes.is_main:
+            try:
+                weights = next(read_weights(path) for path in checkpoints(self.checkpoints) if step_of(path) == step)
+            except (DataError, StopIteration):
+                weights = None
+        is_intact = self.processes.all_reduce_max(int(weights is not None)) > 0
+        if is_intact:
             self.state.distributed.load(weights or {})
-        return found
-
-    def _kept_weights(self, step: int) -> dict[str, Tensor] | None:
-        path = next((path for path in checkpoints(self.checkpoints) if step_of(path) == step), None)
-        try:
-            return None if path is None else read_weights(path)
-        except DataError:
-            return None
+        return is_intact
 
 
 def _rounding_notes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

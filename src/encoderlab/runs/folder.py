@@ -85,12 +85,6 @@ class RunFolder:
         return Path("outputs") / command / task / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
 
     @classmethod
-    def contents(cls, *, scored_answers: bool = False) -> list[str]:
-        """Return what a training run leaves in its folder; with `scored_answers`, the scored predictions too."""
-        files = ["config.yaml", "environment.json", "metrics.jsonl", "report.html", "report.json"]
-        return [*files, *(["predictions.csv"] if scored_answers else []), "plots/", "model/", "checkpoints/"]
-
-    @classmethod
     @contextmanager
     def new(cls, run_dir: str | None, command: str, task: str) -> Iterator[RunFolder]:
         """Create and lock a new folder while it is filled: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.

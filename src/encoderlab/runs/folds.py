@@ -23,17 +23,16 @@ from encoderlab.reports.folds import (
 )
 from encoderlab.runs.assembly import cache_folder, reopen
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.for_reports import files_of, run_facts
+from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.predict import answers_of
-from encoderlab.runs.records import record_start
-from encoderlab.runs.resume import AUTO, HARDWARE, Config, continued_run, run_folder, with_recorded_settings
+from encoderlab.runs.records import files_of, record_start, resumed_or_new, run_facts
+from encoderlab.runs.resume import AUTO, HARDWARE, Config, run_folder, with_recorded_settings
 from encoderlab.runs.task import with_positive_label
 from encoderlab.system.device import choose_compute
 from encoderlab.system.processes import Processes
 from encoderlab.system.signals import stop_if_interrupted
 
-Train = Callable[[Config, Processes], RunFolder | None]
+Train = Callable[[Config, str, Processes], RunFolder | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +47,8 @@ class CrossValidation:
     runs: Sequence[RunFolder]
 
 
-def cross_validate(
-    config: Config,
-    command: str,
-    processes: Processes,
-    train: Train[Config],
-    report: Callable[[CrossValidation], None],
-) -> RunFolder | None:
-    """Call `train` for each of `config.folds` folds, and `report` for all of them together; return the folder of all.
+def cross_validate(config: Config, command: str, processes: Processes, train: Train[Config]) -> RunFolder | None:
+    """Call `train` for each of `config.folds` folds, and report all of them together; return the folder of all.
 
     The `processes` share each fold, one fold after another.
 
@@ -63,18 +56,18 @@ def cross_validate(
     dry run covers the first fold, and returns None. Raises SettingError, DataError or TrainingError.
     """
     assert config.folds is not None
-    wanted = replace(config, resume=config.resume or (AUTO if config.run_dir is not None else None), dry_run=False)
-    run = processes.broadcast_from_main(lambda: continued_run(wanted, command))
-    if run is None:
-        processes.broadcast_from_main(lambda: check_free(wanted.run_dir))
-    else:
-        config = replace(run[0], dry_run=config.dry_run)
+    named = replace(config, resume=config.resume or (AUTO if config.run_dir is not None else None), dry_run=False)
+    settings, resumed = resumed_or_new(named, command, processes)
+    if resumed is not None:
+        config = replace(settings, dry_run=config.dry_run)
     with processes.main_process_first():
         corpus, folded = _whole(config)
     if config.dry_run:
         print(f"folds={config.folds} takes {config.folds} runs like this one, the first:", file=sys.stderr)
-        return train(_of_fold(config, 1, run_dir=None), processes)
-    with processes.entered_by_main(lambda: run_folder(run, config, command, corpus.fingerprints())) as folder:
+        return train(_of_fold(config, 1, run_dir=None), command, processes)
+    with processes.entered_by_main(
+        lambda: run_folder(resumed and (config, resumed), config, command, corpus.fingerprints())
+    ) as folder:
         if processes.is_main:
             _record_start(folder, command, config, corpus)
         labels = corpus.survey.splits[OUT_OF_FOLD].labels
@@ -85,7 +78,7 @@ def cross_validate(
         ]
         processes.leave()
         if processes.is_main:
-            report(CrossValidation(config, command, corpus, folded, folder, runs))
+            report_folds(CrossValidation(config, command, corpus, folded, folder, runs))
     return folder
 
 
@@ -136,7 +129,7 @@ def _fold_run(
             return settings
         return with_recorded_settings(replace(settings, resume=str(place.root)), HARDWARE, command)
 
-    train(processes.broadcast_from_main(resumed), processes)
+    train(processes.broadcast_from_main(resumed), command, processes)
     with processes.main_process_first():  # the others wait for its report
         return place
 

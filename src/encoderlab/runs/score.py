@@ -1,6 +1,5 @@
-"""Scores of a fitted model, and what its task still has to fit on held-out rows.
-
-Facts about a pretraining run's pairs before training.
+"""Scores of a fitted model, with what its task fits on held-out rows; and what is counted and guessed about a pretraining
+run's rows without a model.
 """
 
 from __future__ import annotations
@@ -22,6 +21,9 @@ from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.stream import StreamedRows, sample_of
 from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training.batches import EVALUATION_SEED, Rows
+
+SAMPLE = 20_000  # most pairs to fit and to score the baselines on
+_AT_A_TIME = 10_000_000
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> PredictionScores:
@@ -66,10 +68,6 @@ def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly
     assembly = replace(assembly, task=task, config=replace(assembly.config, task=settings))
     others = {name: scores_of(assembly, part) for name, part in rows.items() if name not in ("train", "validation")}
     return assembly, ({} if held_out is None else {"validation": held_out}) | others
-
-
-SAMPLE = 20_000  # most pairs to fit and to score the baselines on
-_AT_A_TIME = 10_000_000
 
 
 def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Training to the end: what is logged, scored and kept, and what may come before it."""
