@@ -77,13 +77,14 @@ def few_retries() -> Iterator[None]:
     """
     from datasets import config
 
-    few = {"STREAMING_READ_MAX_RETRIES": 1, "STREAMING_OPEN_MAX_RETRIES": 1}
-    few |= {
-        name: 1 for name in dir(config) if name.startswith("STREAMING_") and name.endswith("_RETRY_INTERVAL")
-    }  # seconds
-    before = {name: getattr(config, name) for name in few}
-    for name, value in few.items():
-        setattr(config, name, value)
+    limits = [
+        name
+        for name in dir(config)
+        if name.startswith("STREAMING_") and name.endswith(("MAX_RETRIES", "RETRY_INTERVAL"))
+    ]
+    before = {name: getattr(config, name) for name in limits}
+    for name in limits:
+        setattr(config, name, 1)  # attempts, or seconds between them
     try:
         yield
     finally:
