@@ -273,7 +273,7 @@ def show_pretraining_report(
     forms = {"mlm_perplexity": lambda scores, name: number(scores[name])}
     words = [f"{metric_name(name, report)} {forms.get(name, with_interval)(scores, name)}" for name in also]
     blocks: list[Block] = [
-        Heading(f"{title_of(report)}: {with_interval(scores, main)}"),
+        Heading(f"{title_of(report)}: {metric_name(main, report)} {with_interval(scores, main)}"),
         Text(f"{_summary(report)}."),
         Text(", ".join(words), "Also"),
         *weights_lines(report),

@@ -271,7 +271,9 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
     if not report["baselines"]:
         return []
     scored, main = report["splits"][report["scored_split"]], report["main_figure"]
-    second = [name for name in SECOND if name in scored and name != main][:1]
+    fitted = [baseline for baseline in report["baselines"].values() if "skipped" not in baseline]
+    others = (name for name in SECOND if name != main and name in scored)
+    second = [name for name in others if all(name in baseline for baseline in fitted)][:1]
     seconds = number(report["throughput"].get("train_seconds"))
     rows: list[list[Cell]] = [
         [
