@@ -307,6 +307,9 @@ def model_damaged(conditions: Conditions) -> Iterator[Trial]:
         for extra in ("README.md", ".gitattributes"):  # nothing is read from them
             (model / extra).unlink(missing_ok=True)
         where = damage(model, draw)
+        if not (model / "manifest.json").exists():  # it is read like a folder of transformers
+            shutil.rmtree(model)
+            continue
         ended = bed.host_run(["predict", f"run={bed.run}", "text=1 2 3", "threads=1"])
         lines = [line for line in ended.lines if line.startswith("encoderlab:")]
         failure = "" if ended.code == 3 and len(lines) == 1 and "Traceback" not in ended.output else ended.output[-300:]
