@@ -136,7 +136,7 @@ class Regression(TextTask):
 
     def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(config, tokenizer, [], max_length)
-        assert config.mean is not None and config.deviation is not None, "see `runs.models.task.settled_task`"
+        assert config.mean is not None and config.deviation is not None, "see `runs.task.settled_task`"
         self.mean, self.deviation = config.mean, config.deviation
         self.unit = config.deviation
 
