@@ -13,7 +13,6 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,30 +37,13 @@ settings.load_profile("repeat")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-LONGEST = (  # files that take minutes, of few tests each
-    "test_documentation.py",
-    "test_faults.py",
-    "test_configs.py",
-    "test_across_processes.py",
-    "test_determinism.py",
-    "test_benchmarks.py",
-    "test_resume.py",
-)
-
-
 def pytest_configure(config):
-    """Keep the order of collection: pytest-xdist schedules files with few tests last, however long they take.
-
-    Collect garbage as rarely as `main` does, which most tests do not call: Python's own thresholds cost one second in
-    fifteen.
-    """
+    """Collect garbage as rarely as `main` does, which most tests do not call: it costs one second in fifteen."""
     from encoderlab.cli.main import GARBAGE_EVERY
 
     gc.set_threshold(GARBAGE_EVERY)
     if config.getoption("--hypothesis-seed") is not None:
         settings.load_profile("of a seed")
-    if hasattr(config.option, "loadscopereorder"):
-        config.option.loadscopereorder = False
 
 
 def pytest_collection_finish():
@@ -72,11 +54,6 @@ def pytest_collection_finish():
 def pytest_sessionfinish():
     """Exempt what the tests have left from the last collections, which take seconds, as `main` does at its end."""
     gc.freeze()
-
-
-def pytest_collection_modifyitems(items):
-    """Run the longest files first, so that no worker still has one of them when the others are done."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,15 +76,6 @@ def temporary_files_end_with_the_tests(tmp_path_factory):
     ):
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_collection_before_a_fit():
-    """Do not collect garbage before each of hundreds of tiny fits, where that took more than half of the fit's time."""
-    with pytest.MonkeyPatch.context() as patch:
-        if fit := sys.modules.get("encoderlab.runs.fit"):  # imported when the tests were collected
-            patch.setattr(fit, "_present_objects_exempt_from_collection", nullcontext)
         yield
 
 
@@ -229,44 +197,16 @@ def hub(start_hub, hub_script):
     return start_hub(hub_script)
 
 
-@pytest.fixture(scope="session")
-def glue_hub(start_hub, hub_script, tmp_path_factory):
-    """Return the endpoint of a stand-in hub with made-up rows of all GLUE tasks."""
-    from tests.glue_rows import write_glue
-
-    folder = tmp_path_factory.mktemp("glue_hub")
-    shutil.copy(hub_script, folder / "serve.py")
-    write_glue(folder / "datasets" / "nyu-mll" / "glue")
-    return start_hub(folder / "serve.py")
-
-
-@contextmanager
-def _unreachable_network():
+@pytest.fixture
+def no_network(monkeypatch):
     """Make any attempt to open a network connection fail, even to this machine."""
 
     def refuse(*_, **__):
         raise OSError(101, "Network is unreachable")
 
-    with pytest.MonkeyPatch.context() as changed:
-        for name in ("connect", "connect_ex", "sendto"):
-            changed.setattr(socket.socket, name, refuse)
-        changed.setattr(socket, "getaddrinfo", refuse)
-        yield
-
-
-@pytest.fixture
-def no_network():
-    with _unreachable_network():
-        yield
-
-
-@pytest.fixture(scope="session")
-def built_in_cache(tmp_path_factory):
-    """Return a cache for the stores and vocabularies of the built-in data, shared by all tests and workers."""
-    own = tmp_path_factory.getbasetemp()
-    cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built-in-cache"
-    cache.mkdir(exist_ok=True)
-    return cache
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 from hydra import compose, initialize_config_dir
 
-from benchmarks.jobs import PREDICTION
-from encoderlab.batch import HeadSizes
 from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.commands import RunConfig
@@ -24,8 +21,6 @@ from encoderlab.config.composing import composed as settings_of_line
 from encoderlab.config.composing import read_line, settings_from_dict
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_to_dict
 from encoderlab.errors import SettingError
-from encoderlab.exchange.huggingface import to_huggingface
-from encoderlab.model.heads import EncoderWithHeads
 
 OPTIONS = [(group, name) for group in GROUPS for name in options_of(config_folder(), group)]
 EXPERIMENTS = [name for group, name in OPTIONS if group == "experiment"]
@@ -65,22 +60,9 @@ def with_option(group, name):
 
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
-def test_every_config_composes(group, name):
-    assert isinstance(with_option(group, name), RunConfig)
-
-
-@pytest.mark.parametrize(
-    "path", sorted(config_folder().rglob("*.yaml")), ids=lambda path: str(path.relative_to(config_folder()))
-)
-def test_every_config_writes_its_defaults_in_the_same_way(path):
-    text = path.read_text(encoding="utf-8")
-    items = [item if isinstance(item, str) else next(iter(item)) for item in yaml.safe_load(text).get("defaults", [])]
-    assert not items or re.search(r"^defaults:\n  - .*\n(  - .*\n)*(?=\w|\Z)", text, re.MULTILINE), (
-        "one to a line, no blank line behind"
-    )
-    overrides = [item.startswith("override ") for item in items]
-    assert overrides == sorted(overrides), "overrides come last"
-    assert ("_self_" in items) == (not all(overrides)), "_self_ stands in every list of more than overrides"
+def test_every_config_composes_and_survives_being_written_and_read_back(group, name):
+    made = with_option(group, name)
+    assert settings_from_dict(settings_to_dict(made), RunConfig) == made
 
 
 @pytest.mark.parametrize("command", [name for name in COMMAND_CONFIGS if name != "train"])
@@ -199,8 +181,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def without_hub(folder, built_in_cache):
-    return taken(WITHOUT_HUB, folder, ENCODERLAB_CACHE=str(built_in_cache))
+def without_hub(folder, cache):
+    return taken(WITHOUT_HUB, folder, ENCODERLAB_CACHE=str(cache))
 
 
 @pytest.fixture(scope="module")
@@ -215,12 +197,6 @@ def test_every_experiment_assembles_and_takes_a_few_steps(name, folder, request)
     outcomes = request.getfixturevalue("without_hub" if name in WITHOUT_HUB else "from_hub")
     assert outcomes[name] is None, outcomes[name]
     assert (folder / name / "report.json").is_file()
-
-
-@pytest.mark.parametrize(("group", "name"), OPTIONS)
-def test_settings_survive_being_written_and_read_back(group, name):
-    settings = with_option(group, name)
-    assert settings_from_dict(settings_to_dict(settings), RunConfig) == settings
 
 
 @pytest.mark.parametrize(
@@ -262,25 +238,14 @@ def test_no_setting_goes_unread():
     }
 
 
-def test_sweep_launchers_compose_if_their_plugin_is_installed():
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install 'encoderlab[slurm]'")
-    for path in sorted((config_folder() / "hydra" / "launcher").glob("*.yaml")):
-        if path.stem == "parallel":  # of another plugin: see the next test
-            continue
-        with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            launcher = compose(
-                "train", overrides=[f"hydra/launcher={path.stem}"], return_hydra_config=True
-            ).hydra.launcher
-        assert "submitit" in launcher._target_
-        assert launcher.timeout_min == 240
-
-
-def test_the_launcher_of_parallel_jobs_composes_if_its_plugin_is_installed():
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'encoderlab[parallel]'")
+@pytest.mark.parametrize(
+    ("launcher", "plugin"), [("parallel", "joblib"), ("slurm", "submitit"), ("local_jobs", "submitit")]
+)
+def test_a_launcher_composes_if_its_plugin_is_installed(launcher, plugin):
+    pytest.importorskip(f"hydra_plugins.hydra_{plugin}_launcher", reason=f"no Hydra launcher for {plugin}")
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
-        launcher = compose("train", overrides=["hydra/launcher=parallel"], return_hydra_config=True).hydra.launcher
-    assert "joblib" in launcher._target_
-    assert launcher.n_jobs == -1
+        config = compose("train", overrides=[f"hydra/launcher={launcher}"], return_hydra_config=True)
+    assert plugin in config.hydra.launcher._target_
 
 
 @pytest.mark.parametrize("name", [name for group, name in OPTIONS if group == "sweep"])
@@ -292,14 +257,3 @@ def test_a_named_sweep_has_several_values_of_an_existing_setting(name):
         assert len(values.split(",")) > 1
         for value in values.split(","):
             composed(f"{setting}={value}")
-
-
-@pytest.mark.parametrize("job", ["predict_sst2", "predict_amazon"])
-def test_prediction_is_measured_with_a_model_that_transformers_can_open(job):
-    _, _, command, *words = PREDICTION[job].setup[0]
-    overrides = [word for word in words if "{" not in word]
-    config = composed(*overrides, command=command).model
-    heads = HeadSizes(sequence_classes=2)
-    weights = EncoderWithHeads(config, 100, 0, heads).state_dict()
-    fields, _ = to_huggingface(config, heads, dict(weights), labels=["no", "yes"], vocabulary_size=100, pad_id=0)
-    assert fields["model_type"] == "bert"

@@ -121,6 +121,7 @@ REPORTS = [
 
 # Owner: training
 TRAIN = [
+    ("train model=as_pretrained", SETTING, "init_from"),
     ("train training.device=abacus", SETTING, "training.device=abacus"),
     ("finetune init_from=null", SETTING, "init_from"),
 ]

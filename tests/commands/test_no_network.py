@@ -5,12 +5,6 @@ import pytest
 from encoderlab.errors import DataError
 
 
-@pytest.fixture(scope="session")
-def cache(built_in_cache):
-    """The cache that commands use here; it was built without a network, too."""
-    return built_in_cache
-
-
 @pytest.mark.slow
 def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp_path):
     tiny = ("model=tiny", "model.n_layers=1", "model.d_model=8", "model.n_heads=1", "model.max_length=16")

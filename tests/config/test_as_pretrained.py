@@ -52,22 +52,6 @@ def test_only_the_given_settings_change(name):
     assert AsPretrained(**change).resolve(PRETRAINED) == replace(PRETRAINED, **{"max_length": None} | change)
 
 
-def test_setting_dropout_to_zero_is_a_change_too():
-    assert AsPretrained(dropout=0.0).resolve(PRETRAINED).dropout == 0
-
-
-def test_without_a_pretrained_encoder_it_is_refused_with_a_remedy():
-    with pytest.raises(
-        SettingError, match=r"^model=as_pretrained needs init_from.*Set init_from=\.\.\..*model=mini\.$"
-    ):
-        AsPretrained().resolve(None)
-
-
-def test_full_settings_may_leave_the_length_open_too():
-    wanted = replace(PRETRAINED, max_length=None)
-    assert wanted.resolve(PRETRAINED) is wanted
-
-
 def test_every_setting_must_agree_or_may_differ_and_none_is_forgotten():
     assert set(AGREEING) == set(OTHERWISE)
     assert {declared.name for declared in fields(ModelConfig)} == set(OTHERWISE) | set(FREE)
@@ -89,12 +73,6 @@ def test_full_settings_that_do_not_match_are_refused_with_both_values(name, valu
         f"model.{name} is {shown[0]}, but {shown[1]} in the pretrained encoder. "
         "Set model=as_pretrained to use the pretrained encoder's settings."
     )
-
-
-def test_derived_and_explicit_values_are_equivalent():
-    explicit = replace(PRETRAINED, d_head=12, d_ff=96)
-    assert explicit.resolve(PRETRAINED) is explicit
-    assert PRETRAINED.resolve(explicit) is PRETRAINED
 
 
 @pytest.mark.parametrize("choice", [AsPretrained(max_length=41), replace(PRETRAINED, max_length=41)])
