@@ -228,7 +228,8 @@ def test_folders_without_a_run_and_scores_that_do_not_exist_are_refused(command,
 
 
 def test_a_folder_of_runs_means_its_finished_runs(command, four):
-    Path("sweep/jobs").mkdir(parents=True)
+    Path("sweep").mkdir()
+    Path("sweep/multirun.yaml").touch()
     for folder in four:
         Path(folder).rename(Path("sweep", Path(folder).name))
     runs = [Path(run["folder"]).name for row in compared(command, "sweep")["settings"] for run in row["runs"]]

@@ -61,7 +61,7 @@ def test_jobs_run_in_parallel_processes_with_a_log_each(sweep, capfd):
         sweep("hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "model.n_heads=1,2,5")
     assert len(list(Path("sweep").glob("*/report.json"))) == 2
     assert "Token accuracy of 2 runs of" in capfd.readouterr().err
-    assert any("on test" in log.read_text() for log in Path("sweep/jobs").glob("*.log"))
+    assert any("on test" in log.read_text() for log in Path("sweep/logs").glob("*.log"))
 
 
 @pytest.mark.slow

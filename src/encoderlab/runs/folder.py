@@ -25,6 +25,7 @@ from encoderlab.shipped import shipped_folder, suggestion
 MODEL_TYPE = "encoderlab"  # in the config.json of our own models
 GRAPH = "model.onnx"
 GRAPH_FILES = (GRAPH, "config.json", "tokenizer.json", "tokenizer_config.json")
+COMBINATIONS, JOURNAL = "multirun.yaml", "search.journal"  # in the folder of a sweep, and of a search
 ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.files`
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
@@ -200,9 +201,14 @@ def check_free(run_dir: str | None) -> None:
         raise SettingError(f"run_dir={run_dir} already holds {holds}", allowed="a new or empty folder", remedy=remedy)
 
 
+def is_sweep(folder: Path) -> bool:
+    """Return whether this is the folder of a sweep: Hydra's record of its command line is there, or Optuna's journal."""
+    return any((folder / name).is_file() for name in (COMBINATIONS, JOURNAL))
+
+
 def runs_in(folder: Path) -> list[Path]:
     """Return the run folders inside the folder of a sweep; any other folder itself."""
-    if not (folder / "jobs").is_dir():
+    if not is_sweep(folder):
         return [folder]
     return sorted(path for path in folder.iterdir() if RunFolder(path).config.is_file())
 

@@ -1,4 +1,4 @@
-"""The jobs of a sweep: each runs once, in a folder named after its settings, and leaves a record."""
+"""The jobs of a sweep: each runs once, in a folder named after its settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,12 @@ from encoderlab.config.composing import typed
 from encoderlab.config.errors import explained
 from encoderlab.config.schemas import COMMAND_CONFIGS, settings_to_dict
 from encoderlab.errors import UserError, one_line
-from encoderlab.runs.folder import FolderInUseError, RunFolder
+from encoderlab.runs.folder import RunFolder
 from encoderlab.system.device import available_cores, count_gpus
-from encoderlab.system.files import atomic_write_text
 from encoderlab.system.signals import signals_handled
 
 PLACES = ("cache_dir", "run_dir", "resume")  # settings that only say where files are
 LONGEST_NAME = 100  # characters of a folder's name that name the settings
-
-
-@dataclass(frozen=True)
-class JobRecord:
-    """What became of a job: its run folder, if it has one, or why it failed."""
-
-    overrides: list[str]
-    run: str | None = None
-    error: str | None = None
-    exit_code: int = 0
 
 
 @dataclass
@@ -66,53 +55,35 @@ class Jobs:
             overrides = list(hydra.overrides.task)
             values = [one.partition("=") for one in overrides]
             shown = [f"{key.rpartition('.')[2]}-{value}" for key, _, value in values if key in varied]
-            try:
-                with explained(self.command):
-                    settings = typed(config, COMMAND_CONFIGS[self.command])
-            except UserError as error:
-                self._write(_name(shown, overrides), self._failed(overrides, error))
-                return
-            name = _name([settings.task.name, *shown] if hasattr(settings, "task") else shown, self._identity(settings))
+            with explained(self.command):
+                settings = typed(config, COMMAND_CONFIGS[self.command])
+            plain = {name: value for name, value in settings_to_dict(settings).items() if name not in PLACES}
+            name = _name([settings.task.name, *shown] if hasattr(settings, "task") else shown, plain)
             if n_parallel > 1:
                 settings = _share_of_machine(settings, n_parallel, hydra.job.num)
                 stack.enter_context(self._own_output(name))
             self.run(settings, overrides, name)
 
-    def run(self, settings: Any, overrides: Sequence[str], name: str) -> JobRecord:
-        """Run the command, or skip or resume it if the folder of this name holds its run; return what became of it.
+    def run(self, settings: Any, overrides: Sequence[str], name: str) -> RunFolder | None:
+        """Run the command, or skip or resume it if the folder of this name holds its run; return its run folder.
 
-        Raises FolderInUseError if another process is running it.
+        Raises UserError if it fails; FolderInUseError if another process is running it.
         """
         settings = self._in_folder(settings, name)
         folder = None if getattr(settings, "run_dir", None) is None else RunFolder(Path(settings.run_dir))
-        record = JobRecord(list(overrides), None if folder is None else str(folder.root))
         if folder is not None and folder.finished:
             say(f"finished before: {folder.root}")
-        else:
-            say(f"starting: {' '.join(overrides)}")
-            try:
-                self.start(settings, overrides)
-            except FolderInUseError:
-                raise
-            except Exception as error:
-                record = self._failed(overrides, error)
-        self._write(name, record)
-        return record
-
-    def forget_failures(self) -> None:
-        """Delete the records of jobs that failed under an earlier command line: those of this one are tried again."""
-        for file in (self.root / "jobs").glob("*.json"):
-            if json.loads(file.read_text(encoding="utf-8"))["error"] is not None:
-                file.unlink()
-
-    def records(self) -> list[JobRecord]:
-        """Return the records of all jobs, sorted by their overrides."""
-        files = (self.root / "jobs").glob("*.json")
-        records = [JobRecord(**json.loads(file.read_text(encoding="utf-8"))) for file in files]
-        return sorted(records, key=lambda record: record.overrides)
-
-    def _identity(self, settings: Any) -> Any:
-        return {name: value for name, value in settings_to_dict(settings).items() if name not in PLACES}
+            return folder
+        say(f"starting: {' '.join(overrides)}")
+        try:
+            self.start(settings, overrides)
+        except UserError as error:
+            say(f"failed: {' '.join(overrides)}: {error}")
+            raise
+        except Exception as error:
+            traceback.print_exception(error)
+            raise UserError(f"{' '.join(overrides)} failed: {type(error).__name__}: {error}") from None
+        return folder
 
     def _in_folder(self, settings: Any, name: str) -> Any:
         """Return the settings of a job that has a run folder with that folder, to start or to resume a run there."""
@@ -121,24 +92,11 @@ class Jobs:
         resume = {"resume": "auto"} if hasattr(settings, "resume") else {}
         return replace(settings, run_dir=settings.run_dir or str(self.root / name), **resume)
 
-    def _failed(self, overrides: Sequence[str], error: Exception) -> JobRecord:
-        if not isinstance(error, UserError):
-            traceback.print_exception(error)
-        words = str(error) if isinstance(error, UserError) else one_line(f"{type(error).__name__}: {error}")
-        say(f"{' '.join(overrides)} failed: {words}")
-        return JobRecord(list(overrides), error=words, exit_code=getattr(error, "exit_code", 1))
-
-    def _write(self, name: str, record: JobRecord) -> None:
-        (self.root / "jobs").mkdir(parents=True, exist_ok=True)
-        atomic_write_text(
-            self.root / "jobs" / f"{name}.json", json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
-        )
-
     @contextmanager
     def _own_output(self, name: str) -> Iterator[None]:
-        """Redirect the output of a job that runs beside others to a file next to its record."""
-        (self.root / "jobs").mkdir(parents=True, exist_ok=True)
-        path = self.root / "jobs" / f"{name}.log"
+        """Redirect the output of a job that runs beside others to a file of its own."""
+        path = self.root / "logs" / f"{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
             yield
 

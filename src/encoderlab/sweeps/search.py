@@ -7,18 +7,17 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 
 from encoderlab.config.composing import CommandLine, composed
-from encoderlab.errors import SettingError
+from encoderlab.errors import SettingError, UserError
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.predictions import as_csv
 from encoderlab.reports.screen import show
 from encoderlab.reports.tables import Items, Table
-from encoderlab.runs.folder import FolderInUseError, RunFolder
+from encoderlab.runs.folder import JOURNAL, FolderInUseError, RunFolder
 from encoderlab.sweeps.jobs import Jobs
 from encoderlab.system.files import atomic_write_text
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 SEARCHED = ("train", "pretrain", "finetune", "distill")
 SPLIT = "validation"
-JOURNAL = "search.journal"
 FAILURES_AT_FIRST = 3  # if no trial succeeded before them, the cause is something that all trials share
 
 
@@ -131,11 +129,12 @@ def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> Non
     if "drawn" in trial.user_attrs:
         try:
             settings = composed(replace(line, overrides=overrides))
-            record = jobs.run(settings, overrides, f"trial-{trial.number}")
+            folder = jobs.run(settings, overrides, f"trial-{trial.number}")
+            score = None if folder is None else score_of(folder)
         except FolderInUseError:
             return
-        if record.run is not None:
-            score = score_of(RunFolder(Path(record.run)))
+        except UserError:  # it has been shown
+            pass
     study.tell(trial.number, score, state=TrialState.FAIL if score is None else None, skip_if_finished=True)
     ended = [one for one in study.get_trials(deepcopy=False) if one.state.is_finished()]
     if len(ended) == FAILURES_AT_FIRST and all(one.value is None for one in ended):

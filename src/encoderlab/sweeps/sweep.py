@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.config.composing import CommandLine, quote, run_hydra
-from encoderlab.errors import DataError, SettingError, TrainingError
+from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
 from encoderlab.reports.finished import finished_runs
-from encoderlab.runs.folder import RunFolder
-from encoderlab.sweeps.jobs import JobRecord, Jobs
-from encoderlab.sweeps.search import JOURNAL, search
+from encoderlab.runs.folder import RunFolder, is_sweep, runs_in
+from encoderlab.sweeps.jobs import Jobs
+from encoderlab.sweeps.search import search
 from encoderlab.system.device import available_cores, count_gpus
 from encoderlab.system.signals import Interrupted, deferred
 
 COMPARED = ("train", "pretrain", "finetune", "distill", "eval")
-OF_HYDRA = "multirun.yaml"
 PARALLEL, N_JOBS = "hydra/launcher=parallel", "hydra.launcher.n_jobs="
 
 
@@ -41,19 +40,11 @@ class WorkerKilledError(TrainingError):
         )
 
 
-class SweepError(SettingError):
-    """Jobs of a sweep have failed; the exit code is that of the first."""
-
-    def __init__(self, failed: list[JobRecord], n_jobs: int) -> None:
-        remedy = "Correct the errors shown above, and run the line again; finished runs are not repeated with sweep_dir"
-        super().__init__(f"{len(failed)} of {n_jobs} jobs failed", remedy=remedy)
-        self.exit_code = failed[0].exit_code
-
-
 def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> None:
     """Run every combination of the values given, or the trials of a search.
 
-    `start` runs the command with one job's settings and overrides. Raises SweepError if jobs failed.
+    `start` runs the command with one job's settings and overrides. Raises the error of the first job that failed, when
+    all others have run.
     """
     assert line.sweep is not None
     overrides = [override for override in line.parsed() if override.key_or_group == "dry_run"]
@@ -63,7 +54,6 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
     varied = [override.key_or_group for override in line.parsed() if override.is_sweep_override()]
     with _folder(line.sweep.sweep_dir, dry=dry) as root:
         jobs = Jobs(line.command, root, start, varied, dry)
-        jobs.forget_failures()
         try:
             if line.sweep.trials is not None:
                 search(line, jobs, line.sweep.trials)
@@ -71,6 +61,9 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
                 _combine(line, jobs)
         except (Interrupted, WorkerKilledError):
             _say_how_to_resume(line, root, dry)
+            raise
+        except UserError:  # of the first job that failed; the others have run
+            _finish(jobs, compared=line.sweep.trials is None)
             raise
         _finish(jobs, compared=line.sweep.trials is None)
 
@@ -87,15 +80,11 @@ def _folder(sweep_dir: str | None, *, dry: bool) -> Iterator[Path]:
         return
     new = Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
     root = new if sweep_dir is None else Path(sweep_dir)
-    if root.is_file() or (root.is_dir() and any(root.iterdir()) and not _is_sweep(root)):
+    if root.is_file() or (root.is_dir() and any(root.iterdir()) and not is_sweep(root)):
         raise SettingError(
             f"sweep_dir={sweep_dir} is not a sweep", allowed="a new or empty folder, or a sweep to resume"
         )
     yield root
-
-
-def _is_sweep(root: Path) -> bool:
-    return any((root / name).exists() for name in (OF_HYDRA, JOURNAL, "jobs"))
 
 
 def _combine(line: CommandLine, jobs: Jobs) -> None:
@@ -129,21 +118,18 @@ def _say_how_to_resume(line: CommandLine, root: Path, dry: bool) -> None:
 
 
 def _finish(jobs: Jobs, *, compared: bool) -> None:
-    """Show and write the comparison of all finished runs. Raises SweepError if jobs failed."""
-    records = jobs.records()
-    runs = [record.run for record in records if record.run is not None and RunFolder(Path(record.run)).finished]
-    if compared and jobs.command in COMPARED and runs:
-        try:
-            finished, _ = finished_runs(map(Path, runs))
-            comparison = build_comparison(finished)
-            show_comparison(comparison, write_comparison(jobs.root, comparison, finished))
-        except (DataError, SettingError) as error:
-            print(f"encoderlab: the runs are not compared: {error}", file=sys.stderr)
-    failed = [record for record in records if record.error is not None]
-    if not runs and len(failed) == len(records):
+    """Show and write the comparison of all finished runs; delete the folder if there is no run."""
+    runs = runs_in(jobs.root) if jobs.root.is_dir() else []
+    if not runs and not jobs.dry:
         _remove(jobs.root)
-    if failed:
-        raise SweepError(failed, len(records))
+    if not any(RunFolder(run).finished for run in runs) or not compared or jobs.command not in COMPARED:
+        return
+    try:
+        finished, _ = finished_runs(runs)
+        comparison = build_comparison(finished)
+        show_comparison(comparison, write_comparison(jobs.root, comparison, finished))
+    except (DataError, SettingError) as error:
+        print(f"encoderlab: the runs are not compared: {error}", file=sys.stderr)
 
 
 def _remove(root: Path) -> None:
