@@ -8,7 +8,7 @@ from enum import Enum
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.formats import Dialect, Quoting, refuse_unknown, refuse_unusable
 from encoderlab.data.tokenizers import TokenizerConfig
-from encoderlab.errors import SettingError, closest
+from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
@@ -62,7 +62,8 @@ class RunConfig(CommandConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._refuse_trackers()
+        if unknown := sorted({*self.trackers} - {*TRACKERS}):
+            raise SettingError(f"trackers has {', '.join(unknown)}", allowed=f"[{','.join(TRACKERS)}] or one of them")
         if self.folds is not None and self.dataset.fold is not None:
             raise SettingError(
                 f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one",
@@ -79,7 +80,7 @@ class RunConfig(CommandConfig):
     @property
     def starts_from(self) -> str | None:
         """Return the pretrained encoder that the run starts from, a value of `init_from`; None for fresh weights."""
-        return None
+        return getattr(self, "init_from", None)
 
     def _refuse_folds(self, command: str, because: str) -> None:
         if self.folds is not None:
@@ -87,13 +88,6 @@ class RunConfig(CommandConfig):
                 f"folds={self.folds} does not work with {command}: {because}",
                 remedy="Remove folds, or use encoderlab train or finetune",
             )
-
-    def _refuse_trackers(self) -> None:
-        unknown = next((name for name in self.trackers if name not in TRACKERS), None)
-        if unknown is not None:
-            near = closest(unknown, TRACKERS)
-            remedy = f"Did you mean trackers=[{near}]?" if near else ""
-            raise SettingError(f"Unknown tracker {unknown}", allowed=", ".join(TRACKERS), remedy=remedy)
 
 
 @dataclass
@@ -108,11 +102,6 @@ class PretrainConfig(RunConfig):
         super().__post_init__()
         self._refuse_folds("pretraining", "documents have no labels to predict")
 
-    @property
-    def starts_from(self) -> str | None:
-        """See `RunConfig.starts_from`."""
-        return self.init_from
-
 
 @dataclass
 class FinetuneConfig(RunConfig):
@@ -122,11 +111,6 @@ class FinetuneConfig(RunConfig):
         SHIPPED,
         "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub name.",
     )
-
-    @property
-    def starts_from(self) -> str | None:
-        """See `RunConfig.starts_from`."""
-        return self.init_from
 
 
 class StudentStart(Enum):
@@ -162,11 +146,6 @@ class DistillConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refuse_folds("distillation", "the teacher may have been trained on the rows of every fold")
-
-    @property
-    def starts_from(self) -> str | None:
-        """See `RunConfig.starts_from`."""
-        return self.init_from
 
 
 @dataclass
