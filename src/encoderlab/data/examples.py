@@ -188,9 +188,9 @@ def _as_dataset(rows: datasets.Dataset | pa.Table) -> datasets.Dataset:
 
 def _in_tables(rows: datasets.Dataset, size: int) -> Iterator[pa.Table]:
     for batch in rows.with_format("arrow").iter(size):
-        table = cast("pa.Table", batch)
-        yield table
-        _count_read(table.nbytes)
+        yield cast("pa.Table", batch)
+        for mapping in _mappings:  # pages that were read count as memory of the process until they are given back
+            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def _example(row: dict[str, Any]) -> Example:
@@ -201,8 +201,7 @@ def _example(row: dict[str, Any]) -> Example:
     return TextExample(row["text"], row.get("text_pair"), tuple(label) if isinstance(label, list) else label)
 
 
-_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
-_bytes_read = 0
+_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # of the files with many rows
 
 
 def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
@@ -238,19 +237,6 @@ def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
         ) from error
     _mappings.add(mapping)
     return pa.ipc.open_stream(pa.py_buffer(mapping)).read_all()
-
-
-def _count_read(n_bytes: int) -> None:
-    """Count bytes read from tables, and give the pages of mapped files back to the system now and then.
-
-    A page that was read counts as memory of the process until then, however little of it is still needed.
-    """
-    global _bytes_read
-    _bytes_read += n_bytes
-    if _bytes_read > IN_MEMORY:
-        _bytes_read = 0
-        for mapping in _mappings:
-            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def in_lists(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
