@@ -30,7 +30,7 @@ from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.inference.inputs import encoded_rows, example_of, reads_words
+from encoderlab.runs.inputs import encoded_rows, example_of, reads_words
 from encoderlab.runs.predict import answers_of, vectors_of
 from encoderlab.settings import CACHE
 

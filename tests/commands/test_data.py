@@ -97,21 +97,6 @@ def test_the_screen_shows_the_same_facts(command, films, capsys):
     assert "Pieces:" in printed
 
 
-def test_the_odd_part_of_a_long_text_is_what_is_shown(command, tmp_path, capsys):
-    rows = [f"word {n},{n % 2}" for n in range(30)] + [f"{'long ' * 40}tag <i>here</i> end,1"]
-    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
-    found = facts(
-        command,
-        capsys,
-        "task=classification",
-        "dataset=files",
-        "dataset.path=rows.csv",
-        "tokenizer.vocabulary_size=100",
-    )
-    markup = next(kind for split in found["splits"].values() for kind in split["odd_rows"] if kind["kind"] == "markup")
-    assert markup["first"][0]["text"].startswith("...") and "<i>here</i>" in markup["first"][0]["text"]
-
-
 def test_labelled_words_are_counted_as_training_tokenises_them(command, capsys):
     found = facts(command, capsys, "task=reverse", "dataset.limit=50", "examples=1")
     assert found["pieces"]["unknown_pieces"] == 0 and found["pieces"]["pieces_per_word"] == 1
@@ -147,11 +132,6 @@ def test_documents_are_counted_with_their_pairs(command, tmp_path, capsys):
     command("data", *arguments, "task.second_sentence=none", "examples=1")
     printed = capsys.readouterr().out
     assert "texts of an epoch" in printed and "Texts of validation" in printed
-
-
-def test_only_the_cache_is_written(command, films, tmp_path):
-    command("data", *FILE, *SMALL)
-    assert [path.name for path in tmp_path.iterdir()] == ["films.csv"]
 
 
 @pytest.mark.parametrize(

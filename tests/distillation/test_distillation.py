@@ -23,7 +23,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.inputs import encoded_rows
 from encoderlab.runs.pretrained import TOKEN_TABLE, Pretrained
 from encoderlab.runs.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, TeacherVectorsConfig

@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
@@ -63,30 +62,10 @@ def rows_of(rows, column):
     return [store[column].gather(np.array([row]))[0].tolist() for row in range(len(store))]
 
 
-def test_a_dataset_is_read_and_counted(tmp_path):
-    corpus = Corpus.load(BracketsDataset(train_rows=8, validation_rows=6, test_rows=4, pairs=4), tmp_path)
-    assert [len(corpus.split(name)) for name in ("train", "validation", "test")] == [8, 6, 4]
-    assert corpus.survey.splits["train"].labels == {"unbalanced": 4, "balanced": 4}
-    assert corpus.cache == tmp_path
-
-
-def test_a_missing_split_is_refused_with_the_available_ones(corpus_of):
-    with pytest.raises(DataError, match=r"^split=tset is not in this dataset\. Allowed: train, test\.$"):
-        corpus_of(train=texts(0, 1), test=texts(0, 1)).split("tset")
-
-
 def test_validation_and_test_are_scored_if_they_have_labels(corpus_of):
     assert corpus_of(train=texts(0, 1), test=texts(0), validation=texts(1)).scored_splits() == ["validation", "test"]
     assert corpus_of(train=texts(0, 1), validation=texts(1), test=texts(None, None)).scored_splits() == ["validation"]
     assert corpus_of(train=words([0, 1]), test=words([1], [])).scored_splits() == ["test"]
-
-
-@pytest.mark.parametrize(
-    "splits", [{}, {"test": texts(None, None)}, {"validation": texts()}], ids=["none", "unlabelled", "empty"]
-)
-def test_training_requires_labels_to_score_on(corpus_of, splits):
-    with pytest.raises(DataError, match=r"^No split has labels to score on.*dataset.validation_fraction=0.1"):
-        corpus_of(train=texts(0, 1), **splits).scored_splits()
 
 
 def test_a_split_with_only_some_labels_is_refused(corpus_of):
@@ -104,17 +83,6 @@ def test_training_requires_two_labels(corpus_of):
         corpus_of(train=texts(None, None)).check_training_labels()
     with pytest.raises(DataError, match=r"^All training rows have the label 'yes'\. Allowed: at least two labels\."):
         corpus_of(train=texts(1, 1), test=texts(0, 1)).check_training_labels()
-
-
-def test_the_tokenizer_is_trained_on_all_training_texts_and_nothing_else(corpus_of):
-    assert list(corpus_of(train=texts(0, 1), test=texts(0, 1, 0)).training_texts()) == ["(0)", "(1)"]
-    assert list(corpus_of(train=texts(0, 1, pairs=True)).training_texts()) == ["(0)", "[0]", "(1)", "[1]"]
-    assert list(corpus_of(train=words([0, 1], [1])).training_texts()) == ["0 1", "1"]
-
-
-def test_pairs_are_distinguished_from_single_texts_and_words(corpus_of):
-    found = [corpus_of(train=train).paired for train in (texts(0, 1), texts(0, 1, pairs=True), words([0, 1]))]
-    assert found == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -136,16 +104,6 @@ def test_the_required_length_fits_nearly_all_training_rows(corpus_of, monkeypatc
         ClassificationConfig(name="digits"), SymbolsConfig(symbols="01").build(list, None), ["a", "b"], most
     )
     assert corpus_of(train=rows, test=texts(0, 1)).needed_length(task) == needed
-
-
-def test_both_texts_of_a_pair_and_all_words_count_towards_the_required_length(corpus_of):
-    tokenizer = SymbolsConfig(symbols="01").build(list, None)
-    pairs = {"text": ["1" * 30] * 9, "text_pair": ["0" * 20] * 9, "label": [0, 1, 0] * 3}
-    of_pairs = Classification(ClassificationConfig(name="digits"), tokenizer, ["a", "b"], 512)
-    assert corpus_of(train=pairs).needed_length(of_pairs) == 53
-    sentences = {"words": [["1"] * 60] * 9, "labels": [[0, 1] * 30] * 9}
-    of_words = Tagging(TaggingConfig(name="digits"), tokenizer, ["a", "b"], 512)
-    assert corpus_of(train=sentences).needed_length(of_words) == 62
 
 
 def test_a_store_is_built_once(corpus_of):
@@ -171,15 +129,6 @@ def test_changed_rows_get_a_new_store(corpus_of):
     stores = [corpus_of(train=train).rows("train", task) for train in (texts(0, 1), texts(1, 0), texts(0, 1, 1))]
     assert [np.concatenate(rows_of(store, "label")).tolist() for store in stores] == [[0, 1], [1, 0], [0, 1, 1]]
     assert task.encoded == 7
-
-
-def test_fingerprints_distinguish_splits_and_are_stable(corpus_of):
-    one, same, other = (
-        corpus_of(train=texts(0, 1), test=test).fingerprints() for test in (texts(0), texts(0), texts(1))
-    )
-    assert one == same
-    assert one["train"] == other["train"]
-    assert one["test"] != other["test"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing", "no shape", "empty shape"])

@@ -12,7 +12,7 @@ from encoderlab.errors import SettingError
 from encoderlab.exchange.onnx import WholeModel
 from encoderlab.runs import graph_model
 from encoderlab.runs.graph_model import GraphModel, compute_to_answer
-from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.inputs import encoded_rows
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
 from encoderlab.training.config import Precision

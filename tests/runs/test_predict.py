@@ -7,7 +7,7 @@ from encoderlab.config.commands import VectorPooling
 from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.token_store import memory_store
-from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.inputs import encoded_rows
 from encoderlab.runs.predict import GUESSES, SHOWN, answers_of, fill_masks, vectors_of
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows

@@ -14,7 +14,7 @@ from encoderlab.reports.plots import attention_plot, write_png
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.explain import check_selection, selected_examples
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.inputs import encoded_rows
 from encoderlab.runs.records import record_start
 
 

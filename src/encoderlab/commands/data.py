@@ -12,8 +12,8 @@ from encoderlab.reports.preparation import show_documents, show_rows
 from encoderlab.reports.tables import json_safe
 from encoderlab.runs.assembly import cache_folder, with_length
 from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.data_facts import document_facts, example_facts
 from encoderlab.runs.document_corpus import DocumentCorpus
-from encoderlab.runs.inspection.data_facts import document_facts, example_facts
 from encoderlab.runs.task import build_task, settled_task
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.pretraining import Pretraining

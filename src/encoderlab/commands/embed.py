@@ -15,7 +15,7 @@ from encoderlab.data.formats import Format, format_of
 from encoderlab.errors import SettingError
 from encoderlab.reports.predictions import VectorFile, check_output, index_of, vector_file
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.inference.inputs import (
+from encoderlab.runs.inputs import (
     check_sources,
     encoded_rows,
     file_examples,

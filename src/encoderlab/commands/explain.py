@@ -13,7 +13,7 @@ from encoderlab.reports.explanation import explanation_of, show_explanations, wr
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.explain import check_explainable, check_selection, selected_examples, token_importance
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.inference.inputs import reads_words
+from encoderlab.runs.inputs import reads_words
 from encoderlab.runs.records import record_start
 from encoderlab.system.files import atomic_write_text
 

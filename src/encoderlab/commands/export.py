@@ -40,7 +40,7 @@ from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
 from encoderlab.runs.graph_model import GraphModel
-from encoderlab.runs.inference.inputs import example_of, reads_words
+from encoderlab.runs.inputs import example_of, reads_words
 from encoderlab.runs.predict import answers_of
 from encoderlab.runs.saved_model import SavedModel, check_shapes, config_json, encoder_alone, in_user_units, read_model
 from encoderlab.system.files import atomic_write, write_manifest

@@ -17,7 +17,7 @@ from encoderlab.data.examples import Example, Split, WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.predictions import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
-from encoderlab.runs.inference.inputs import (
+from encoderlab.runs.inputs import (
     check_sources,
     encoded_rows,
     example_of,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.inference.inputs import example_of, reads_words
+from encoderlab.runs.inputs import example_of, reads_words
 from encoderlab.runs.predict import answers_of
 from encoderlab.system.signals import deferred, is_interrupted
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -59,13 +60,15 @@ class HubDataset(ColumnDataset):
             raise SettingError(
                 f"dataset.further_splits names {taken}", allowed="other names", remedy=f"Set dataset.{taken}_split"
             )
-        is_id = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", self.path) is not None
-        if self.path != REQUIRED and not (is_id or (self.path.isidentifier() and not Path(self.path).exists())):
-            raise SettingError(
-                f"dataset.path={self.path} is not the id of a hub dataset",
-                allowed="OWNER/NAME",
-                remedy="For files of your own set dataset=files dataset.path=FILE",
-            )
+        if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
+            raise self._not_an_id()
+
+    def _not_an_id(self) -> SettingError:
+        return SettingError(
+            f"dataset.path={self.path} is not the id of a dataset on the hub",
+            allowed="OWNER/NAME",
+            remedy="For files of your own set dataset=files dataset.path=FILE",
+        )
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
@@ -137,6 +140,11 @@ class HubDataset(ColumnDataset):
     def _builder(self) -> datasets.DatasetBuilder:
         import datasets
 
+        # `datasets` would also read a folder of that name, or take "csv" for a format whose files are missing.
+        if Path(self.path).exists() or (
+            self.path.isidentifier() and find_spec(f"datasets.packaged_modules.{self.path}") is not None
+        ):
+            raise self._not_an_id()
         builder = datasets.load_dataset_builder(self.path, self.name, revision=self.revision)
         if type(builder).__module__.endswith(".cache"):
             commit = builder.hash or ""

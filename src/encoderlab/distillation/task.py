@@ -20,7 +20,7 @@ from encoderlab.distillation.teacher import unlabelled_file
 from encoderlab.errors import DataError
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.inputs import encoded_rows
 from encoderlab.runs.pretrained import encoder_folder
 from encoderlab.system.signals import stop_if_interrupted
 from encoderlab.tasks.config import TaggingConfig

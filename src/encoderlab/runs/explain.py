@@ -24,7 +24,7 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.inference.inputs import example_of, reads_words, split_examples
+from encoderlab.runs.inputs import example_of, reads_words, split_examples
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.evaluation import predict_batches

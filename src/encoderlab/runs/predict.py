@@ -16,7 +16,7 @@ from encoderlab.data.examples import Example
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
 from encoderlab.runs.assembly import Assembly
-from encoderlab.runs.inference.inputs import encoded_rows
+from encoderlab.runs.inputs import encoded_rows
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.task import Answer

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from encoderlab.errors import DataError, UserError
 from encoderlab.reports.page import render
 from encoderlab.runs.assembly import Assembly, check_paired
-from encoderlab.runs.inference.inputs import example_of, reads_words
+from encoderlab.runs.inputs import example_of, reads_words
 from encoderlab.runs.predict import answers_of
 from encoderlab.tasks.task import Answer, Task, as_objects, likeliest
 

@@ -91,29 +91,18 @@ def test_pairs_are_read_and_validation_taken_from_training(real):
     assert real["amazon"]["origin"]["taken_from_train"] == {"validation": 0.1}
 
 
-def test_mistakes_are_refused_with_the_available_choices(real):
-    assert real["mistakes"] == [
-        {
-            "error": "Dataset 'nyu-mll/glu' doesn't exist on the Hub or cannot be accessed. "
-            "Check dataset.path and dataset.revision; a private or gated one needs hf auth login.",
-            "exit": 3,
-        },
-        {"error": "nyu-mll/glue has no configuration named 'sst3'. Allowed: sst2. Set dataset.name=sst2.", "exit": 3},
-        {
-            "error": "nyu-mll/glue (split train) has no column 'sentences'. Allowed: sentence, label, idx. Set dataset.text=sentence.",
-            "exit": 3,
-        },
-        {
-            "error": "nyu-mll/glue has no split 'tests'. Allowed: train, validation, test. "
-            "Set dataset.test_split=test, or dataset.test_split=null to do without.",
-            "exit": 3,
-        },
-        {
-            "error": "dataset.label_names=[a, b, c] does not name the 2 labels in the data. Allowed: all of negative, positive, in any order. "
-            "Remove dataset.label_names to use these names, or rename each: dataset.label_names={negative:NAME,...}.",
-            "exit": 2,
-        },
-    ]
+@pytest.mark.parametrize(
+    ("index", "code", "named"),
+    [
+        (0, 3, "dataset.path"),
+        (1, 3, "Set dataset.name=sst2"),
+        (2, 3, "Set dataset.text=sentence"),
+        (3, 3, "Set dataset.test_split=test"),
+        (4, 2, "dataset.label_names"),
+    ],
+)
+def test_mistakes_are_refused_with_the_setting(real, index, code, named):
+    assert real["mistakes"][index]["exit"] == code and named in real["mistakes"][index]["error"]
 
 
 def test_standard_error_stays_empty_unless_it_is_a_terminal(real):
@@ -126,42 +115,19 @@ def test_cached_rows_are_used_if_the_hub_is_unreachable(real, home):
     results, errors = load("http://127.0.0.1:9", home, *settings)
     assert results[0] == real["sst2"] | {"origin": results[0]["origin"]}
     assert results[1] == results[0]
-    assert results[2]["error"] == (
-        f"The hub cannot be reached, and revision v2 of nyu-mll/glue is not in its cache. Allowed: the cached commit {commit}. "
-        f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision."
-    )
-    assert "cannot be reached, and nyu-mll/glue is not in the cache" in results[3]["error"]
-    cached = (
-        f"The Hugging Face hub cannot be reached: using the rows of nyu-mll/glue in its cache, commit {commit[:12]}.\n"
-    )
-    assert errors == cached * 2
+    assert f"Set dataset.revision={commit[:12]}" in results[2]["error"] and "HF_HOME" in results[3]["error"]
+    assert errors.count(commit[:12]) == 2
 
 
 def load_cached_commit(home):
     return next((home / "datasets" / "nyu-mll___glue" / "sst2" / "0.0.0").glob("?" * 40)).name
 
 
-def test_an_unreachable_hub_is_reported_in_one_line(tmp_path):
-    endpoint = "http://no-such-host.invalid"
-    (result,), errors = load(endpoint, tmp_path, SST2)
+@pytest.mark.parametrize("offline", ["0", "1"])
+def test_an_unreachable_hub_is_reported_in_one_line(tmp_path, offline):
+    (result,), errors = load("http://127.0.0.1:9", tmp_path, SST2, HF_HUB_OFFLINE=offline)
     assert result["exit"] == 3 and "\n" not in result["error"] and errors == ""
-    assert result["error"].startswith(
-        f"The Hugging Face hub at {endpoint} cannot be reached, and nyu-mll/glue is not in the cache {tmp_path}/datasets ("
-    )
-    assert result["error"].endswith(
-        "). Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; "
-        "`encoderlab train` and dataset=files need no network."
-    )
-
-
-def test_offline_rows_that_are_not_cached_are_refused(tmp_path):
-    (result,), errors = load("http://127.0.0.1:9", tmp_path, SST2, HF_HUB_OFFLINE="1")
-    assert result["exit"] == 3 and errors == ""
-    assert result["error"] == (
-        f"nyu-mll/glue is not in the cache {tmp_path}/datasets, and HF_HUB_OFFLINE forbids downloading it. "
-        "Download it once with HF_HUB_OFFLINE=0, or set HF_HOME to a cache that has it; "
-        "`encoderlab train` and dataset=files need no network."
-    )
+    assert "HF_HOME" in result["error"] and "dataset=files" in result["error"]
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -188,13 +154,8 @@ def test_unknown_revisions_gated_datasets_and_strange_hubs_are_reported_in_one_l
         endpoint = f"http://127.0.0.1:{server.server_port}"
         results, errors = load(endpoint, tmp_path, *settings)
         server.shutdown()
-    login = "Check dataset.path and dataset.revision; a private or gated one needs hf auth login."
-    assert results[2]["error"].startswith(f"a/strange cannot be read from the hub at {endpoint}: ")
-    assert [result["error"] for result in results[:2]] == [
-        f"Revision 'v9' doesn't exist for dataset 'a/revision' on the Hub. {login}",
-        f"Dataset 'a/gated' is a gated dataset on the Hub. You must be authenticated to access it. {login}",
-    ]
-    assert errors == ""
+    assert all(result["exit"] == 3 and "\n" not in result["error"] for result in results) and errors == ""
+    assert all("dataset.path" in result["error"] for result in results[:2]) and endpoint in results[2]["error"]
 
 
 @pytest.fixture(scope="module")
@@ -270,48 +231,24 @@ def test_lists_of_words_are_sentences_with_the_names_of_their_labels(own):
     }
 
 
-def test_texts_can_be_read_without_labels(own):
-    assert own["unlabelled"]["labels"] == [] and own["unlabelled"]["splits"]["train"][1]["label"] is None
-
-
-def test_unusable_rows_are_refused_with_split_and_row(own):
-    assert (
-        own["holes"]["error"]
-        == "me/own, split train, row 2 has no value in column 'text'. Write an empty text as \"\"."
-    )
-    message = (
-        "Column 'label' holds int64, not text (me/own, split train, row 1). Choose another with dataset.text=COLUMN."
-    )
-    assert own["no text"]["error"] == message
-
-
-def test_an_open_choice_is_refused_with_the_possible_values(own):
-    message = (
-        "me/own has several configurations to choose from. Allowed: plain, signed, holes, tags. Set dataset.name=plain."
-    )
-    assert own["no configuration"]["error"] == message
-    assert own["no split"]["error"] == (
-        "me/own has no split 'validation'. Allowed: train, test. Set dataset.validation_split=null to hold rows out of training."
-    )
-    assert (
-        own["no test"]["error"]
-        == "me/own has no split 'tst'. Allowed: train, test. Set dataset.test_split=test, or dataset.test_split=null to do without."
-    )
-    assert own["neither"]["error"].endswith("Set dataset.test_split=null to do without.")
-    assert own["no further"]["error"].endswith(
-        "no split 'odd'. Allowed: train, test. Remove odd from dataset.further_splits."
-    )
-    assert own["further test"]["error"].startswith(
-        "dataset.further_splits names test. Allowed: other names. Set dataset.test_split"
-    )
-    assert own["no training"]["error"].endswith(
-        "has no split 'all'. Allowed: train, test. Set dataset.train_split=train."
-    )
-
-
-def test_datasets_with_loading_scripts_and_impossible_names_are_refused(own):
-    assert own["script"]["error"].endswith(": Dataset scripts are no longer supported, but found script.py.")
-    assert own["dots"]["error"].startswith("me/ow..n cannot be read: ")
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("holes", "me/own, split train, row 2"),
+        ("no text", "dataset.text"),
+        ("no configuration", "Set dataset.name=plain"),
+        ("no split", "dataset.validation_split"),
+        ("no test", "dataset.test_split=test"),
+        ("no training", "dataset.train_split=train"),
+        ("no further", "dataset.further_splits"),
+        ("further test", "dataset.further_splits"),
+        ("format", "dataset=files"),
+        ("script", "script.py"),
+        ("dots", "me/ow..n"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_row_or_the_setting(own, name, named):
+    assert named in own[name]["error"] and "\n" not in own[name]["error"]
 
 
 def test_an_interrupted_download_is_retried(start_hub, hub_script, tmp_path):
@@ -319,25 +256,11 @@ def test_an_interrupted_download_is_retried(start_hub, hub_script, tmp_path):
     assert result["splits"]["validation"][0] == 872
 
 
-def test_a_local_folder_of_that_name_is_not_read_instead_of_the_hub(tmp_path, monkeypatch):
+def test_a_local_folder_or_file_is_not_read_instead_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews" / "train.csv").write_text("text,label\na,b\n")
-    with pytest.raises(
-        SettingError, match=r"^dataset.path=reviews is a folder or a file format, not a dataset on the hub"
-    ):
+    with pytest.raises(SettingError, match="dataset=files"):
         HubDataset(path="reviews").load(tmp_path)
-
-
-def test_names_that_cannot_be_hub_datasets_are_refused(own):
-    assert own["format"] == {
-        "error": "dataset.path=csv is a folder or a file format, not a dataset on the hub. Allowed: OWNER/NAME. "
-        "For files of your own set dataset=files dataset.path=FILE.",
-        "exit": 2,
-    }
-    with pytest.raises(SettingError) as caught:
+    with pytest.raises(SettingError, match="dataset=files"):
         HubDataset(path="/data/reviews.csv")
-    assert str(caught.value) == (
-        "dataset.path=/data/reviews.csv is not the id of a hub dataset. Allowed: OWNER/NAME. "
-        "For files of your own set dataset=files dataset.path=FILE."
-    )

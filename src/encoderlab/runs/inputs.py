@@ -1,6 +1,5 @@
 """The input texts of a command for a finished run: a file, a split of the run's dataset, or the lines of standard
-input.
-"""
+input."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Using a finished run: predictions, vectors, filled-in masks, and explanations."""

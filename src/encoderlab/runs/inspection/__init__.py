@@ -1,1 +1,0 @@
-"""Inspecting data before a run, and a run's files after it."""
