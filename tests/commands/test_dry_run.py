@@ -34,13 +34,7 @@ def printed(command, capsys):
 
 
 def test_the_estimate_matches_the_actual_run(printed, command, reviews, tmp_path):
-    length = (
-        "training.steps=null",
-        "training.epochs=1",
-        "training.batch_size=16",
-        "dataset.test_fraction=0.2",
-        "training.batching=random",
-    )
+    length = ("training.steps=null", "training.epochs=1", "training.batch_size=16", "training.batching=random")
     screen = printed("train", *reviews, *length, "dry_run=true")
     assert list(tmp_path.iterdir()) == []
     command("train", *reviews, *length, "run_dir=run")
@@ -49,47 +43,28 @@ def test_the_estimate_matches_the_actual_run(printed, command, reviews, tmp_path
     last = max(line["step"] for line in lines)
     assert f"Steps: {last} of 16 rows (1.00 epochs of {last})" in screen
     assert f"{sum(line['kind'] == 'evaluation' for line in lines)} evaluation" in screen
-    assert re.search(rf"^all +{report['model']['parameters']:,} ", screen, re.MULTILINE)
-    for part, count in report["model"]["parameters_by_part"].items():
-        assert re.search(rf"^{part} +{count:,} ", screen, re.MULTILINE)
+    assert f"Parameters: {report['model']['parameters']:,} (" in screen
     assert f"{report['throughput']['padding_fraction']:.1%} padding" in screen
 
 
-def test_a_dry_run_finetunes_a_tagger_and_leaves_its_encoder_unchanged(printed, reverse_run, tmp_path):
+def test_a_dry_run_finetunes_and_leaves_its_encoder_unchanged(printed, reverse_run, tmp_path):
     before = {path: path.read_bytes() for path in reverse_run.rglob("*") if path.is_file()}
-    arguments = (
-        "task=reverse",
-        "dataset.limit=60",
-        "training=smoke",
-        "training.steps=4",
-        "training.threads=1",
-        "training.freeze_layers=1",
-    )
-    screen = printed("finetune", *arguments, f"init_from={reverse_run}", "dry_run=true")
+    length = ("task=reverse", "dataset.limit=60", "training=smoke", "training.steps=4", "training.threads=1")
+    screen = printed("finetune", *length, "training.freeze_layers=1", f"init_from={reverse_run}", "dry_run=true")
     assert screen.startswith("finetune reverse, seed 0: dry run: only the cache is written")
-    assert "Steps: 4 of 8 rows" in screen
-    assert re.search(r"Frozen: [\d,]+ parameters", screen)
-    assert "from 2 steps, after 2 to warm up" in screen
+    assert "Steps: 4 of 8 rows" in screen and " frozen" in screen
     assert list(tmp_path.iterdir()) == []
     assert {path: path.read_bytes() for path in reverse_run.rglob("*") if path.is_file()} == before
 
 
 def test_a_dry_run_of_pretraining_respects_its_budget(printed, tmp_path):
-    text = "\n\n".join(
+    words = [
         " ".join(f"The word {n * k % 17} stands in line {k} of the paragraph." for k in range(8)) for n in range(40)
-    )
-    (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
-    arguments = (
-        "dataset=files",
-        "dataset.path=lines.txt",
-        "tokenizer.vocabulary_size=100",
-        *TINY,
-        "model.max_length=24",
-    )
-    screen = printed("pretrain", *arguments, "training.steps=null", "training.budget=2m", "dry_run=true")
-    assert screen.startswith("pretrain pretraining, seed 0: dry run")
+    ]
+    (tmp_path / "lines.txt").write_text("\n\n".join(words), encoding="utf-8")
+    corpus = ("dataset=files", "dataset.path=lines.txt", "tokenizer.vocabulary_size=100", "model.max_length=24")
+    screen = printed("pretrain", *corpus, *TINY, "training.steps=null", "training.budget=2m", "dry_run=true")
     assert re.search(r"Steps: about [\d,]+ within training.budget=2m of 8 rows", screen)
-    assert re.search(r"Time: about 2\.\d min", screen)
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
 
 

@@ -16,12 +16,6 @@ def test_eval_reproduces_the_scores_of_the_training(command, brackets_run, tmp_p
     assert (tmp_path / "scored" / "predictions.csv").is_file()
 
 
-def test_eval_uses_the_test_split_by_default(command, reverse_run, tmp_path):
-    command("eval", f"run={reverse_run}", "run_dir=scored", "threads=1")
-    trained = report_of(reverse_run)
-    assert report_of(tmp_path / "scored")["splits"] == {"test": trained["splits"]["test"]}
-
-
 COLUMNS = ("dataset.text=title", "dataset.text_pair=body", "dataset.label=way")
 
 
@@ -80,14 +74,3 @@ def test_eval_refuses_its_own_dataset_once_that_has_changed(command, tmp_path):
     with pytest.raises(DataError, match="The dataset has changed since this model was trained"):
         command("eval", "run=run", "run_dir=changed")
     assert not (tmp_path / "changed").exists()
-
-
-def test_a_setting_of_a_dataset_that_was_not_chosen_is_refused(command, brackets_run):
-    with pytest.raises(SettingError, match="dataset.limit=5 needs a dataset"):
-        command("eval", f"run={brackets_run}", "dataset.limit=5")
-
-
-def test_eval_of_a_missing_split_names_those_available(command, brackets_run, tmp_path):
-    with pytest.raises(DataError, match="split=dev is not in this dataset.*train, validation, test"):
-        command("eval", f"run={brackets_run}", "split=dev")
-    assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,6 @@
 """encoderlab finetune: from a run's model/ folder to another run that records where it came from; and what it refuses."""
 
 import json
-import re
 
 import pytest
 import safetensors.torch
@@ -10,10 +9,9 @@ import yaml
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import settings_from_dict
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 from encoderlab.runs.saved_model import read_model
 from encoderlab.system.signals import Interrupted
-from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
@@ -33,25 +31,11 @@ def test_a_run_is_finetuned_and_every_file_names_its_encoder(command, brackets_r
         "brackets",
         5,
     )
-    assert f"finetuned from `{brackets_run}` by `encoderlab finetune`" in (folder / "model" / "README.md").read_text()
     assert f"From {brackets_run}: " in capsys.readouterr().err
     settings = yaml.safe_load((folder / "config.yaml").read_text())
     assert settings["init_from"] == str(brackets_run)
     pretrained = yaml.safe_load((brackets_run / "config.yaml").read_text())["model"]
     assert settings["model"] == pretrained | {"max_length": 32, "dropout": 0.1}  # as its rows need; finetuning's own
-
-
-def test_a_run_from_scratch_is_marked_as_such(brackets_run):
-    assert report_of(brackets_run)["init_from"] is None
-    assert "trained from scratch by `encoderlab train`" in (brackets_run / "model" / "README.md").read_text()
-
-
-@pytest.mark.slow
-def test_a_run_folder_and_its_model_folder_are_the_same_start(command, brackets_run, tmp_path):
-    for name, start in (("a", brackets_run), ("b", brackets_run / "model")):
-        command("finetune", *QUICK, f"init_from={start}", f"run_dir={name}")
-    first, second = weights_of(tmp_path / "a"), weights_of(tmp_path / "b")
-    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.slow
@@ -87,11 +71,6 @@ def test_frozen_layers_are_those_of_the_pretrained_encoder(command, brackets_run
     )
 
 
-def test_freezing_and_layer_decay_work_from_scratch_too(command, tmp_path):
-    command("train", *QUICK, *BRACKETS_MODEL, "training.freeze_layers=1", "training.layer_decay=0.5", "run_dir=run")
-    assert any("were frozen" in note for note in report_of(tmp_path / "run")["notes"])
-
-
 @pytest.mark.slow
 def test_a_classifier_starts_a_tagging_run(command, reverse_run, tmp_path):
     command(
@@ -99,24 +78,6 @@ def test_a_classifier_starts_a_tagging_run(command, reverse_run, tmp_path):
         *(f"init_from={reverse_run}", "run_dir=run"),
     )
     assert 0 <= report_of(tmp_path / "run")["splits"]["test"]["token_accuracy"] <= 1
-
-
-@pytest.mark.slow
-def test_texts_longer_than_the_pretrained_encoder_reads_are_counted(command, pairs_run, tmp_path):
-    rows = "\n".join(f"{'word ' * 300}{n},{n % 2}" for n in range(60))
-    (tmp_path / "long.csv").write_text(f"text,label\n{rows}\n")
-    own = (
-        "task=classification",
-        "dataset=files",
-        "dataset.path=long.csv",
-        "training=smoke",
-        "baselines=false",
-        "run_dir=run",
-    )
-    command("finetune", *own, f"init_from={pairs_run}")
-    reads = read_model(pairs_run / "model").config.model.max_length
-    note = f"100.0% of the rows of train were truncated to model.max_length={reads} tokens"
-    assert any(note in line for line in report_of(tmp_path / "run")["notes"])
 
 
 LENGTH = (
@@ -135,22 +96,6 @@ def length_of(folder):
     return [training[name] for name in ("epochs", "evaluate_every", "patience")]
 
 
-@pytest.mark.slow
-def test_the_width_of_the_encoder_decides_the_learning_rate(command, brackets_run, tmp_path, capsys):
-    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", "training.steps=1", "run_dir=run")
-    assert re.search(r"training\.learning_rate=0\.001, suited to an encoder of width \d+", capsys.readouterr().err)
-    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["learning_rate"] == 1e-3
-    command(
-        "finetune",
-        *LEFT_OPEN,
-        f"init_from={brackets_run}",
-        "training.steps=1",
-        "training.learning_rate=auto",
-        "run_dir=same",
-    )
-    assert weights_of(tmp_path / "run").keys() == weights_of(tmp_path / "same").keys()
-
-
 def test_the_rows_decide_the_length_of_a_finetuning_which_is_printed_and_recorded(
     command, brackets_run, tmp_path, capsys
 ):
@@ -162,38 +107,6 @@ def test_the_rows_decide_the_length_of_a_finetuning_which_is_printed_and_recorde
     assert length_of(tmp_path / "run") == [2, 5, 9]
     journal = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in journal if line["kind"] == "evaluation"] == [5, 10, 15, 20]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("typed", "patience"), [((), 4), (("training.patience=null", "training.steps=8"), None)])
-def test_finetuning_stops_early_by_default(command, brackets_run, tmp_path, typed, patience):
-    rate = ("training.learning_rate=1e-30", "training.warmup=0")  # nothing gets better
-    command(
-        "finetune", *LEFT_OPEN, f"init_from={brackets_run}", *rate, "training.evaluate_every=1", *typed, "run_dir=run"
-    )
-    stopped = [
-        note for note in report_of(tmp_path / "run")["notes"] if note.startswith("Stopped early at step 5 of 20")
-    ]
-    assert len(stopped) == (not typed)
-    assert length_of(tmp_path / "run")[2] == patience
-
-
-@pytest.mark.parametrize(("least", "chosen_by"), [(160, "accuracy"), (161, "last step")])
-def test_too_few_validation_rows_neither_choose_a_checkpoint_nor_stop_a_run(
-    command, brackets_run, tmp_path, capsys, least, chosen_by
-):
-    typed = (
-        "training.keep=best",
-        "training.patience=1",
-        "training.learning_rate=1e-30",
-        f"training.min_validation_rows={least}",
-    )
-    command("finetune", *LEFT_OPEN, f"init_from={brackets_run}", *typed, "run_dir=run")
-    too_few = "160 validation rows: too few to choose a checkpoint, so the last is kept"
-    assert (too_few in capsys.readouterr().err) == (chosen_by == "last step")
-    report = report_of(tmp_path / "run")
-    assert report["checkpoint"]["chosen_by"] == chosen_by
-    assert (report["checkpoint"]["step"] == 20) == (chosen_by == "last step")
 
 
 @pytest.mark.slow
@@ -262,37 +175,8 @@ def test_settings_that_do_not_fit_the_encoder_are_refused_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_more_positions_than_learned_are_refused_before_the_data_is_read(command, pairs_run):
-    with pytest.raises(
-        SettingError, match=r"^model\.max_length is 1000, but the pretrained encoder has only \d+ positions\."
-    ):
-        command(
-            "finetune",
-            "task=classification",
-            "dataset=files",
-            "dataset.path=nowhere.csv",
-            f"init_from={pairs_run}",
-            "model.max_length=1000",
-        )
-
-
-def test_an_unfinished_run_is_refused(command, tmp_path):
-    (tmp_path / "unfinished").mkdir()
-    (tmp_path / "unfinished" / "config.yaml").write_text("")
-    with pytest.raises(
-        DataError, match=r"^init_from=unfinished is not a model folder\. Allowed: the folder of a finished run"
-    ):
-        command("finetune", *QUICK, "init_from=unfinished")
-
-
 def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, no_network, tmp_path, capsys):
     command("finetune", *QUICK, "tokenizer=as_pretrained", "dataset.limit=100", "training.steps=2", "run_dir=run")
     assert report_of(tmp_path / "run")["init_from"] == "mini-en"
     assert "From mini-en: " in capsys.readouterr().err
     assert "base_model" not in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("task", [("task=pretraining",), ("task=pretraining", "dataset=articles"), ("task=wikipedia",)])
-def test_train_refuses_texts_without_labels(command, task):
-    with pytest.raises(SettingError, match=r"^task=\w+ has no labels to learn\. Run encoderlab pretrain\.$"):
-        command("train", *task)

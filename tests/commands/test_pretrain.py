@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 import yaml
-from safetensors.numpy import load_file
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.training.checkpoint import checkpoints, verified
@@ -102,12 +101,6 @@ def test_it_learns_more_than_token_counts(briefly_pretrained):
 @pytest.mark.slow
 def test_in_more_steps_it_also_learns_which_sentences_follow_each_other(pretrained):
     assert check_that_words_are_learned(pretrained)["nsp_accuracy"] > 0.6
-
-
-def test_tied_weights_are_saved_once_and_loaded_tied(briefly_pretrained):
-    weights = load_file(briefly_pretrained / "model" / "model.safetensors")
-    assert not [name for name in weights if "decoder" in name]
-    assert len(weights["masked_token_head.bias"]) == len(weights["encoder.embeddings.token.weight"])
 
 
 def labelled_rows(words, n, seed):
@@ -257,8 +250,3 @@ def test_invalid_pretraining_is_refused_and_nothing_is_written(setting, corpus, 
     assert re.search(message, str(refused.value))
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists()
-
-
-def test_train_names_the_command_that_pretrains(command):
-    with pytest.raises(SettingError, match="encoderlab pretrain"):
-        command("train", "task=pretraining", "dataset=articles")

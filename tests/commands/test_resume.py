@@ -72,15 +72,6 @@ def test_the_same_overrides_may_be_repeated_and_logging_may_change(command, stop
 
 
 @pytest.mark.slow
-def test_a_run_resumed_with_other_threads_reports_that_rounding_differs(command, stopped, capsys):
-    stopped(*SHORT, "training.threads=1", "run_dir=run")
-    command("train", "resume=run", "training.threads=2")
-    note = "Resumed with threads 2 instead of 1: from here on, rounding differs"
-    assert note in capsys.readouterr().err
-    assert any(line.startswith(note) for line in report("run")["notes"])
-
-
-@pytest.mark.slow
 def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, tmp_path):
     def write(rows):
         lines = [f"text {n},{'ab'[n % 2]}" for n in range(rows)]

@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 from encoderlab.training.checkpoint import checkpoints, verified
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 from tests.run_files import report_of
@@ -106,21 +106,6 @@ def test_accumulation_does_not_change_the_run(command, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_the_start_of_a_run_is_announced_in_short_lines_and_micro_batches_are_recorded(command, tmp_path, capfd):
-    arguments = ("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "baselines=false")
-    command(*arguments, "training.batch_size=auto", "training.compile=never", "training.precision=fp32", "run_dir=run")
-    lines = capfd.readouterr().err.splitlines()
-    begun = next(number for number, line in enumerate(lines) if line.endswith(" parameters"))
-    device, attention, batches, length, folder = lines[begun + 1 : begun + 6]
-    assert device.startswith("Device ") and "precision float32 (as set)" in device and "threads" in device
-    assert attention.startswith("Attention: ") and attention.endswith("not compiled (as set)")
-    assert batches.startswith("Batches in 1 micro-batch (a step takes")
-    assert "steps of 8 rows" in length
-    assert folder == "Run folder run"
-    recorded = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]
-    assert (recorded["batch_size"], recorded["accumulate"]) == (8, 1)
-
-
 @pytest.mark.slow
 def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(command, tmp_path):
     # a rate that ruins the model after its first steps: the best evaluation is an early one
@@ -139,50 +124,10 @@ def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(c
     assert f"step-{best}" in {path.name for path in checkpoints(tmp_path / "run" / "checkpoints")}
 
 
-@pytest.mark.slow
-def test_the_last_checkpoint_can_be_kept_instead(command, tmp_path):
-    command(
-        *("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "training.keep=last"),
-        *("training.evaluate_every=10", "training.checkpoint_every=7", "run_dir=run", "baselines=false"),
-    )
-    assert report_of(tmp_path / "run")["checkpoint"] == {"step": 30, "chosen_by": "last step", "chosen_on": None}
-    assert [path.name for path in checkpoints(tmp_path / "run" / "checkpoints")][-2:] == ["step-28", "step-30"]
-
-
 def test_a_users_file_keeps_its_label_names_everywhere(pairs_run):
     assert json.loads((pairs_run / "model" / "config.json").read_text())["id2label"] == {"0": "down", "1": "up"}
     assert set(report_of(pairs_run)["splits"]["test"]["per_class"]) == {"up", "down"}
     assert "text_pair" in (pairs_run / "predictions.csv").read_text().splitlines()[0]
-
-
-@pytest.mark.slow
-def test_texts_longer_than_the_model_reads_are_counted(command, tmp_path):
-    rows = "\n".join(f"{'word ' * 40}{n},{n % 2}" for n in range(60))
-    (tmp_path / "long.csv").write_text(f"text,label\n{rows}\n")
-    command(
-        *(
-            "train",
-            "task=classification",
-            "dataset=files",
-            "dataset.path=long.csv",
-            "training=smoke",
-            "model.max_length=16",
-        ),
-        *("tokenizer.vocabulary_size=120", "baselines=false", "run_dir=run"),
-    )
-    assert any(
-        "100.0% of the rows of train were truncated to model.max_length=16" in note
-        for note in report_of(tmp_path / "run")["notes"]
-    )
-
-
-@pytest.mark.slow
-def test_a_second_run_does_not_tokenise_again(command, cache, tmp_path):
-    arguments = ("train", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=123", "baselines=false")
-    command(*arguments, "run_dir=a")
-    before = {path: path.stat().st_mtime_ns for path in (cache / "tokens").rglob("*.bin")}
-    command(*arguments, "run_dir=b", "seed=9")
-    assert {path: path.stat().st_mtime_ns for path in (cache / "tokens").rglob("*.bin")} == before
 
 
 def test_a_folder_that_holds_a_run_is_refused_and_unchanged(command, brackets_run):
@@ -198,29 +143,6 @@ def test_a_run_dir_that_is_a_file_or_holds_something_is_refused(command, tmp_pat
         command("train", "run_dir=file")
     with pytest.raises(SettingError, match="run_dir=. already holds files"):
         command("train", "run_dir=.")
-
-
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        ("tagging", "holds labelled texts.*task=classification"),
-        ("classification", "holds sequences of labelled words.*task=tagging"),
-    ],
-)
-def test_a_dataset_of_the_wrong_kind_is_refused_and_nothing_is_left_behind(command, tmp_path, task, message):
-    dataset = {"tagging": "brackets", "classification": "reverse"}[task]
-    with pytest.raises(DataError, match=message):
-        command("train", f"task={task}", f"dataset={dataset}", "tokenizer=symbols", "training=smoke")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_training_data_without_labels_is_refused(command, tmp_path):
-    (tmp_path / "plain.csv").write_text("text\n" + "\n".join(f"row {n}" for n in range(30)))
-    with pytest.raises(DataError, match="no column 'label'"):
-        command("train", "task=classification", "dataset=files", "dataset.path=plain.csv")
-    with pytest.raises(DataError, match="The training split has no labels. Set dataset.label to the column"):
-        command("train", "task=classification", "dataset=files", "dataset.path=plain.csv", "dataset.label=null")
-    assert [path.name for path in tmp_path.iterdir()] == ["plain.csv"]
 
 
 def test_a_nan_loss_ends_the_run_with_remedies(command, tmp_path):
@@ -258,50 +180,3 @@ def test_a_run_that_fails_after_a_checkpoint_keeps_its_progress(command, tmp_pat
         )
     assert checkpoints(tmp_path / "run" / "checkpoints")
     assert "Progress saved. Resume with: encoderlab train resume=run" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_two_seeds_are_two_runs(command, tmp_path):
-    command(
-        *("train", "-m", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=100", "baselines=false"),
-        *("training.steps=3", "seed=1,2"),
-    )
-    runs = list((tmp_path / "outputs" / "train" / "brackets").iterdir())
-    assert sorted(report_of(run)["seed"] for run in runs) == [1, 2]
-
-
-@pytest.mark.parametrize("arguments", [("task=brackets",), ("task=reverse", "task.special_tokens=true")])
-def test_a_model_too_short_for_one_token_is_refused(command, tmp_path, arguments):
-    with pytest.raises(SettingError, match="model.max_length=2 leaves no room for a token"):
-        command("train", *arguments, "training=smoke", "model.max_length=2")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_a_damaged_token_store_is_made_again(command, cache, tmp_path, capsys):
-    arguments = ("train", "task=brackets", *BRACKETS_MODEL, "training=smoke", "dataset.limit=111", "baselines=false")
-    before = set((cache / "tokens").iterdir()) if (cache / "tokens").exists() else set()
-    command(*arguments, "run_dir=a")
-    for folder in set((cache / "tokens").iterdir()) - before:
-        (folder / "input_ids.bin").write_bytes(b"")
-    command(*arguments, "run_dir=b")
-    assert "is being rebuilt." in capsys.readouterr().err
-    assert report_of(tmp_path / "a")["splits"] == report_of(tmp_path / "b")["splits"]
-
-
-def test_a_score_on_rows_that_training_has_comes_with_a_note(tmp_path, cache, run_in):
-    rows = [f"text number {n},{'ab'[n % 2]}" for n in range(70)]
-    splits = {"train": rows[:40], "validation": rows[40:55], "test": rows[:5] + rows[55:]}
-    for name, some in splits.items():
-        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *some]) + "\n", encoding="utf-8")
-    data = ("dataset=files", *(f"dataset.{name}={tmp_path / name}.csv" for name in splits))
-    size = (
-        "tokenizer.vocabulary_size=100",
-        "model.n_layers=1",
-        "model.d_model=16",
-        "model.n_heads=2",
-        "training.steps=2",
-    )
-    run_in(cache, "train", "task=classification", *data, *size, "baselines=false", f"run_dir={tmp_path / 'run'}")
-    note = "5 of the 20 rows of test (25%) have a text that is also in train, so the score says less about new texts than it seems to"
-    assert any(one.startswith(note) for one in report_of(tmp_path / "run")["notes"])

@@ -22,19 +22,6 @@ def test_the_best_has_the_highest_score_then_the_lowest_loss_and_counts_evaluati
     assert ((best.score, -best.loss), best.step, best.since) == (max(ranks), first + 1, len(ranks) - 1 - first)
 
 
-def test_a_tie_with_a_lower_loss_does_not_count_against_patience():
-    best = Best()
-    for step, loss in enumerate([0.5, 0.4, 0.45, 0.4], start=1):
-        best.offer(step, 0.9, loss)
-    assert (best.step, best.since) == (2, 2)
-
-
-def test_a_best_recorded_without_its_loss_is_replaced_by_an_equal_score():
-    best = Best(score=0.9, step=3, since=1)
-    best.offer(4, 0.9, 0.3)
-    assert (best.step, best.since) == (4, 0)
-
-
 def test_checkpointed_progress_is_restored_unchanged():
     progress = Progress(step=7, of=9, judged=5, best=Best(0.5, 5, 1, 0.25), counted=Counted(1.5, 70, 800, 900))
     assert Progress.from_dict(json.loads(json.dumps(progress.as_dict()))) == progress

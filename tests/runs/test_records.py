@@ -6,9 +6,8 @@ import pytest
 import torch
 import yaml
 
-from encoderlab.config.commands import EvalConfig, RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import settings_from_dict
-from encoderlab.data.files import FilesDataset
 from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig, Norm
@@ -50,14 +49,6 @@ def test_the_recorded_settings_are_those_of_the_run(folder, config):
     assert "cäche" in folder.config.read_text(encoding="utf-8")
 
 
-def test_settings_of_another_command_are_recorded_too(folder, tmp_path):
-    config = EvalConfig(
-        cache_dir=str(tmp_path), run="outputs/a", dataset=FilesDataset(path="more.csv", label_names=["no", "yes"])
-    )
-    record_start(folder, "train", config, CPU)
-    assert settings_from_dict(yaml.safe_load(folder.config.read_text(encoding="utf-8")), EvalConfig) == config
-
-
 def test_the_environment_says_what_the_run_ran_on_and_with(folder, config, monkeypatch):
     monkeypatch.setattr("sys.argv", ["encoderlab", "train", "task=brackets"])
     record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
@@ -81,11 +72,3 @@ def test_the_data_are_recorded_with_origin_counts_and_fingerprints(folder, confi
     assert found["origin"]["pairs"] == 5
     assert found["splits"]["train"]["rows"] == 20
     assert {name: split["fingerprint"] for name, split in found["splits"].items()} == corpus.fingerprints()
-
-
-def test_without_data_and_git_the_environment_is_recorded_as_far_as_known(folder, config, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    record_start(folder, "train", config, CPU)
-    found = json.loads(folder.environment.read_text(encoding="utf-8"))
-    assert found["dataset"] is None
-    assert found["git_commit"] is None
