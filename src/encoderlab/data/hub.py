@@ -113,8 +113,10 @@ class HubDataset(ColumnDataset):
             reason = "HF_HUB_OFFLINE is set" if config.HF_HUB_OFFLINE else f"{config.HF_ENDPOINT} cannot be reached"
             remedy = f"Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; {_OFFLINE}"
             return DataError(f"{cache}, and {reason} ({line})", remedy=remedy)
-        if isinstance(error, ValueError) and (names := re.findall(r"'([^']+)'", str(error))) and self.name not in names:
-            near = closest(self.name or "", names) or names[0]  # `datasets` names the configurations in a message only
+        listed = re.search(r"\[([^\]]*)\]", str(error))  # `datasets` names the configurations in a message only
+        names = re.findall(r"'([^']+)'", listed[1]) if listed and isinstance(error, ValueError) else []
+        if names and self.name not in names:
+            near = closest(self.name or "", names) or names[0]
             has = f"has no configuration {self.name!r}" if self.name else "has several configurations"
             return DataError(f"{self.path} {has}", allowed=", ".join(names[:20]), remedy=f"Set {self.naming(near)}")
         words = (
