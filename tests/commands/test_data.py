@@ -65,6 +65,7 @@ def test_rows_classes_and_lengths_are_counted(command, films, capsys):
         assert tokens["min"] <= tokens["median"] <= tokens["p90"] <= tokens["max"]
         assert tokens["max"] > 8 and 0 < tokens["truncated"] <= 1
         assert split["examples"] == []
+    assert 1 <= found["pieces"]["pieces_per_word"] < 5
     assert found["max_length"] == 8
 
 
@@ -97,6 +98,7 @@ def test_the_screen_shows_the_same_facts(command, films, capsys):
 
 def test_labelled_words_are_counted_as_training_tokenises_them(command, capsys):
     found = facts(command, capsys, "task=reverse", "dataset.limit=50", "examples=1")
+    assert found["pieces"]["unknown_pieces"] == 0 and found["pieces"]["pieces_per_word"] == 1
     (row,) = found["splits"]["train"]["examples"]
     assert len(row["label"].split()) == len(row["text"].split()) == row["tokens"] == len(row["pieces"])
 

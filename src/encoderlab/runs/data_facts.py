@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import Example, Split, WordsExample
+from encoderlab.data.examples import Example, Split, WordsExample, in_lists
 from encoderlab.data.survey import PATTERNS, Oddity, odd_rows
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.runs.corpus import Corpus
@@ -22,6 +23,7 @@ from encoderlab.tasks.task import Task
 from encoderlab.training.batches import EVALUATION_SEED
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the figures shown
+COUNTED_WORDS = 200_000
 ODD_SHOWN = 3  # of each kind
 MOST_CHARACTERS = 300  # of each text shown
 MOST_PIECES = 60
@@ -53,7 +55,7 @@ def example_facts(
         for name, counted in corpus.survey.as_dict().items()
     }
     shared = {"task": config.name, "origin": corpus.splits.origin, "labels": corpus.labels, "max_length": max_length}
-    return {**shared, "splits": splits}
+    return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
 
 
 def document_facts(
@@ -71,7 +73,42 @@ def document_facts(
         counted = training_facts(part, corpus) if name == "train" else pair_facts(part, corpus)
         splits[name] = {**counted, "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
     shared = {"task": task.config.name, "origin": corpus.documents.origin, "max_length": task.max_length}
-    return {**shared, "splits": splits}
+    return {**shared, "pieces": _pieces(task.tokenizer, corpus), "splits": splits}
+
+
+def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, Any] | None:
+    """Return how the first training words are tokenized; None if there are none.
+
+    `whole_words` is the share of words that are one known token, at the start of a text or after a blank, and
+    `unknown_pieces` the share of tokens that the vocabulary does not know.
+    """
+    counts: Counter[str] = Counter()
+    pieces = unknown = 0
+    for texts in in_lists(_counted_texts(corpus), _AT_A_TIME):
+        if counts.total() >= COUNTED_WORDS:
+            break
+        counts.update(word for text in texts for word in text.split())
+        for ids in tokenizer.encode(texts):
+            pieces += len(ids)
+            unknown += ids.count(tokenizer.unk_id)
+    words = list(counts)
+    spellings = zip(words, tokenizer.encode(words), tokenizer.encode([f" {word}" for word in words]), strict=True)
+    whole = {word for word, *ways in spellings if any(len(ids) == 1 and ids[0] != tokenizer.unk_id for ids in ways)}
+    if not words:
+        return None
+    return {
+        "vocabulary_size": tokenizer.vocabulary_size,
+        "pieces_per_word": pieces / counts.total(),
+        "whole_words": sum(counts[word] for word in whole) / counts.total(),
+        "unknown_pieces": unknown / max(pieces, 1),
+    }
+
+
+def _counted_texts(corpus: Corpus | DocumentCorpus) -> Iterator[str]:
+    """Yield the training texts; for sequences of words, each word, because each is tokenized on its own."""
+    if isinstance(corpus, Corpus) and isinstance(next(iter(corpus.split("train")), None), WordsExample):
+        return (word for example in corpus.split("train").of_words() for word in example.words)
+    return corpus.training_texts()
 
 
 def _token_lengths(split: Split, task: Task) -> np.ndarray:
