@@ -20,7 +20,7 @@ SHOWN_FILE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re
 OF_HUB = re.compile(
     r"task=(sst2|amazon_polarity|wikipedia|cola|rte|mnli)|dataset=(wikipedia|hub)|google-bert|owner/name"
 )
-SHORT = {"training.steps": "2", "training.batch_size": "8", "dataset.limit": "120"}
+SHORT = {"baselines": "false", "training.steps": "2", "training.batch_size": "8", "dataset.limit": "120"}
 NARROW = {"model.n_layers": "1", "model.d_model": "16", "model.n_heads": "2"}
 
 
@@ -82,6 +82,7 @@ def write_files():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")  # an export to ONNX traces the model
 @pytest.mark.parametrize("page", [page for page in PAGES if command_lines(page)], ids=lambda page: page.name)
 def test_every_command_line_of_a_page_runs(page, tmp_path, monkeypatch, cache):
     monkeypatch.chdir(tmp_path)
