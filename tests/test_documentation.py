@@ -37,8 +37,11 @@ def shortened(line):
     words = words[words.index("encoderlab") + 1 :]
     source = words[words.index("<") + 1] if "<" in words else None
     words = words[: words.index("<") if "<" in words else None]
+    words = [
+        word.split(",")[0] if OF_HUB.search(line) and word.startswith(("task=", "seed=")) else word for word in words
+    ]
     if words[0] == "serve" or OF_HUB.search(line):
-        return [*words, "--cfg", "job"], None
+        return [*(word for word in words if word != "-m"), "--cfg", "job"], None
     starts = words[0] in ("train", "pretrain", "finetune", "distill") and not {"--help", "--cfg"} & {*words}
     if not starts or any(word.startswith("resume=outputs") for word in words):
         return words, source
