@@ -27,7 +27,7 @@ def settings_of(command, *arguments):
 @example("\\' mixed \\\\'")
 @example("null")
 @example("a\nb")
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 def test_any_text_arrives_unchanged(text):
     assert settings_of("predict", "run=x", f"text={text}").text == text
 
