@@ -208,13 +208,14 @@ def _class_figures(data: _Data) -> Figures:
     from sklearn.metrics import f1_score, matthews_corrcoef
 
     labels = np.array([-1 if example.label is None else example.label for example in data.scored.of_texts()])
-    known, zero = labels >= 0, {"zero_division": 0}
+    known = labels >= 0
+    zero: Any = 0  # scikit-learn has no types, and type checkers infer text from its default
 
     def figures(predicted: np.ndarray) -> dict[str, float]:
         true, mine = labels[known], predicted[known]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "A single label")
-            f1, matthews = f1_score(true, mine, average="macro", **zero), matthews_corrcoef(true, mine)
+            f1, matthews = f1_score(true, mine, average="macro", zero_division=zero), matthews_corrcoef(true, mine)
         return {"accuracy": float((true == mine).mean()), "f1_macro": float(f1), "matthews": float(matthews)}
 
     return figures
@@ -252,7 +253,8 @@ def _regression_for_each_label(data: _Data) -> tuple[np.ndarray, TopFeatures]:
     if data.validation is not None:
         marks = marks_of(data.validation, data.n_labels)
         thresholds = fit_thresholds(probabilities(data.validation), marks)
-    weights = {id_: one.coef_[0] for id_, one in enumerate(model.estimators_) if hasattr(one, "coef_")}
+    fitted: Any = model.estimators_
+    weights = {id_: one.coef_[0] for id_, one in enumerate(fitted) if hasattr(one, "coef_")}
     return probabilities(data.scored) >= thresholds, _top_features(words, weights)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def fitted_report(config: BaselineConfig) -> dict[str, Any]:
         names=corpus.labels,
         found=baselines(corpus.splits, split, threshold, positive),
         words=config.words,
-        main=task.figure(corpus.labels) if isinstance(task, TaggingConfig) else task.score.value,
+        main=task.figure(corpus.labels) if isinstance(task, TaggingConfig) else cast("Any", task).score.value,
         positive=positive,
     )
     return report | {"origin": corpus.splits.origin}

@@ -134,7 +134,7 @@ def _answered(
     for some in in_chunks(examples, total, "predicting"):
         rows = encoded_rows(assembly, some)
         first = counted["rows"]
-        others = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
+        others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
         counted.update(rows=len(some), truncated=int(rows.truncated().sum()))
         yield from map(_joined, some, answers_of_rows(assembly, rows), others)
 

@@ -137,7 +137,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _stream(self, paths: list[Path], fractions: dict[str, float]) -> DocumentStream:
         stream = stream_of_files(paths, self._documents)
-        return DocumentStream(stream, _fingerprints(paths), self.window, seed=self.split_seed, **fractions)
+        return DocumentStream(
+            stream, _fingerprints(paths), self.window, seed=self.split_seed, **dict[str, Any](fractions)
+        )
 
     def _documents(self, path: Path) -> Iterator[list[str]]:
         """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one."""

@@ -35,7 +35,7 @@ _PUNKT_TAB = (
     "cs czech, da danish, nl dutch, en english, et estonian, fi finnish, fr french, de german, el greek, it italian, "
     "ml malayalam, no norwegian, pl polish, pt portuguese, ru russian, sl slovene, es spanish, sv swedish, tr turkish"
 )
-LANGUAGES: dict[str, str] = dict(pair.split() for pair in _PUNKT_TAB.split(", "))  # those of punkt_tab, by their codes
+LANGUAGES: dict[str, str] = dict(re.findall(r"(\w+) (\w+)", _PUNKT_TAB))  # those of punkt_tab, by their codes
 TRAINING_CHARACTERS = 5_000_000  # enough for all but rare abbreviations, in about 8 seconds
 _FETCHING_SECONDS = 10.0
 

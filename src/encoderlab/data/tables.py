@@ -16,7 +16,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -223,7 +223,7 @@ def lines_of(path: Path, encoding: str, newline: str = "") -> Iterator[str]:
     read or decoded, or contains a NUL byte.
     """
     try:
-        with io.TextIOWrapper(_opened(path), encoding=encoding, newline=newline) as file:
+        with io.TextIOWrapper(cast("Any", _opened(path)), encoding=encoding, newline=newline) as file:
             for number, line in enumerate(file, start=1):
                 if "\0" in line:
                     raise DataError(f"{path}, line {number} contains a NUL byte", allowed="a text file")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeGuard
 
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.metrics.comparison import (
@@ -94,7 +94,7 @@ def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
     return not _is_number(value), float(value) if _is_number(value) else as_met.index(repr(value))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -230,7 +230,7 @@ def _label_sets(table: pd.DataFrame, names: Sequence[str], probabilities: np.nda
     changed = assigned[errors.rows]
     changed[np.arange(len(changed)), errors.labels] ^= True
     wrong = _listed(table, errors.rows).assign(
-        predicted=[SEPARATOR.join(names[label] for label in np.flatnonzero(one)) for one in changed],
+        predicted=[SEPARATOR.join(names[label] for label in np.flatnonzero(one).tolist()) for one in changed],
         change=[
             f"{'remove' if there else 'add'} {names[label]}"
             for there, label in zip(is_assigned, errors.labels, strict=True)
@@ -343,7 +343,7 @@ def folds_table(report: Mapping[str, Any], names: Sequence[str]) -> Table:
     return Table(("fold", "trained on", "tested", *(named_score(name, scores) for name in names)), rows)
 
 
-def _first_errors(checked: LabelsToCheck, most: int) -> list[Mapping[Any, Any]]:
+def _first_errors(checked: LabelsToCheck, most: int) -> list[dict[Any, Any]]:
     return checked.table.head(most).to_dict("records")
 
 

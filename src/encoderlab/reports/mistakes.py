@@ -32,17 +32,21 @@ MARKED = "Marked words count for the wrong prediction (blue) or against it (oran
 class WordScore(Protocol):
     """How much the word at [begin, end) of text number `text` supports what is explained."""
 
-    text: int
-    begin: int
-    end: int
-    score: float
+    @property
+    def text(self) -> int: ...
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def score(self) -> float: ...
 
 
 class Importance(Protocol):
     """How much each word of an example's `texts` supports a prediction."""
 
-    texts: Sequence[str]
-
+    @property
+    def texts(self) -> Sequence[str]: ...
     def words(self) -> Sequence[WordScore]: ...  # noqa: D102
 
 

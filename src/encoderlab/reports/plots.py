@@ -165,7 +165,13 @@ def _draw_evaluations(axes: Axes, evaluations: Lines, name: str, color: str) -> 
         if points:
             best = min(points, key=lambda point: point[1] if is_lower_better(name) else -point[1])
             label = f"{split}: best {best[1]:.3f} at step {best[0]:,}"
-            look = {"color": color, "linestyle": style, "marker": "o", "markersize": 4, "linewidth": 1.5}
+            look: dict[str, Any] = {
+                "color": color,
+                "linestyle": style,
+                "marker": "o",
+                "markersize": 4,
+                "linewidth": 1.5,
+            }
             axes.plot(*zip(*points, strict=True), label=label, **look)
 
 
@@ -294,10 +300,15 @@ def swept_plot(lines: Sequence[Swept], name: str, score: str) -> Figure:
     figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
     for place, line in enumerate(lines):
-        look = {"color": COLORS[place % len(COLORS)]}
+        look: dict[str, Any] = {"color": COLORS[place % len(COLORS)]}
         style = STYLES[place // len(COLORS) % len(STYLES)]
         axes.plot(*zip(*line.means, strict=True), linewidth=1.8, label=short(line.label, 64), linestyle=style, **look)
-        mark = {"marker": MARKERS[place % len(MARKERS)], "markersize": 5, "alpha": 0.6, "linestyle": "none"}
+        mark: dict[str, Any] = {
+            "marker": MARKERS[place % len(MARKERS)],
+            "markersize": 5,
+            "alpha": 0.6,
+            "linestyle": "none",
+        }
         axes.plot(*zip(*line.points, strict=True), **mark, **look)
     at = sorted({x for line in lines for x, _ in line.means})
     if at[0] > 0 and at[-1] / at[0] >= 20:

@@ -44,7 +44,7 @@ def write_predictions(
     predicted: Any,
     probabilities: np.ndarray | None,
     label_names: Sequence[str],
-    carried: Iterable[Mapping[str, Any]] | None = None,
+    carried: Iterable[Any] | None = None,
 ) -> None:
     """Write a row for each of the `texts` (one, or two of a pair): text, text_pair if any has one, label, predicted,
     probability_<name> for each class, and the `carried` columns.
@@ -84,7 +84,7 @@ def _named(ids: Any, names: Sequence[str]) -> str | float:
         return float(ids)
     if isinstance(ids, np.ndarray) and ids.dtype == bool:
         return SEPARATOR.join(names[place] for place in np.flatnonzero(ids).tolist())
-    return names[int(ids)] if isinstance(ids, int | np.integer) else " ".join(names[i] for i in ids)
+    return names[int(ids)] if isinstance(ids, int | np.integer) else " ".join(names[int(id_)] for id_ in ids)
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

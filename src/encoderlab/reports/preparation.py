@@ -117,7 +117,7 @@ def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
     if len(train) <= MOST_CLASSES:
         blocks += others
     else:
-        rarest, commonest = min(train, key=train.get), max(train, key=train.get)
+        rarest, commonest = min(train, key=train.__getitem__), max(train, key=train.__getitem__)
         extremes = f"from {train[rarest]:,} ({rarest}) to {train[commonest]:,} ({commonest})"
         blocks.append(Text(f"{len(train):,}; in {next(iter(survey))} {extremes}", "Labels"))
     warnings = [*(shared_rows(name, split) for name, split in survey.items()), labels_alike(train)]

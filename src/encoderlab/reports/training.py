@@ -286,14 +286,14 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
         ]
     ]
     for name, baseline in report["baselines"].items():
-        row: list[Cell] = [BASELINE_NAMES.get(name, name), "skipped", "", *("" for _ in second), "", ""]
+        row: list[Cell] = [BASELINE_NAMES.get(name) or name, "skipped", "", *("" for _ in second), "", ""]
         if "skipped" not in baseline:
             row[1:] = [
                 score(baseline[main]),
                 Bar(_share(baseline[main])),
                 *(score(baseline.get(one)) for one in second),
             ]
-            row += [lead(baseline, "model_leads_by"), number(baseline.get("seconds"))]
+            row += [lead(baseline, "model_leads_by") or "", number(baseline.get("seconds"))]
         rows.append(row)
     ahead = "model ahead by (95% interval)"
     columns = ("on the same rows", named_score(main, scored), "", *map(words_of, second), ahead, "seconds")
@@ -337,7 +337,7 @@ def write_report(
     examples: Any,
     scores: PredictionScores,
     explain: Explain | None = None,
-    carried: Iterable[Mapping[str, Any]] | None = None,
+    carried: Iterable[Any] | None = None,
 ) -> None:
     """Write the files of `report` into the run's `folder`: plots, predictions.csv, report.html, and last report.json.
 
@@ -477,7 +477,7 @@ def confusions_table(confusion: Sequence[Sequence[int]], names: Sequence[str], m
     counts = np.array(confusion)
     wrong = counts * ~np.eye(len(counts), dtype=bool)
     order = np.argsort(-wrong, axis=None, kind="stable")[:most]
-    pairs = [(a, b) for a, b in zip(*np.unravel_index(order, wrong.shape), strict=True) if wrong[a, b]]
+    pairs = [(int(a), int(b)) for a, b in (np.unravel_index(place, wrong.shape) for place in order) if wrong[a, b]]
     rows = [
         [shown(names[a], 60), shown(names[b], 60), number(int(wrong[a, b])), percent(wrong[a, b] / counts[a].sum())]
         for a, b in pairs

@@ -79,7 +79,7 @@ def open_run(
     corpus: Corpus | DocumentCorpus,
     rows: Mapping[str, Rows],
     *,
-    config: Config,
+    config: RunConfig,
     resumed: RunFolder | None,
     files: Mapping[str, str] | None = None,
 ) -> Iterator[Run]:

@@ -95,14 +95,16 @@ class Sharded:
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        return {name: weight.contiguous() for name, weight in get_model_state_dict(self.model, options=options).items()}
+        weights = cast("dict[str, Tensor]", get_model_state_dict(self.model, options=options))
+        return {name: weight.contiguous() for name, weight in weights.items()}
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Give each process its shard of the main process's weights."""
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-        set_model_state_dict(self.model, weights if self.processes.is_main else {}, options=options)
+        mine: Any = weights if self.processes.is_main else {}
+        set_model_state_dict(self.model, mine, options=options)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Return the optimizer's state, with whole averages and numbered as one process would number it."""
