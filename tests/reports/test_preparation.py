@@ -13,7 +13,6 @@ from encoderlab.reports.preparation import (
     shared_rows,
     show_baselines,
     show_documents,
-    show_dry_run,
     show_rows,
     show_survey,
 )
@@ -21,13 +20,6 @@ from tests.reports.conftest import ATTACK, SPLIT
 
 LENGTHS = {"min": 3.0, "median": 7.0, "p90": 9.0, "p95": 9.0, "p99": 9.0, "max": 1200.0, "truncated": 0.25}
 PIECES = {"vocabulary_size": 8000, "pieces_per_word": 1.25, "whole_words": 0.8, "unknown_pieces": 0.01}
-COSTS = {
-    "task": "films", "seed": 3, "choices": ["cpu, float32"], "rows": {"train": 12_000, "test": 500},
-    "model": {"parameters": 4000, "learning": 3000, "parameters_by_part": {"encoder": 3800, "head": 200}},
-    "steps": {"total": 1125, "per_epoch": 375, "epochs": 3.0, "batch_size": 32, "budget": None, "warmup": 60, "evaluations": 1, "tokens": 1.2e6},
-    "padding_fraction": 0.125, "memory": {"device": "cpu", "peak": 3 * 2**30, "checkpoint": 2**20},
-    "time": {"warm_up_steps": 2, "measured_steps": 5, "total": 150.0, "training": 120.0, "step": 0.107, "evaluation": 30.0},
-}  # fmt: skip
 
 
 def printed(show, *arguments):
@@ -108,20 +100,6 @@ def test_documents_show_counts_and_pairs():
     split |= {"tokens_of_a_row": LENGTHS, "examples": [{"label": "next", "pieces": [["a"], ["b"]]}]}
     screen = printed(show_documents, {"splits": {"train": split}, "max_length": 128, "pieces": None})
     assert "train 3 9 20 1,500 10" in screen and "next: a b" in screen
-
-
-def test_a_dry_run_shows_size_steps_memory_and_time():
-    screen = printed(show_dry_run, COSTS, "train")
-    for words in (
-        "encoder 3,800 95.0%",
-        "Frozen: 1,000",
-        "1,125 of 32 rows",
-        "12.5% padding",
-        "3.0 GiB",
-        "about 2.5 min",
-        "10,000 tokens/s",
-    ):
-        assert words in screen
 
 
 def test_baselines_are_compared_with_the_simplest_one():

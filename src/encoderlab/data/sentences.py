@@ -338,8 +338,8 @@ def prepared(documents: Iterable[Document], prepare: Preparation) -> Iterator[Se
         return
     from joblib.externals.loky import get_reusable_executor
 
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # workers import nothing from the folder they start in
-    pool = get_reusable_executor(workers, timeout=_IDLE_SECONDS, initializer=_start, initargs=(prepare,))
+    own = {"PYTHONSAFEPATH": "1", "TOKENIZERS_PARALLELISM": "false"}  # they import nothing from the current folder
+    pool = get_reusable_executor(workers, timeout=_IDLE_SECONDS, initializer=_start, initargs=(prepare,), env=own)
     waiting = deque()
     try:
         for group in chain(first, groups):
@@ -359,7 +359,6 @@ def _start(prepare: Preparation) -> None:
     """Set a worker up. Signals are left to the process that distributes the work."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _worker[:] = [prepare]
 
 

@@ -18,7 +18,7 @@ class Positions(Enum):
 
 
 class Norm(Enum):
-    """Which normalisation a norm computes; see `norm.py`."""
+    """Which normalisation a norm computes."""
 
     layer = "layer"
     rms = "rms"
@@ -33,7 +33,7 @@ class NormPosition(Enum):
 
 
 class Activation(Enum):
-    """The function between the two linear maps of the feed-forward network; see `feed_forward.py`."""
+    """The function between the two linear maps of the feed-forward network."""
 
     relu = "relu"
     gelu = "gelu"
@@ -51,7 +51,7 @@ class Pooling(Enum):
 
 
 class Pairs(Enum):
-    """How the two texts of a pair are read: as one sequence (BERT), or each by itself; see `pairs.py`."""
+    """How the two texts of a pair are read: as one sequence (BERT), or each by itself."""
 
     joint = "joint"
     separate = "separate"
@@ -137,7 +137,7 @@ class ModelConfig(ModelChoice):
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
     word_dropout: float = setting(0.0, "Dropout of whole token embeddings.", least=0, most=0.9)
     initializer_range: float | None = setting(
-        None, "Standard deviation of initial weights (BERT: 0.02); null: by width, see initialization.py.", above=0
+        None, "Standard deviation of initial weights (BERT: 0.02); null: by width.", above=0
     )
 
     def __post_init__(self) -> None:
