@@ -1,4 +1,6 @@
-"""The roof: the FLOP/s this machine reaches on the matrix products of a model's training step, in a separate process."""
+"""The roof: the FLOP/s this machine reaches on the matrix products of a model's training step, in a
+separate process.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The development suite: what to expect of each way to get a model, on public data, and at what cost.
 
-`python -m benchmarks suite sets=sms_spam,bbc_news kinds=linear,box seeds=0,1` does a run for each set, kind and seed, one process
-each. Finished runs are kept, interrupted ones are resumed and failed ones are tried again, so the same command can be repeated.
+`python -m benchmarks suite sets=sms_spam,bbc_news kinds=linear,box seeds=0,1` does a run for each set, kind and seed,
+one process each. Finished runs are kept, interrupted ones are resumed and failed ones are tried again, so the same
+command can be repeated.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ SOURCES = {  # arguments of load_dataset, the split and the column
 
 
 def write_digits(path: Path, rows: int, length: int) -> None:
-    """Write a CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included, with labels."""
+    """Write a CSV file of rows that are `length` tokens for tokenizer=symbols, [CLS] and [SEP] included,
+    with labels.
+    """
     digits = np.random.default_rng(0).integers(0, 10, (rows, length - 2)).tolist()
     lines = ["text,label", *(f"{''.join(map(str, row))},{('even', 'odd')[sum(row) % 2]}" for row in digits)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

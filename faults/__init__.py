@@ -1,1 +1,3 @@
-"""Trials that try to break what RELIABILITY.md promises: kills, lost power, full disks, damage, lost processes and machines."""
+"""Trials that try to break what RELIABILITY.md promises: kills, lost power, full disks, damage, lost processes and
+machines.
+"""

@@ -1,7 +1,7 @@
 """Trials on two machines: Linux namespaces with a network, host name, processes, home and cache of their own.
 
-`torchrun` is started on each with the line of docs/clusters_and_large_data.md. A machine's first process ends with the trial's process, and all
-others with the first: whatever happens here, nothing is left behind. Needs root.
+`torchrun` is started on each with the line of docs/clusters_and_large_data.md. A machine's first process ends with the
+trial's process, and all others with the first: whatever happens here, nothing is left behind. Needs root.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Machine:
     """A machine that is up. Programs start in its folder `work`."""
 
     def __init__(self, folder: Path, address: str, hosts: Path, switch: int) -> None:
-        """Boot it. `hosts` names all machines; `switch` is the process whose namespace holds the bridge between them."""
+        """Boot it. `hosts` names all machines; `switch` is the process whose namespace holds the bridge
+        between them.
+        """
         self.name, self.folder, self.address, self.hosts, self.switch = folder.name, folder, address, hosts, switch
         self.work, self.output = folder / "work", folder / "output.txt"
         for name in ("home", "cache", "work"):
@@ -199,7 +201,9 @@ def equal(conditions: Conditions) -> Iterator[Trial]:
 
 
 def lost(conditions: Conditions) -> Iterator[Trial]:
-    """Let a machine fail in mid-run: the other must end, nothing saved is lost, and resume=auto ends like undisturbed."""
+    """Let a machine fail in mid-run: the other must end, nothing saved is lost, and resume=auto ends like
+    undisturbed.
+    """
     words = ("train", *SETTINGS, "model.dropout=0.1", "run_dir=run")
     with two_machines(conditions.scratch / "lost") as machines:
         run = machines[0].work / "run"

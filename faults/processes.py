@@ -1,4 +1,6 @@
-"""Trials of runs in two processes by torchrun: signals, a process that is lost, and resuming in another number of processes."""
+"""Trials of runs in two processes by torchrun: signals, a process that is lost, and resuming in another number of
+processes.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Trials of checkpoints: a save that is cut off at any of its calls, and files that are damaged afterwards.
 
-What a disk may lose when the power fails is whatever was not synced: a file's content is safe once the file was synced after
-its last write; a name (a new file or folder, a rename) once the folder that contains it was synced afterwards. How much of the
-rest survives is up to the file system, so several losses are tried. Source: Pillai et al. 2014, "All file systems are not
-created equal" (OSDI).
+What a disk may lose when the power fails is whatever was not synced: a file's content is safe once the file was synced
+after its last write; a name (a new file or folder, a rename) once the folder that contains it was synced afterwards.
+How much of the rest survives is up to the file system, so several losses are tried. Source: Pillai et al. 2014, "All
+file systems are not created equal" (OSDI).
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ def without_power(conditions: Conditions, work: str = "save") -> Iterator[Trial]
 
 
 def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
-    """Try a disk that is full from a call on, even mid-write, read-only from a call on, or failing at one or from one on."""
+    """Try a disk that is full from a call on, even mid-write, read-only from a call on, or failing at one or from one
+    on.
+    """
     for case, folder, ended, _ in _disturbed(conditions, REFUSALS, work):
         yield Trial(case, _unclear(ended) or lost(folder, allowed=_due(ended)) or _stuck(folder))
 
@@ -158,7 +160,9 @@ def _disturbed(
 
 
 def _cases(faults: Sequence[Fault], calls: Sequence[Call]) -> list[tuple[Fault, Call]]:
-    """Return each fault at each call; faults that halve a write only at writes, and one that halves all of them once."""
+    """Return each fault at each call; faults that halve a write only at writes, and one that halves all of
+    them once.
+    """
     return [
         (fault, call)
         for fault in faults

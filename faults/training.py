@@ -1,7 +1,8 @@
-"""Trials of runs that are killed, stopped, refused by the disk or resumed: they must end like an undisturbed run, bit for bit.
+"""Trials of runs that are killed, stopped, refused by the disk or resumed: they must end like an undisturbed run, bit
+for bit.
 
-A small run (dropout, evaluations within an epoch, a best checkpoint and a last one) is started with a user's command line in a
-forked child, and disturbed at a random moment or call. Whatever is not restored shows in its weights.
+A small run (dropout, evaluations within an epoch, a best checkpoint and a last one) is started with a user's command
+line in a forked child, and disturbed at a random moment or call. Whatever is not restored shows in its weights.
 """
 
 from __future__ import annotations
@@ -170,7 +171,9 @@ class Bed:
         return Job("faults.training:run_command", call, str(self.run), fault, str(self.journal), signals)
 
     def moment(self, draw: random.Random, number: int, *, group: bool = False) -> dict[str, Any]:
-        """Draw a moment of a run: half of them by the clock, a quarter at any call, a quarter at one of the first calls."""
+        """Draw a moment of a run: half of them by the clock, a quarter at any call, a quarter at one of the first
+        calls.
+        """
         if draw.random() < 0.5:
             return {"signals": (Sent(draw.uniform(0, self.seconds), number, group),)}
         action = draw.choice((Action.signal_before, Action.signal_after, Action.signal_halfway))

@@ -1,4 +1,6 @@
-"""A classifier trained by Transformers' Trainer, from scratch or from a pretrained encoder: random batches, each padded."""
+"""A classifier trained by Transformers' Trainer, from scratch or from a pretrained encoder: random batches, each
+padded.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ FINETUNING = {
 
 
 class Count(TrainerCallback):
-    """Report each step to the meter, with the mean number of tokens, because the Trainer does not expose its batches."""
+    """Report each step to the meter, with the mean number of tokens, because the Trainer does not expose
+    its batches.
+    """
 
     def __init__(self, batch: int, mean_length: float) -> None:
         self.meter, self.batch, self.mean_length = Meter(), batch, mean_length

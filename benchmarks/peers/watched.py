@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 
 class Meter:
-    """Count examples and real (unpadded) tokens per second after the first `warmup` steps, as the peers' own meter does.
+    """Count examples and real (unpadded) tokens per second after the first `warmup` steps, as the peers' own meter
+    does.
 
     It also records the seconds from the start of the process to the end of the first step, and the fraction of padding.
     """

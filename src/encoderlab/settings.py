@@ -83,7 +83,9 @@ def _in_range(value: float, metadata: Any) -> bool:
 
 
 def _default_instead(name: str, declared: Any) -> str:
-    """Return how to get a setting's default, which is named only outside groups: a config of a group may set another."""
+    """Return how to get a setting's default, which is named only outside groups: a config of a group may
+    set another.
+    """
     if declared.default == REQUIRED:
         return ""
     if "." not in name and isinstance(declared.default, int | float):

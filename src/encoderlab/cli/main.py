@@ -87,7 +87,9 @@ def main() -> None:
 
 
 def _set_up_libraries() -> None:
-    """Set the environment variables that PyTorch reads when it is loaded or at its first allocation, unless they are."""
+    """Set the environment variables that PyTorch reads when it is loaded or at its first allocation, unless
+    they are.
+    """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # any job of a sweep may need deterministic products
     if "WORLD_SIZE" in os.environ:  # DDP would warn that all parameters are used; see `training.distribution`

@@ -19,7 +19,9 @@ from encoderlab.runs.records import record_start
 
 
 def attention(config: AttentionConfig) -> RunFolder:
-    """Plot the attention maps of a text, or of rows of a split, into a new run folder. Raises SettingError, DataError."""
+    """Plot the attention maps of a text, or of rows of a split, into a new run folder. Raises SettingError,
+    DataError.
+    """
     check_free(config.run_dir)
     check_selection(config)
     assembly = reopen(config)
@@ -41,7 +43,8 @@ def _check_joint(assembly: Assembly) -> None:
     """Raise SettingError if the model reads the texts of a pair separately, because no map then covers both."""
     if assembly.model.separates_pairs:
         raise SettingError(
-            "This model reads the texts of a pair separately (model.pairs=separate), but attention maps show one sequence",
+            "This model reads the texts of a pair separately (model.pairs=separate), but attention maps show one "
+            "sequence",
             remedy="Train with model.pairs=joint, or use encoderlab explain",
         )
 

@@ -1,4 +1,6 @@
-"""encoderlab baseline: the scores of simple models without an encoder, the same that reports show next to an encoder's."""
+"""encoderlab baseline: the scores of simple models without an encoder, the same that reports show next to
+an encoder's.
+"""
 
 from __future__ import annotations
 

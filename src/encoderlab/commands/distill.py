@@ -1,4 +1,6 @@
-"""encoderlab distill: trains a small student to predict what a larger teacher predicts, and reports how close it comes."""
+"""encoderlab distill: trains a small student to predict what a larger teacher predicts, and reports how
+close it comes.
+"""
 
 from __future__ import annotations
 

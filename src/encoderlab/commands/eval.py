@@ -33,7 +33,9 @@ from encoderlab.training.batches import EVALUATION_SEED, Rows
 
 
 def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder:
-    """Score the run and write a run folder of its own. Raises DataError if the split has no labels, or different ones."""
+    """Score the run and write a run folder of its own. Raises DataError if the split has no labels, or
+    different ones.
+    """
     processes.broadcast_from_main(lambda: check_free(config.run_dir))
     assembly = reopen(config, processes)
     assembly.task.metrics()  # refuses an encoder without a head, before any data is read

@@ -129,7 +129,8 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         _write_card(temporary, config, assembly.config.task.name, "onnx", fields, **card)
     difference = f"off by {off:.1e} of the largest output (allowed: {fields['tolerance']:g})"
     print(
-        f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: {difference}; see its README.md"
+        f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: {difference}; see its "
+        "README.md"
     )
     if change:
         print(f"8 bits: {change}")
@@ -137,7 +138,9 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
 
 
 def _opened_for_onnx(config: ExportConfig) -> Assembly:
-    """Return the model to export. Raises SettingError or DataError, before anything is written, if that is impossible."""
+    """Return the model to export. Raises SettingError or DataError, before anything is written, if that is
+    impossible.
+    """
     if not config.heads:
         raise SettingError(
             f"heads=false does not work with format={config.format.name}, which writes the heads too",
@@ -260,7 +263,8 @@ def thresholds_json(task: TaskConfig) -> dict[str, Any]:
 def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
     if not getattr(saved.config.task, "special_tokens", True):
         raise SettingError(
-            "The model was trained with task.special_tokens=false, but tokenizers of transformers add [CLS] and [SEP] to words",
+            "The model was trained with task.special_tokens=false, but tokenizers of transformers add [CLS] and "
+            "[SEP] to words",
             remedy="Train with task.special_tokens=true to export",
         )
     task = saved.task()

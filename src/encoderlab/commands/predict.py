@@ -94,7 +94,8 @@ def _wanted(config: PredictConfig, assembly: Assembly) -> Wanted:
     unsure = OPEN_WORD if heads.sequence_classes is None and config.unsure is None else config.unsure
     if config.min_probability is not None and heads.sequence_target != "label":
         raise SettingError(
-            "min_probability needs a model with one label per row, and this one predicts a number or any number of labels",
+            "min_probability needs a model with one label per row, and this one predicts a number or any number of "
+            "labels",
             remedy="Remove min_probability",
         )
     if config.min_probability is not None and unsure in labels:
@@ -147,7 +148,9 @@ def _joined(example: Example, answer: Answer, carried: dict[str, Any]) -> Answer
 
 @contextmanager
 def _output(path: str | None) -> Iterator[TextIO]:
-    """Open standard output, or a new file that appears whole or not at all. Raises DataError if it cannot be written."""
+    """Open standard output, or a new file that appears whole or not at all. Raises DataError if it cannot
+    be written.
+    """
     try:
         if path is None:
             yield sys.stdout

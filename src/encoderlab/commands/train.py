@@ -119,7 +119,9 @@ def report_on_labels(
 
 
 def _baselines(corpus: Corpus, split: str, config: RunConfig, task: Task) -> dict[str, Baseline]:
-    """Return the baselines on a split; for two classes, the linear one gets a threshold by the rule of `config.task`."""
+    """Return the baselines on a split; for two classes, the linear one gets a threshold by the rule of
+    `config.task`.
+    """
     if not config.baselines:
         return {}
     asked = build_task(config.task, task.tokenizer, task.labels, task.max_length)

@@ -1,4 +1,6 @@
-"""The settings of every command, a dataclass each: commands that train, commands that use a run, commands that inspect."""
+"""The settings of every command, a dataclass each: commands that train, commands that use a run, commands
+that inspect.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,8 @@ class FinetuneConfig(RunConfig):
 
     init_from: str = setting(
         SHIPPED,
-        "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub name.",
+        "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub "
+        "name.",
     )
 
 
@@ -129,8 +132,8 @@ class DistillConfig(RunConfig):
     init_from: str | None = setting(None, "Encoder that the student starts from; null: see start.")
     start: StudentStart = setting(
         StudentStart.fresh,
-        "Without init_from, start from: fresh (random weights), embeddings (the teacher's, reduced by PCA if the student is "
-        "narrower), or layers (also the teacher's layers, evenly spaced).",
+        "Without init_from, start from: fresh (random weights), embeddings (the teacher's, reduced by PCA if the "
+        "student is narrower), or layers (also the teacher's layers, evenly spaced).",
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
@@ -187,9 +190,9 @@ class ExportConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     format: ExportFormat = setting(
         ExportFormat.huggingface,
-        "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library (mean pooling); "
-        "onnx: a graph for onnxruntime, checked against the model, which predict and serve open too; int8: the graph with "
-        "8-bit weights, a quarter of the size, whose predictions are compared with the model's.",
+        "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library (mean "
+        "pooling); onnx: a graph for onnxruntime, checked against the model, which predict and serve open too; int8: "
+        "the graph with 8-bit weights, a quarter of the size, whose predictions are compared with the model's.",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
     heads: bool = setting(
@@ -259,7 +262,8 @@ class PredictConfig(InputConfig):
     )
     unsure: str | None = setting(
         None,
-        "What to write instead of a label below min_probability; null: nothing (in csv an empty cell), and _ for a word.",
+        "What to write instead of a label below min_probability; null: nothing (in csv an empty cell), and _ for a "
+        "word.",
     )
 
 
@@ -401,7 +405,8 @@ class SweepConfig:
     )
     trials: int | None = setting(
         None,
-        "Search instead of trying every combination: this many runs, drawn from log(a,b), interval(a,b), range(a,b) or a,b,c.",
+        "Search instead of trying every combination: this many runs, drawn from log(a,b), interval(a,b), range(a,b) "
+        "or a,b,c.",
         least=1,
         most=100_000,
     )

@@ -184,7 +184,9 @@ def _quoted(argument: str) -> str:
 
 
 def quote(value: str) -> str:
-    """Return the value as a quoted string of Hydra's grammar that reads back as exactly `value`, without interpolation."""
+    """Return the value as a quoted string of Hydra's grammar that reads back as exactly `value`, without
+    interpolation.
+    """
     value = _uninterpolated(value)
     value = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
     return f"'{value}'"

@@ -97,7 +97,10 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     if group == "dataset" and name == "pretraining":
         return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
     if group == "dataset" and ("task", name) in SCHEMAS:
-        hint = f"The task {name} has no data of its own: set dataset=files dataset.path=... or dataset=hub dataset.path=..."
+        hint = (
+            f"The task {name} has no data of its own: set dataset=files dataset.path=... "
+            "or dataset=hub dataset.path=..."
+        )
         return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
     return SettingError(
         f"There is no config named {name} in the group {group}", allowed=", ".join(options), remedy=hint
@@ -117,7 +120,9 @@ def _unknown_key(error: OmegaConfBaseException) -> SettingError:
 
 
 def unknown_setting(key: str, known: list[str]) -> SettingError:
-    """Return the refusal of a key that is not one of the `known` names beside it: it names the closest, or its group."""
+    """Return the refusal of a key that is not one of the `known` names beside it: it names the closest, or
+    its group.
+    """
     group, _, name = key.rpartition(".")
     if group and group not in GROUPS:
         meant = closest(group, GROUPS)

@@ -1,4 +1,6 @@
-"""The table of schemas behind the config groups and commands, and the conversion of Hydra's config to typed settings."""
+"""The table of schemas behind the config groups and commands, and the conversion of Hydra's config to typed
+settings.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +50,20 @@ class AsPretrained(ModelChoice):
 
     max_length: int | None = setting(
         None,
-        "Longest sequence, with special tokens; null or auto: long enough for 99% of the training rows (pretrain: as pretrained).",
+        "Longest sequence, with special tokens; null or auto: long enough for 99% of the training rows (pretrain: as "
+        "pretrained).",
         least=1,
         most=1048576,
     )
     pooling: Pooling | None = setting(
         None,
-        "Pooling of a sequence: cls, mean, max, pooler or relu_pooler; null: as trained if trained on labels, otherwise mean.",
+        "Pooling of a sequence: cls, mean, max, pooler or relu_pooler; null: as trained if trained on labels, "
+        "otherwise mean.",
     )
     pairs: Pairs | None = setting(
         None,
-        "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared); null: separate for an "
-        "encoder trained for sentence vectors, otherwise joint.",
+        "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared); null: "
+        "separate for an encoder trained for sentence vectors, otherwise joint.",
     )
     dropout: float | None = setting(
         None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9

@@ -111,7 +111,9 @@ class Rows:
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """Return the rows of several files, one file after another. Raises DataError if their columns do not go together."""
+    """Return the rows of several files, one file after another. Raises DataError if their columns do not go
+    together.
+    """
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.table) for part in parts)])

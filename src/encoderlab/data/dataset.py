@@ -1,4 +1,6 @@
-"""The dataset settings that every source shares: load examples or documents, limit, divide and name the labels of rows."""
+"""The dataset settings that every source shares: load examples or documents, limit, divide and name the
+labels of rows.
+"""
 
 from __future__ import annotations
 
@@ -47,17 +49,20 @@ class DatasetConfig(ABC):
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
     train_share: float = setting(
         1.0,
-        "Use this share of the training rows, stratified by label; smaller shares are within larger ones; other splits stay whole.",
+        "Use this share of the training rows, stratified by label; smaller shares are within larger ones; other "
+        "splits stay whole.",
         above=0,
         most=1,
     )
     fold: str | None = setting(
         None,
-        "Test on one fold of the training rows and train on the others, such as 2/5 (the second of five); folds=5 runs all five.",
+        "Test on one fold of the training rows and train on the others, such as 2/5 (the second of five); folds=5 "
+        "runs all five.",
     )
     pack: Pack = setting(
         Pack.sentences,
-        "For pretraining: sentences (pairs of single sentences) or segments (runs of sentences up to the length, as BERT did).",
+        "For pretraining: sentences (pairs of single sentences) or segments (runs of sentences up to the length, as "
+        "BERT did).",
     )
 
     def __post_init__(self) -> None:
@@ -193,7 +198,8 @@ class ColumnDataset(DatasetConfig):
     # A list or a mapping; OmegaConf has no such union.
     label_names: Any = setting(
         None,
-        "The labels in order, or names for the labels 0, 1, ..., or a mapping ({1: bad, 2: bad, 3: good}); null: sorted.",
+        "The labels in order, or names for the labels 0, 1, ..., or a mapping ({1: bad, 2: bad, 3: good}); null: "
+        "sorted.",
     )
     on_invalid_tags: OnInvalidTags = setting(
         OnInvalidTags.error, "Invalid BIO or BIOES labels: error, or repair (read them as conlleval does; for IOB1)."
@@ -221,7 +227,8 @@ class ColumnDataset(DatasetConfig):
         named = [name for name in (self.text, self.text_pair, *label) if name is not None]
         if self.fold is not None and self.test_fraction:
             raise SettingError(
-                f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, but every fold is tested anyway",
+                f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, but every fold is "
+                "tested anyway",
                 remedy="Remove dataset.test_fraction",
             )
         repeated = next((name for name in named if named.count(name) > 1), None)
@@ -246,7 +253,8 @@ class ColumnDataset(DatasetConfig):
             return columns
         if target != "label_set":
             raise SettingError(
-                "dataset.label_columns names a column for each label, but the task predicts one label or number per row",
+                "dataset.label_columns names a column for each label, but the task predicts one label or number "
+                "per row",
                 remedy="Use task=multilabel, or dataset.label=COLUMN",
             )
         return replace(columns, label=None, label_columns=tuple(self.label_columns))

@@ -1,8 +1,8 @@
 """Corpora as documents, each a list of paragraphs: read from disk on demand, or streamed while a run trains.
 
-A stream is a `datasets.IterableDataset`, and its `state_dict` is what a checkpoint keeps of it. Its shuffle buffer would not
-resume exactly, so shards are drawn in random order instead, several are read at once, and the sentences of a window are
-shuffled (`tasks.stream`).
+A stream is a `datasets.IterableDataset`, and its `state_dict` is what a checkpoint keeps of it. Its shuffle buffer
+would not resume exactly, so shards are drawn in random order instead, several are read at once, and the sentences of a
+window are shuffled (`tasks.stream`).
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ class StreamSettings:
 
     streaming: bool = setting(
         False,
-        "For pretraining: read the documents during training and store nothing, for corpora larger than disk or memory.",
+        "For pretraining: read the documents during training and store nothing, for corpora larger than disk or "
+        "memory.",
     )
     window: int = setting(
         16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", least=100

@@ -205,7 +205,9 @@ def _text_files(path: Path) -> list[Path]:
 
 
 def _fingerprints(paths: list[Path]) -> dict[str, str]:
-    """Return a fingerprint of each file, from its size and both ends, by its path in the folder that contains them all."""
+    """Return a fingerprint of each file, from its size and both ends, by its path in the folder that
+    contains them all.
+    """
     folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
     return {path.absolute().relative_to(folder).as_posix(): _fingerprint(path) for path in paths}
 

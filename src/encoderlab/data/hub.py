@@ -228,7 +228,9 @@ def _class_names(feature: Any) -> list[str] | None:
 
 
 def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows]:
-    """Make labels -1 unknown, as the hub marks those of GLUE's test splits; without class names, only if no training row has it."""
+    """Make labels -1 unknown, as the hub marks those of GLUE's test splits; without class names, only if no training
+    row has it.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

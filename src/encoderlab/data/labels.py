@@ -79,7 +79,8 @@ def refuse_labels_alike(parts: Iterable[Rows]) -> None:
             other, holder = seen.setdefault(_normalized(value), (value, part))
             if other != value:
                 raise DataError(
-                    f"{_first_with(other, holder)} has the label {other!r}, and {_first_with(value, part)} has {value!r}",
+                    f"{_first_with(other, holder)} has the label {other!r}, and {_first_with(value, part)} has "
+                    f"{value!r}",
                     allowed="labels that differ by more than white space or the form of a number",
                     remedy="Write both the same way",
                 )
@@ -102,7 +103,8 @@ def refuse_other_targets(train: Rows, name: str) -> None:
     fraction = next((value for value in values if re.fullmatch(r"\s*[+-]?[0-9]*\.[0-9]*[1-9][0-9]*\s*", value)), None)
     if len(values) > _MOST_STEPS and fraction and all(map(is_number, values)):
         raise DataError(
-            f"{_first_with(fraction, train)} has {fraction!r} in column {name!r}, which holds {len(values)} different numbers",
+            f"{_first_with(fraction, train)} has {fraction!r} in column {name!r}, which holds {len(values)} "
+            "different numbers",
             allowed="classes",
             remedy="Use task=regression, or list the classes in dataset.label_names",
         )
@@ -168,7 +170,8 @@ def name_labels(train: Rows, label_names: list[str] | None, class_names: list[st
     raise SettingError(
         f"dataset.label_names=[{listed(label_names)}] does not name the {len(known)} labels in the data",
         allowed=f"all of {listed(known)}, in any order",
-        remedy=f"Remove dataset.label_names to use these names, or rename each: dataset.label_names={{{known[0]}:NAME,...}}",
+        remedy="Remove dataset.label_names to use these names, or rename each: "
+        f"dataset.label_names={{{known[0]}:NAME,...}}",
     )
 
 
@@ -251,7 +254,8 @@ def _with_valid_entities(rows: Rows, labels: Labels, entities: EntityLabels, rep
             allowed="S-TYPE, or B-TYPE, I-TYPE and E-TYPE in this order"
             if entities.bioes
             else "I-TYPE only after B-TYPE or I-TYPE",
-            remedy="Correct it, or set dataset.on_invalid_tags=repair to read labels as conlleval does (it turns IOB1 into BIO)",
+            remedy="Correct it, or set dataset.on_invalid_tags=repair to read labels as conlleval does (it turns "
+            "IOB1 into BIO)",
         )
     return rows
 

@@ -139,7 +139,10 @@ def _key(parameters: PunktParameters) -> str:
 _REMEMBERED = 2**15
 _CLOSING = (")", "]", "}", '"')  # no word of Punkt's contains them, so a full stop after one is a word of its own
 # Unprintable, but the same to all regular expressions: white space, and marks of width and direction.
-_WHITE = "\t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_WHITE = (
+    "\t\n\v\f\r\x85\xa0\u1680"
+    "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
 _KNOWN = str.maketrans(dict.fromkeys(_WHITE + "\xad\u200b\u200c\u200d\u200e\u200f\ufeff"))
 
 
@@ -147,9 +150,9 @@ class Punkt:
     """Splits as the NLTK `tokenizer` of a model does, character for character, without most of NLTK's overhead.
 
     Most of NLTK's time goes into breaks that are not ambiguous, such as a full stop after a word that is not an
-    abbreviation. Here NLTK decides only about ambiguous breaks, about each only once, and splits texts with unusual white
-    space, which its regular expressions may treat differently from Python's. Model and expressions are NLTK's. With NLTK
-    alone, a first start on 13,354 articles takes 1.3 times as long on two cores.
+    abbreviation. Here NLTK decides only about ambiguous breaks, about each only once, and splits texts with unusual
+    white space, which its regular expressions may treat differently from Python's. Model and expressions are NLTK's.
+    With NLTK alone, a first start on 13,354 articles takes 1.3 times as long on two cores.
     """
 
     def __init__(self, tokenizer: PunktSentenceTokenizer) -> None:
@@ -227,7 +230,9 @@ class Punkt:
 
 
 class _Contexts(dict[str, int]):
-    """What is known about words. NLTK's own table grows with every unknown word that is looked up; this one does not."""
+    """What is known about words. NLTK's own table grows with every unknown word that is looked up; this one
+    does not.
+    """
 
     def __missing__(self, word: str) -> int:
         return 0

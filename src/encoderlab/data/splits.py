@@ -43,7 +43,8 @@ def hold_out(
         taken = free[_drawn(groups[free], labels[free], share, generator)]
         if not len(taken):
             raise DataError(
-                f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group) are too "
+                f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group) "
+                "are too "
                 f"few to take {name} rows from, because training keeps a text of every label",
                 remedy=f"Add rows, check dataset.label, or use a separate file: dataset.train=FILE dataset.{name}=FILE",
             )
@@ -57,7 +58,9 @@ def hold_out(
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
-    """Return the group of each row: rows that share a text or a value belong together, directly or through other rows."""
+    """Return the group of each row: rows that share a text or a value belong together, directly or through
+    other rows.
+    """
     _, groups = np.unique(texts, return_inverse=True)
     if kept_together is None:
         return groups
@@ -95,7 +98,9 @@ def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
 
 
 def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: np.random.Generator) -> np.ndarray:
-    """Return which rows to take, as a mask: whole groups, and of each label about its share of `fraction` of the rows."""
+    """Return which rows to take, as a mask: whole groups, and of each label about its share of `fraction`
+    of the rows.
+    """
     _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     label_of_group = rarest_labels(groups, labels, len(sizes))
     taken = np.zeros(len(sizes), bool)

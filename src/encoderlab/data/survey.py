@@ -111,7 +111,9 @@ def survey(splits: Splits) -> Survey:
 
 
 def hashed(split: Split) -> Hashes:
-    """Return the rows of a split as 64-bit hashes (two texts in 4 million share one with a chance of 1 in 2 million)."""
+    """Return the rows of a split as 64-bit hashes (two texts in 4 million share one with a chance of 1 in 2
+    million).
+    """
     read = _words_batch if split.holds_words else _texts_batch
     batches = [read(batch.to_pydict()) for batch in split.batches(_BATCH)] or [read({"words": [], "text": []})]
     texts, labels, lengths, ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
@@ -160,7 +162,9 @@ def _hashed_ids(labels: list[Any]) -> np.ndarray:
 
 
 def _hash(text: str, kind: bytes = b"") -> bytes:
-    """Return 8 bytes that differ for equal texts of another `kind` (BLAKE2's personalisation, RFC 7693, section 2.5)."""
+    """Return 8 bytes that differ for equal texts of another `kind` (BLAKE2's personalisation, RFC 7693,
+    section 2.5).
+    """
     return hashlib.blake2b(text.encode(), digest_size=8, person=kind).digest()
 
 

@@ -1,4 +1,5 @@
-"""Readers of users' files: every row is read unchanged or refused with its line number, never dropped, merged or shifted.
+"""Readers of users' files: every row is read unchanged or refused with its line number, never dropped, merged or
+shifted.
 
 Cells of csv and tsv stay text: nothing is guessed to be a number or a missing value. They are read by Python's csv
 module in its strict mode, because pandas fills short rows in silence, pyarrow counts rows instead of lines, and both
@@ -320,7 +321,8 @@ def _separated(path: Path, usual: str, columns: Columns, dialect: Dialect, encod
             raise DataError(
                 f"{path}, line {line} has {len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}",
                 allowed=f"one cell for each of {listed(header)}",
-                remedy="Complete or remove the row, or put a cell that contains a delimiter or a line break in double quotes",
+                remedy="Complete or remove the row, or put a cell that contains a delimiter or a line break in "
+                "double quotes",
             )
         elif blank and len(header) == 1:
             raise DataError(f"{path}, line {blank} is blank", remedy='Write an empty text as "", or remove the line')
@@ -347,8 +349,8 @@ def _noted(path: Path, encoding: str, raw: list[str]) -> Iterator[str]:
 class _MergedRows:
     """Notices that two stray quotes may have merged rows into one: each line of a quoted row could be a row by itself.
 
-    Such lines have as many cells as the header. They count as rows if each has a label that the file has, or if no other
-    row shows that quotes enclose line breaks.
+    Such lines have as many cells as the header. They count as rows if each has a label that the file has, or if no
+    other row shows that quotes enclose line breaks.
     """
 
     def __init__(self, columns: Columns, separator: str) -> None:
@@ -381,7 +383,9 @@ class _MergedRows:
 
 
 def _delimiter(path: Path, encoding: str, delimiter: str, usual: str, columns: Columns) -> str:
-    """Return the character that separates cells: with `auto` the usual one, or the one that gives the header its names."""
+    """Return the character that separates cells: with `auto` the usual one, or the one that gives the
+    header its names.
+    """
     if delimiter != AUTO:
         return DELIMITERS.get(delimiter, delimiter)
     header = next(lines_of(path, encoding), "")
@@ -599,7 +603,9 @@ def _holds_columns(path: Path, encoding: str) -> bool:
 
 
 def document_rows(path: Path, encoding: str, folder: Path | None) -> Rows:
-    """Return the documents of a .txt file, one per row, with each paragraph on its own line; DataError if there are none."""
+    """Return the documents of a .txt file, one per row, with each paragraph on its own line; DataError if there are
+    none.
+    """
     lines = array("q")
 
     def batches() -> Iterator[pa.RecordBatch]:

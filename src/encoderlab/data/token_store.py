@@ -1,7 +1,7 @@
 """The token store: named columns of numbers, flat on disk and memory-mapped, so that a batch is a vectorised gather.
 
-A ragged column keeps the numbers of all rows in one flat file and where each row begins in a second one. Nothing is read
-until a batch needs it, and memory does not grow with the corpus.
+A ragged column keeps the numbers of all rows in one flat file and where each row begins in a second one. Nothing is
+read until a batch needs it, and memory does not grow with the corpus.
 
 The store knows nothing about examples: `tasks.rows` turns encoded examples into columns, and columns into batches.
 """

@@ -54,7 +54,8 @@ def word_by_word(backend: tokenizers.Tokenizer) -> bool:
 class DistinctWords:
     """Encodes texts with a `backend` that is `word_by_word`: each distinct word once, and then it is looked up.
 
-    The ids of words, of `dtype`, are kept, up to a bound. Threads may share it. With the library alone, a first start takes
+    The ids of words, of `dtype`, are kept, up to a bound. Threads may share it. With the library alone, a first start
+    takes
     1.5 times as long on 13,354 articles, and 1.9 times on 100,000 reviews (two cores).
     """
 
@@ -387,7 +388,8 @@ class WordPieceConfig(TokenizerConfig):
     vocabulary_size: int = setting(8000, "Largest number of tokens in the vocabulary.", least=100)
     lowercase: bool | None = setting(
         None,
-        "Lowercase the text and strip its accents; null: true, but false for task=tagging, because capitals mark names.",
+        "Lowercase the text and strip its accents; null: true, but false for task=tagging, because capitals mark "
+        "names.",
     )
     min_frequency: int = setting(2, "How often a token must occur to be in the vocabulary.", least=1)
 
@@ -457,7 +459,8 @@ class PretrainedConfig(TokenizerConfig):
 
     name: str = setting(
         REQUIRED,
-        "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, a folder, or a shipped encoder such as mini-en.",
+        "Name on the Hugging Face hub, such as google-bert/bert-base-uncased, a folder, or a shipped encoder such as "
+        "mini-en.",
     )
     revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
 
@@ -534,7 +537,8 @@ class AsPretrainedTokenizer(TokenizerConfig):
         """Raise SettingError: this can only be replaced by the tokenizer of a pretrained encoder."""
         raise SettingError(
             "tokenizer=as_pretrained needs init_from=..., the encoder that it belongs to",
-            remedy="Set init_from=... (encoderlab finetune or pretrain), or choose another, such as tokenizer=wordpiece",
+            remedy="Set init_from=... (encoderlab finetune or pretrain), or choose another, such as "
+            "tokenizer=wordpiece",
         )
 
 

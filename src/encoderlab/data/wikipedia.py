@@ -54,8 +54,8 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
     revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; null: the newest.")
     streaming: bool = setting(
         False,
-        "For pretraining: read the articles from the hub during training and store nothing; with dataset.limit, read that many "
-        "once and keep their tokens.",
+        "For pretraining: read the articles from the hub during training and store nothing; with dataset.limit, read "
+        "that many once and keep their tokens.",
     )
     validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", least=0, below=1)
     test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", least=0, below=1)

@@ -80,12 +80,13 @@ def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
 
 
 def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) -> None:
-    """Raise SettingError for a student that is wider than its teacher or, if it takes whole layers, has another shape or
-    more layers.
+    """Raise SettingError for a student that is wider than its teacher or, if it takes whole layers, has another shape
+    or more layers.
     """
     if config.d_model > teacher.d_model:
         raise SettingError(
-            f"model.d_model is {config.d_model}, but the teacher's is {teacher.d_model}, and its embeddings cannot be widened",
+            f"model.d_model is {config.d_model}, but the teacher's is {teacher.d_model}, and its embeddings cannot "
+            "be widened",
             allowed=f"at most {teacher.d_model} with start=embeddings or start=layers",
             remedy=f"Set start=fresh, or model.d_model={teacher.d_model}",
         )

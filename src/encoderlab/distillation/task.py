@@ -1,5 +1,5 @@
-"""Distillation on a task: a student learns from a finished run's probabilities, in addition to the labels (Hinton et al.
-2015).
+"""Distillation on a task: a student learns from a finished run's probabilities, in addition to the labels (Hinton et
+al. 2015).
 
 The rows stay the same in every epoch, so the teacher's logits are computed once.
 """

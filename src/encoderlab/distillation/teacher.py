@@ -45,7 +45,9 @@ class VectorTeacher:
 
     @classmethod
     def open(cls, name: str, compute: Compute) -> VectorTeacher:
-        """Open the encoder of a run, a folder or the hub, on the device of `compute`. Raises as `load_pretrained` does."""
+        """Open the encoder of a run, a folder or the hub, on the device of `compute`. Raises as
+        `load_pretrained` does.
+        """
         encoder = load_pretrained(name, "teacher")
         tokenizer = encoder.tokenizer
         model = EncoderWithHeads(encoder.config, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
@@ -58,7 +60,9 @@ class VectorTeacher:
         return self.encoder.config.d_model
 
     def teach(self, task: TeacherVectors) -> None:
-        """Compute the targets of `task` from now on. Raises SettingError if the student reads what the teacher cannot."""
+        """Compute the targets of `task` from now on. Raises SettingError if the student reads what the
+        teacher cannot.
+        """
         self._check_student(task.tokenizer, task.max_length)
         task.teacher = self
 
@@ -66,7 +70,8 @@ class VectorTeacher:
         if difference := vocabulary_difference(tokenizer, self.encoder.tokenizer):
             raise SettingError(
                 f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}",
-                remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task (task=sst2)",
+                remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a "
+                "task (task=sst2)",
             )
         reach = self.encoder.config.reach
         if max_length > reach:

@@ -76,7 +76,9 @@ def fitted(fit: Fit, examples: Sequence[TextExample], targets: Sequence[str] | S
 def _kept_run(
     fit: Fit, folder: Path, examples: Sequence[TextExample], targets: Sequence[str] | Sequence[float]
 ) -> SavedModel:
-    """Train as the command does; the rows are written next to the folder, so that the run's other commands find them."""
+    """Train as the command does; the rows are written next to the folder, so that the run's other commands
+    find them.
+    """
     check_free(fit.run_dir)
     folder.parent.mkdir(parents=True, exist_ok=True)
     rows = folder.with_name(f"{folder.name}-rows.parquet")

@@ -38,7 +38,9 @@ SETTINGS = {  # the parameters that are settings, by the names of those; None le
 
 
 class FittedModel:
-    """A trained model in memory, on the device that its settings name; it pickles as weights, settings and tokenizer."""
+    """A trained model in memory, on the device that its settings name; it pickles as weights, settings and
+    tokenizer.
+    """
 
     def __init__(self, saved: SavedModel) -> None:
         weights = {name: weight.detach().cpu() for name, weight in saved.weights.items()}
@@ -54,7 +56,9 @@ class FittedModel:
         return FittedModel, (self.saved,)  # opened again, also on a machine with another device
 
     def answers(self, examples: Sequence[TextExample]) -> list[Answer]:
-        """Return a prediction for each example, in order. Raises InputError for an example that the model cannot read."""
+        """Return a prediction for each example, in order. Raises InputError for an example that the model
+        cannot read.
+        """
         try:
             if examples:
                 check_paired(self._assembly, examples[0].text_pair is not None)
@@ -118,7 +122,9 @@ class _TextEstimator(BaseEstimator):
         self.model_.save(Path(path))
 
     def _train(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> None:
-        """Set `model_`. Raises SettingError, TrainingError, and InputError for rows that nothing can be learned from."""
+        """Set `model_`. Raises SettingError, TrainingError, and InputError for rows that nothing can be
+        learned from.
+        """
         if not isinstance(self.settings, Mapping | None):
             raise SettingError(
                 f"settings is not a dictionary: {one_line(repr(self.settings))[:80]}",

@@ -1,8 +1,8 @@
 """Mean pooling as one more layer of BERT, so that transformers' own class computes it and no code travels with a model.
 
 A classifier of BERT's reads the first token alone. A layer whose queries and keys are zero attends to all real tokens
-evenly, so its attention gives every token, the first too, the mean of the values. With the head's weights as values, the
-mean is that of the logits, which are the logits of the mean. What else the layer does must not show:
+evenly, so its attention gives every token, the first too, the mean of the values. With the head's weights as values,
+the mean is that of the logits, which are the logits of the mean. What else the layer does must not show:
 
 * The residual connection adds the first token's own vector: the last norm before is scaled down by SMALL, and the
   values up again.

@@ -27,7 +27,8 @@ BODY = {  # how the names of a family's encoder begin, in a checkpoint that is a
 }
 
 
-# Ours, BERT's and DistilBERT's name of each part, which holds a `weight`, a `bias` or both; None: the family has no such part.
+# Ours, BERT's and DistilBERT's name of each part, which holds a `weight`, a `bias` or both; None: the family has no
+# such part.
 IN_A_LAYER = (
     ("attention.query", "attention.self.query", "attention.q_lin"),
     ("attention.key", "attention.self.key", "attention.k_lin"),
@@ -194,7 +195,9 @@ def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -
 
 
 def _target_of(fields: dict[str, Any], classes: int) -> TargetKind:
-    """Return the kind of target of a classifier; without a problem_type, one output means a number, as in transformers."""
+    """Return the kind of target of a classifier; without a problem_type, one output means a number, as in
+    transformers.
+    """
     named: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
     default: TargetKind = "number" if classes == 1 else "label"
     return named.get(str(fields.get("problem_type")), default)
@@ -301,7 +304,9 @@ def _suffix(heads: HeadSizes) -> str:
 
 
 def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any) -> Any:
-    """Return the value of `key` in config.json, converted to the default's type; the default if there is no such key."""
+    """Return the value of `key` in config.json, converted to the default's type; the default if there is no
+    such key.
+    """
     value = default if key is None else fields.get(key, default)
     kinds = (int,) if isinstance(default, int) else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or abs(value) > LARGEST_NUMBER:
@@ -376,8 +381,9 @@ def to_huggingface(
 
     DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a
     table of zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that
-    changes nothing, and a mean becomes a layer (see `averaging_layer`). Word dropout, which only training knows, is left out. `weights` may have the extra `pool.dense.*`
-    of `HuggingFaceModel`. Raises SettingError, with all reasons, if there is no equivalent.
+    changes nothing, and a mean becomes a layer (see `averaging_layer`). Word dropout, which only training knows, is
+    left out. `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons,
+    if there is no equivalent.
     """
     like_distilbert = config.segments == 0 and config.norm_epsilon == DISTILBERT_EPSILON
     has_its_pooler = config.pooling is Pooling.relu_pooler and (heads.sequence_classes is not None or like_distilbert)

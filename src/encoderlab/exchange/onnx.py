@@ -79,7 +79,9 @@ class WholeModel(nn.Module):
 
 
 def write_graph(whole: WholeModel, path: Path) -> None:
-    """Write the model, in 32-bit numbers on a CPU and in eval mode, as an ONNX graph whose batch and length are free."""
+    """Write the model, in 32-bit numbers on a CPU and in eval mode, as an ONNX graph whose batch and length
+    are free.
+    """
     assert not whole.training
     example = tuple(torch.ones(EXAMPLE, dtype=torch.int64) for _ in whole.inputs)
     with _quiet(), torch.no_grad():

@@ -33,7 +33,9 @@ ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean of some runs' scores; `deviation` (n - 1 in the denominator) and the 95% t `interval` from two runs on."""
+    """The mean of some runs' scores; `deviation` (n - 1 in the denominator) and the 95% t `interval` from
+    two runs on.
+    """
 
     value: float
     n: int

@@ -1,4 +1,5 @@
-"""95% intervals: of scores by the percentile bootstrap (Efron 1979), and of scores over the folds of a cross-validation.
+"""95% intervals: of scores by the percentile bootstrap (Efron 1979), and of scores over the folds of a
+cross-validation.
 
 A bootstrap split draws n examples from the n of the split, with replacement, and scores them; the interval holds the
 middle 95% of the scores. Most scores depend on an example only through what it adds to a few totals, such as the hits

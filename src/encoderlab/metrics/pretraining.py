@@ -184,7 +184,9 @@ class TeacherVectorsScores:
 
 
 class _KeptVectors(NamedTuple):
-    """One batch: its `rows`, and for each row the cosine of the whole text and the mean over its tokens: [batch] each."""
+    """One batch: its `rows`, and for each row the cosine of the whole text and the mean over its tokens:
+    [batch] each.
+    """
 
     rows: Tensor
     sequence: Tensor

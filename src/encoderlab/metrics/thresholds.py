@@ -16,8 +16,9 @@ def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return a threshold for each label, [labels], from the `probabilities` and the 0 or 1 of each label, both [rows,
     labels].
 
-    Each label with at least LEAST_POSITIVES rows has the threshold of its own best F1, and the others have the one of the
-    best micro F1 (SCutFBR.1's idea: Yang 2001, "A Study of Thresholding Strategies for Text Categorization", section 2.3).
+    Each label with at least LEAST_POSITIVES rows has the threshold of its own best F1, and the others have the one of
+    the best micro F1 (SCutFBR.1's idea: Yang 2001, "A Study of Thresholding Strategies for Text Categorization",
+    section 2.3).
     """
     fitted = np.full(labels.shape[1], best_threshold(probabilities.ravel(), labels.ravel()))
     for label in np.flatnonzero(labels.sum(0) >= LEAST_POSITIVES):
@@ -67,7 +68,9 @@ class ThresholdRule:
     precision: float | None = None
 
     def on(self, probabilities: np.ndarray, labels: np.ndarray) -> float:
-        """Return the threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label, [rows] each."""
+        """Return the threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label,
+        [rows] each.
+        """
         if self.known is not None:
             return self.known
         if self.precision is None:

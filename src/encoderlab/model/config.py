@@ -106,7 +106,8 @@ class ModelConfig(ModelChoice):
     )
     max_length: int | None = setting(
         128,
-        "Longest sequence, with special tokens; null or auto: enough for 99% of the training rows, at most 512 (pretrain: 128).",
+        "Longest sequence, with special tokens; null or auto: enough for 99% of the training rows, at most 512 "
+        "(pretrain: 128).",
         least=1,
         most=1048576,
     )
@@ -151,7 +152,8 @@ class ModelConfig(ModelChoice):
         if self.d_head is None and self.d_model % self.n_heads:
             near = self.d_model - self.d_model % self.n_heads or self.n_heads
             raise SettingError(
-                f"model.d_head cannot be derived: model.d_model={self.d_model} is not a multiple of model.n_heads={self.n_heads}",
+                f"model.d_head cannot be derived: model.d_model={self.d_model} is not a multiple of "
+                f"model.n_heads={self.n_heads}",
                 remedy=f"Set model.d_head={-(-self.d_model // self.n_heads)}, or model.d_model={near}",
             )
         if self.positions is Positions.rotary and self.head_width % 2:
@@ -162,8 +164,8 @@ class ModelConfig(ModelChoice):
             )
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
-        """Return these settings. Both have to agree in everything that pretrained weights depend on; dropout and heads may
-        differ.
+        """Return these settings. Both have to agree in everything that pretrained weights depend on; dropout and heads
+        may differ.
         """
         if pretrained is not None:
             for name in AGREEING:

@@ -105,7 +105,9 @@ LAYERS = {NormPosition.post: PostNormLayer, NormPosition.pre: PreNormLayer}
 
 
 class Encoder(nn.Module):
-    """Ids in, one vector per token out. Pre-norm layers do not normalise their sum, so one more norm follows the last."""
+    """Ids in, one vector per token out. Pre-norm layers do not normalise their sum, so one more norm
+    follows the last.
+    """
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
@@ -159,7 +161,9 @@ class Encoder(nn.Module):
         token_type_ids: Int[Tensor, "batch length"],
         attention_mask: Bool[Tensor, "batch length"] | None,
     ) -> list[Float[Tensor, "batch heads length length"]]:
-        """Return the attention weights of every layer, lowest first: [sequence, head, attending token, attended token]."""
+        """Return the attention weights of every layer, lowest first: [sequence, head, attending token,
+        attended token].
+        """
         layout = self._layout(input_ids, attention_mask)
         x = self.embeddings(input_ids, token_type_ids)
         maps = []

@@ -1,5 +1,5 @@
-"""The heads, from the encoder's vectors to logits for whole sequences and for single tokens; and the weights that a model
-starts from.
+"""The heads, from the encoder's vectors to logits for whole sequences and for single tokens; and the weights that a
+model starts from.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -92,7 +92,8 @@ def write_explanations(path: Path, task: str, explanations: Sequence[Mapping[str
         measured = "A score is what a word adds to the number, in its own units."
     blocks: list[Block] = [
         Text(
-            f"{measured} It is the change when the word is hidden, so what several words do only together is not captured.",
+            f"{measured} It is the change when the word is hidden, so what several words do only together is not "
+            "captured.",
             tone="quiet",
         )
     ]

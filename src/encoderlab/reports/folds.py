@@ -1,4 +1,6 @@
-"""The results of a cross-validation: its report, the predictions for all rows, and the labels that are probably wrong."""
+"""The results of a cross-validation: its report, the predictions for all rows, and the labels that are
+probably wrong.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 OUT_OF_FOLD = "out_of_fold"  # the split made of all tested rows
 TESTED = "test"  # the split of a fold's run that is its fold
 INTERVAL = (
-    "Intervals are those of Nadeau and Bengio (2003) for training sets that overlap; with few folds they are wide. They "
-    "cover the choice of rows, not other seeds"
+    "Intervals are those of Nadeau and Bengio (2003) for training sets that overlap; with few folds they are wide. "
+    "They cover the choice of rows, not other seeds"
 )
 CORRELATIONS = ("matthews", "pearson", "spearman")  # from -1 to 1
 MOST_ERRORS, MOST_ON_SCREEN = 20, 5  # labels to check, shown on the page and on the screen
@@ -135,7 +137,9 @@ def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
 
 
 def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) -> dict[str, dict[str, Any]]:
-    """Return for each baseline that every fold has its mean main score, and the model's lead over it across the folds."""
+    """Return for each baseline that every fold has its mean main score, and the model's lead over it across
+    the folds.
+    """
     baselines = {}
     for name in reports[0]["baselines"]:
         each = [report["baselines"].get(name, {}) for report in reports]
@@ -303,7 +307,8 @@ def write_folds_report(
     blocks: list[Block] = [
         Text(score(scores[main]), tone="headline"),
         Text(
-            f"Mean {named_score(main, scores)} over {n_folds} folds ({number(scores['n'])} rows, each tested once, by a "
+            f"Mean {named_score(main, scores)} over {n_folds} folds ({number(scores['n'])} rows, each tested once, "
+            "by a "
             f"model that has not seen it), 95% interval {bounds}, standard deviation {deviation}."
         ),
         *baseline_blocks(report),
@@ -321,7 +326,8 @@ def write_folds_report(
         folds_table(report, list(report["deviations"])),
         Heading("Labels to check"),
         Text(
-            f"Of {number(checked.of)} {checked.judged} {number(n_errors)} are probably wrong: {checked.because}.{ranked}"
+            f"Of {number(checked.of)} {checked.judged} {number(n_errors)} are probably wrong: "
+            f"{checked.because}.{ranked}"
         ),
         *map(_passage, _first_errors(checked, MOST_ERRORS)),
         *settings_section(facts),
@@ -382,7 +388,8 @@ def show_folds_report(
     title = f"{title_of(report)}, {len(report['folds'])} folds of {scores['n']:,} rows"
     wrong = f"{len(checked.table):,} of {checked.of:,} {checked.judged} are probably wrong, the least plausible first"
     errors = [
-        f"{_place(row)}: {_shown_label(row['label'])}, probably {_shown_label(row['predicted'])}: {shown(row['text'])[:80]}"
+        f"{_place(row)}: {_shown_label(row['label'])}, probably {_shown_label(row['predicted'])}: "
+        f"{shown(row['text'])[:80]}"
         for row in _first_errors(checked, MOST_ON_SCREEN)
     ]
     blocks: list[Block] = [

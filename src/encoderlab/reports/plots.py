@@ -60,7 +60,9 @@ def write_png(figure: Figure, path: Path, title: str = "") -> None:
 
 
 def _finish(axes: Axes, below: str | None = None, beside: str | None = None) -> None:
-    """Name the axes, and give them a faint grid, a frame only where their scales are, and a legend if lines are named."""
+    """Name the axes, and give them a faint grid, a frame only where their scales are, and a legend if lines
+    are named.
+    """
     if below is not None:
         axes.set_xlabel(below, parse_math=False)
     if beside is not None:
@@ -220,7 +222,8 @@ def numbers_plot(labels: np.ndarray, predicted: np.ndarray) -> Figure:
 
 
 def precision_recall_plot(scores: PredictionScores) -> Figure | None:
-    """Plot precision against recall of the positive one of two classes for every threshold, with a dot at the one in use.
+    """Plot precision against recall of the positive one of two classes for every threshold, with a dot at the one in
+    use.
 
     Return None for other predictions, and if no row or every row has that class.
     """
@@ -248,7 +251,9 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
 
 def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
-    """Plot accuracy against confidence, a point for each bin, before and after temperature scaling; below, the counts."""
+    """Plot accuracy against confidence, a point for each bin, before and after temperature scaling; below,
+    the counts.
+    """
     figure = new_figure(WIDTH, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")

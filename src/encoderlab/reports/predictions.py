@@ -1,4 +1,6 @@
-"""Predictions and vectors on disk: a split's predictions.csv, predictions for new texts, and arrays with their index."""
+"""Predictions and vectors on disk: a split's predictions.csv, predictions for new texts, and arrays with
+their index.
+"""
 
 from __future__ import annotations
 

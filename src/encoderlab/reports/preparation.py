@@ -1,4 +1,6 @@
-"""What is known before training: the data and what is odd about it, the cost of a run, and scores without an encoder."""
+"""What is known before training: the data and what is odd about it, the cost of a run, and scores without
+an encoder.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
 
 
 def labels_alike(counts: Mapping[str, int]) -> str:
-    """Return a warning about labels that differ only in case or white space, given the `counts` of all; "" if none do."""
+    """Return a warning about labels that differ only in case or white space, given the `counts` of all; ""
+    if none do.
+    """
     by_form: dict[str, list[str]] = {}
     for name in sorted(counts, key=lambda name: -counts[name]):
         by_form.setdefault(" ".join(normalize("NFC", name).casefold().split()), []).append(name)

@@ -1,4 +1,6 @@
-"""The report of an encoder that learned from documents: by masked tokens and sentence pairs, or from a teacher's vectors."""
+"""The report of an encoder that learned from documents: by masked tokens and sentence pairs, or from a teacher's
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,8 @@ def _verdict(
         stands = f"{outcome} from" if outcome == "not distinguishable" else outcome
         verdict[key] = {"against": best[0], "outcome": outcome}
         sentences.append(
-            f"The model's {title} accuracy of {with_interval(scores, metric)} is {stands} the {best[1]:.3f} of the best "
+            f"The model's {title} accuracy of {with_interval(scores, metric)} is {stands} the {best[1]:.3f} of the "
+            "best "
             f"baseline ({PRETRAINING_BASELINES.get(best[0], best[0])})."
         )
     if pair_task == "next" and verdict.get("pairs", {}).get("outcome") == "above":
@@ -134,7 +137,9 @@ def metric_name(name: str, report: Mapping[str, Any]) -> str:
 
 
 def write_pretraining_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
-    """Write plots/curves.png if the run has trained, report.html, and last report.json, with which the run is finished."""
+    """Write plots/curves.png if the run has trained, report.html, and last report.json, with which the run
+    is finished.
+    """
     drawn = _curves(folder, report)
     write_pngs(folder, title_of(report), drawn)
     names = [name for name in _scores(report) if not name.endswith("_ci95") and name != "n"]

@@ -1,4 +1,6 @@
-"""The report of a run that learned from labels, or of its evaluation: report.json, and the page and screen that show it."""
+"""The report of a run that learned from labels, or of its evaluation: report.json, and the page and screen that show
+it.
+"""
 
 from __future__ import annotations
 
@@ -314,7 +316,9 @@ def _share(value: float | None) -> float:
 
 
 def class_table(per_class: Mapping[str, Mapping[str, Any]], kind: str, most: int) -> Table:
-    """Return a row for each class, type of entity or label; of too many, for those with the lowest F1 that have rows."""
+    """Return a row for each class, type of entity or label; of too many, for those with the lowest F1 that
+    have rows.
+    """
     selected = list(per_class.items())
     if len(selected) > most:
         selected = sorted(selected, key=lambda one: (one[1]["support"] == 0, one[1]["f1"]))[:most]

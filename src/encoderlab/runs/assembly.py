@@ -342,8 +342,8 @@ def load_start(config: RunConfig, processes: Processes) -> Pretrained | None:
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_graph: bool = False) -> Assembly:
-    """Open a finished run, a Hugging Face folder or, with `or_graph`, an exported graph. Only the main process reads it,
-    and broadcasts it.
+    """Open a finished run, a Hugging Face folder or, with `or_graph`, an exported graph. Only the main process reads
+    it, and broadcasts it.
 
     Raises DataError if it is damaged or missing.
     """

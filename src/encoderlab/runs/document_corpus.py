@@ -148,7 +148,8 @@ class DocumentCorpus:
             raise DataError(
                 f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another",
                 allowed="two documents or more",
-                remedy="Use more documents, hold out more (dataset.validation_fraction), or set task.second_sentence=swapped",
+                remedy="Use more documents, hold out more (dataset.validation_fraction), or set "
+                "task.second_sentence=swapped",
             )
         known = rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
         if not known.any():

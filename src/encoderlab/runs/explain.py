@@ -182,7 +182,9 @@ def occluded(encoded: Encoded, mask: int) -> Iterator[Encoded]:
 
 
 def _groups(encoded: Encoded) -> np.ndarray:
-    """Return the group of each token read: of its own up to MOST_OCCLUSIONS tokens, otherwise shared with neighbours."""
+    """Return the group of each token read: of its own up to MOST_OCCLUSIONS tokens, otherwise shared with
+    neighbours.
+    """
     n_tokens = len(TokensRead.of(encoded))
     return np.arange(n_tokens) * min(n_tokens, MOST_OCCLUSIONS) // n_tokens
 
@@ -254,7 +256,8 @@ def check_explainable(assembly: Assembly) -> None:
         raise DataError(
             f"{name} {what} and has no classes to explain",
             allowed="a model that labels texts or words",
-            remedy="Train it on a task with encoderlab finetune init_from=..., or plot its attention with encoderlab attention",
+            remedy="Train it on a task with encoderlab finetune init_from=..., or plot its attention with encoderlab "
+            "attention",
         )
     if len(assembly.task.labels) < 2 and heads.sequence_target != "number":
         raise DataError(

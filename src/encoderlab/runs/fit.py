@@ -187,7 +187,9 @@ class _Fitting:
         return newest_verified(self.checkpoints)
 
     def _resume(self, checkpoint: Path) -> None:
-        """Restore everything to its state when `checkpoint` was written. Raises DataError if it is not one of this run."""
+        """Restore everything to its state when `checkpoint` was written. Raises DataError if it is not one
+        of this run.
+        """
         state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
         try:
             self.state.load_state_dict(state, read_weights(checkpoint) if self.processes.is_main else {})
@@ -225,7 +227,9 @@ class _Fitting:
         return every is not None and self.progress.step > 0 and self.progress.step % every == 0
 
     def _pause(self, *, evaluate: bool) -> None:
-        """Stop the training clock to save a checkpoint and, before that, to `evaluate` on validation if there is any."""
+        """Stop the training clock to save a checkpoint and, before that, to `evaluate` on validation if
+        there is any.
+        """
         self.journal.pause()
         if evaluate and self.validation is not None:
             scores, main = self.assembly.evaluate(self.validation), self.assembly.task.score
@@ -292,7 +296,9 @@ def _rounding_notes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def _present_objects_exempt_from_collection() -> Iterator[None]:
-    """Exempt all present objects from Python's garbage collection, which otherwise visits them again every few steps."""
+    """Exempt all present objects from Python's garbage collection, which otherwise visits them again every
+    few steps.
+    """
     gc.collect()
     gc.freeze()
     try:

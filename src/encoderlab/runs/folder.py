@@ -72,7 +72,9 @@ class RunFolder:
 
     @property
     def is_nested(self) -> bool:
-        """Return whether this is a fold of a cross-validation, in whose folder it is: it is never resumed on its own."""
+        """Return whether this is a fold of a cross-validation, in whose folder it is: it is never resumed
+        on its own.
+        """
         return self.root.name.startswith("fold-") and RunFolder(self.root.parent).config.is_file()
 
     @property
@@ -202,7 +204,9 @@ def check_free(run_dir: str | None) -> None:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Return whether this is the folder of a sweep: Hydra's record of its command line is there, or Optuna's journal."""
+    """Return whether this is the folder of a sweep: Hydra's record of its command line is there, or
+    Optuna's journal.
+    """
     return any((folder / name).is_file() for name in (COMBINATIONS, JOURNAL))
 
 

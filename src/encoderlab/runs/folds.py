@@ -114,7 +114,9 @@ def _of_fold(config: Config, number: int, run_dir: str | None) -> Config:
 def _fold_run(
     config: Config, command: str, folder: RunFolder, number: int, train: Train[Config], processes: Processes
 ) -> RunFolder:
-    """Return the finished run of a fold: a finished one is kept, an interrupted one is resumed with its own settings."""
+    """Return the finished run of a fold: a finished one is kept, an interrupted one is resumed with its own
+    settings.
+    """
     stop_if_interrupted(processes)
     place = RunFolder(folder.fold(number))
     of = f"fold {number} of {config.folds}"

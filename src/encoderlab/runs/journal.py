@@ -88,7 +88,10 @@ class Progress:
         return cls(**plain | {name: schema(**plain[name]) for name, schema in nested.items()})
 
 
-DIVERGED = "The loss rises above its first value at step {:,}: try a smaller training.learning_rate or a longer training.warmup"
+DIVERGED = (
+    "The loss rises above its first value at step {:,}: "
+    "try a smaller training.learning_rate or a longer training.warmup"
+)
 
 
 class Journal:
@@ -167,7 +170,9 @@ class Journal:
         self._last = time.perf_counter()
 
     def throughput(self) -> dict[str, float]:
-        """Return real tokens and examples per second of training, the share of padding, and the seconds spent training."""
+        """Return real tokens and examples per second of training, the share of padding, and the seconds
+        spent training.
+        """
         padding = 1 - self.counted.tokens / max(self.counted.padded_tokens, 1)
         return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": round(self.counted.seconds, 2)}
 

@@ -86,7 +86,9 @@ def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A masked row as `pieces`, with one mask at `place`, its true token as `answer` and the most probable predictions."""
+    """A masked row as `pieces`, with one mask at `place`, its true token as `answer` and the most probable
+    predictions.
+    """
 
     pieces: list[str]
     place: int

@@ -1,5 +1,5 @@
-"""The pretrained encoder that a run starts from: a shipped one, a run's, a Hugging Face folder, or a model of the hub, of
-which only settings, safetensors and tokenizer are downloaded.
+"""The pretrained encoder that a run starts from: a shipped one, a run's, a Hugging Face folder, or a model of the hub,
+of which only settings, safetensors and tokenizer are downloaded.
 """
 
 from __future__ import annotations
@@ -227,7 +227,8 @@ def fetch_model_folder(name_or_path: str) -> Path:
         raise DataError(
             f"{name_or_path} has no readable weights",
             allowed="a model with model.safetensors",
-            remedy="If it has weights in another format and you trust them, convert them with transformers' save_pretrained",
+            remedy="If it has weights in another format and you trust them, convert them with transformers' "
+            "save_pretrained",
         )
     return folder
 
@@ -260,6 +261,7 @@ def _unreachable(name: str, cache: str) -> DataError:
     from huggingface_hub import constants
 
     return DataError(
-        f"{name} is not a folder, the hub {constants.ENDPOINT} cannot be reached, and the cache {constants.HF_HUB_CACHE} {cache}",
+        f"{name} is not a folder, the hub {constants.ENDPOINT} cannot be reached, and the cache "
+        f"{constants.HF_HUB_CACHE} {cache}",
         remedy="Check the name and the network (HF_ENDPOINT, HF_HUB_OFFLINE), or set HF_HOME to a cache that has it",
     )

@@ -94,7 +94,10 @@ def _check_named(config: RunConfig, folder: RunFolder, command: str) -> None:
             f"{folder.root} was started by encoderlab {started_by}", remedy=f"Run encoderlab {started_by} resume=..."
         )
     if folder.finished:
-        remedy = "Start a new one, or run encoderlab finetune init_from=... or encoderlab pretrain init_from=... to build on it"
+        remedy = (
+            "Start a new one, or run encoderlab finetune init_from=... "
+            "or encoderlab pretrain init_from=... to build on it"
+        )
         raise SettingError(f"The run in {folder.root} is finished", remedy=remedy)
 
 
@@ -132,7 +135,9 @@ def run_folder(
 
 
 def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:
-    """Return the unfinished run in `config.run_dir`, or else the latest one with these settings; None if there is none."""
+    """Return the unfinished run in `config.run_dir`, or else the latest one with these settings; None if
+    there is none.
+    """
     if config.run_dir is not None:
         folder = RunFolder(Path(config.run_dir))
         return (_merged(config, None, folder, LOGGING | HARDWARE), folder) if _is_unfinished(folder) else None
@@ -148,7 +153,9 @@ def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:
 
 
 def _unfinished(command: str, task: str) -> Iterator[RunFolder]:
-    """Yield the unfinished runs of a command and a task in their usual place, most recently started or continued first."""
+    """Yield the unfinished runs of a command and a task in their usual place, most recently started or
+    continued first.
+    """
     folders = filter(_is_unfinished, map(RunFolder, (Path("outputs") / command / task).glob("*")))
     yield from sorted(folders, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True)
 

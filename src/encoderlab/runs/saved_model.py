@@ -141,7 +141,9 @@ def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> No
 
 
 def write_shipped_encoder(run: str, folder: Path, card: str) -> None:
-    """Write the encoder of a run, in compact storage, as the folder that encoderlab ships; scripts/make_encoder does."""
+    """Write the encoder of a run, in compact storage, as the folder that encoderlab ships;
+    scripts/make_encoder does.
+    """
     saved = read_model(model_folder(run))
     check_shapes(saved, f"run={run}")
     encoder = encoder_alone(saved, folder.name)
@@ -225,7 +227,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
 
 
 def check_hashes(folder: Path) -> None:
-    """Raise DataError if a file of our model folder differs from its manifest. Nothing is known of a folder without one.
+    """Raise DataError if a file of our model folder differs from its manifest. Nothing is known of a folder without
+    one.
 
     Neither safetensors nor PyTorch notices a flipped bit in a weight.
     """
@@ -272,7 +275,9 @@ def _origin(fields: dict[str, Any]) -> Origin:
 
 
 def check_shapes(saved: SavedModel, named: str) -> None:
-    """Raise DataError, naming the model, for weights that do not match the config, before a model of its size is built."""
+    """Raise DataError, naming the model, for weights that do not match the config, before a model of its
+    size is built.
+    """
     if saved.graph is not None:
         return
     model, weights = saved.config.model, saved.weights
@@ -298,7 +303,8 @@ def _of_huggingface(folder: Path) -> SavedModel:
     config = _without_run(folder, _task_of(found, folder.resolve().name), found.config)
     if tokenizer.vocabulary_size > found.vocabulary_size:
         raise DataError(
-            f"{folder} has embeddings of {found.vocabulary_size:,} tokens, but its tokenizer has {tokenizer.vocabulary_size:,}",
+            f"{folder} has embeddings of {found.vocabulary_size:,} tokens, but its tokenizer has "
+            f"{tokenizer.vocabulary_size:,}",
             remedy="Use a checkpoint with its own tokenizer",
         )
     has_pool = found.heads.sequence_classes is not None

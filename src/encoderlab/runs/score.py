@@ -1,5 +1,5 @@
-"""Scores of a fitted model, with what its task fits on held-out rows; and what is counted and guessed about a pretraining
-run's rows without a model.
+"""Scores of a fitted model, with what its task fits on held-out rows; and what is counted and guessed about a
+pretraining run's rows without a model.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def threshold_notes(task: TaskConfig, scores: Mapping[str, PredictionScores]) ->
     requested = rule and rule.precision
     reached = held_out.per_class[str(label)]["precision"]
     notes = [
-        f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation (task.threshold={task.threshold})"
+        f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation "
+        f"(task.threshold={task.threshold})"
     ]
     if requested is not None and reached < requested:
         notes.append(
@@ -91,7 +92,9 @@ def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
 
 
 def training_facts(rows: SentenceRows | StreamedRows, corpus: DocumentCorpus) -> dict[str, Any]:
-    """Return what `pair_facts` counts in training rows; for a stream, in its first window, with the number of `shards`."""
+    """Return what `pair_facts` counts in training rows; for a stream, in its first window, with the number
+    of `shards`.
+    """
     return pair_facts(sample_of(rows), corpus) | ({"shards": len(corpus.shards)} if corpus.shards else {})
 
 

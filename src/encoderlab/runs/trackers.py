@@ -118,7 +118,9 @@ class Trackers:
             self._open[name] = make()
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """Send a line of metrics.jsonl: a step's numbers as train/..., those of an evaluation under its split's name."""
+        """Send a line of metrics.jsonl: a step's numbers as train/..., those of an evaluation under its
+        split's name.
+        """
         if line["kind"] in ("step", "evaluation"):
             place = "train" if line["kind"] == "step" else line["split"]
             own = {name: value for name, value in line.items() if name not in ("step", "epoch")}

@@ -1,4 +1,6 @@
-"""Many runs from one command line: every combination, by Hydra's sweeper and launchers, and then a table of all runs."""
+"""Many runs from one command line: every combination, by Hydra's sweeper and launchers, and then a table of
+all runs.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ class Compute:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         precision = str(self.precision).removeprefix("torch.")
         same = ", deterministic kernels" if self.deterministic else ""
-        return f"device {name}, precision {precision} ({self.reason}), {self.threads} thread{'' if self.threads == 1 else 's'}{same}"
+        threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
+        return f"device {name}, precision {precision} ({self.reason}), {threads}{same}"
 
 
 def choose_compute(

@@ -152,7 +152,8 @@ class Processes:
             if self.size == 1 or not any(sign in str(error).lower() for sign in LOST_CONNECTION):
                 raise
             raise ConnectionLostError(
-                f"Process {self.rank} of {self.size} has lost its connection to the others; torchrun reports which ended",
+                f"Process {self.rank} of {self.size} has lost its connection to the others; torchrun reports which "
+                "ended",
                 remedy="Start the run again, with resume=auto to continue from its last checkpoint",
             ) from None
 

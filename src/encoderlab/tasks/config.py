@@ -36,7 +36,9 @@ class SecondSentence(Enum):
 
 
 class ClassificationScore(Enum):
-    """Scores that can select the best checkpoint of a classification run and lead its report; `f1` is for two classes."""
+    """Scores that can select the best checkpoint of a classification run and lead its report; `f1` is for
+    two classes.
+    """
 
     accuracy = "accuracy"
     f1_macro = "f1_macro"
@@ -149,8 +151,8 @@ class TextTaskConfig(TaskConfig):
 
     windows: Windows = setting(
         Windows.none,
-        "How texts longer than model.max_length are read: none (truncated), or in overlapping windows with logits averaged (mean) "
-        "or reduced to their maximum (max).",
+        "How texts longer than model.max_length are read: none (truncated), or in overlapping windows with logits "
+        "averaged (mean) or reduced to their maximum (max).",
     )
     max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", least=2)
 
@@ -186,7 +188,8 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     )
     thresholds: Any = setting(
         None,
-        "Your own thresholds, such as {joy: 0.3} or {joy: 'precision:0.9'}; others are fitted, or 0.5 without validation.",
+        "Your own thresholds, such as {joy: 0.3} or {joy: 'precision:0.9'}; others are fitted, or 0.5 without "
+        "validation.",
     )
 
     def __post_init__(self) -> None:
@@ -246,7 +249,8 @@ class TaggingConfig(LabelledTaskConfig):
     )
     decoding: Decoding = setting(
         Decoding.auto,
-        "Decoding: argmax (word by word) or valid (the most probable valid BIO or BIOES sequence); auto: valid if possible.",
+        "Decoding: argmax (word by word) or valid (the most probable valid BIO or BIOES sequence); auto: valid if "
+        "possible.",
     )
     special_tokens: bool = setting(True, "Put [CLS] before the words and [SEP] after them.")
 

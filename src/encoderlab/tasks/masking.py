@@ -121,7 +121,9 @@ class Masking:
         return (keys <= last) & ordinary
 
     def _wanted(self, ordinary: Tensor) -> Tensor:
-        """Return how many of the ordinary tokens to predict: the host's count must agree with the device's selection."""
+        """Return how many of the ordinary tokens to predict: the host's count must agree with the device's
+        selection.
+        """
         return (self.config.mlm_probability * ordinary).round().long().clamp(min=1).minimum(ordinary)
 
     def _first_place_of_word(self, ids: Tensor, positions: Tensor) -> Tensor:

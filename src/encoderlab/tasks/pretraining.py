@@ -67,6 +67,7 @@ class Pretraining(Task):
         if prediction.sequence_logits is None:
             raise DataError(
                 "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text",
-                remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed",
+                remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with "
+                "encoderlab embed",
             )
         return self.answers_of(prediction.sequence_logits)

@@ -39,7 +39,9 @@ class DocumentTask(Protocol):
         ...
 
     def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
-        """Return how many tokens will be predicted in the sequences that follow one another in `flat`; None: unknown."""
+        """Return how many tokens will be predicted in the sequences that follow one another in `flat`;
+        None: unknown.
+        """
         ...
 
     def ask(self, batch: Batch, key: int) -> Batch:

@@ -64,7 +64,9 @@ class Tagging(Task):
         return self.decoder.decode(logits, batch.target_positions // longest, n_rows, longest)
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """Return the labels of the words of each row. Truncated words have none; a caller that knows them fills them in."""
+        """Return the labels of the words of each row. Truncated words have none; a caller that knows them fills them
+        in.
+        """
         assert prediction.token_logits is not None
         logits = prediction.token_logits.float()
         ids = self._decoded(logits, batch).cpu().numpy()

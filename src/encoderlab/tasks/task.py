@@ -1,4 +1,6 @@
-"""A task decides how an example becomes ids and targets, and what a prediction means; nothing else ever mentions one."""
+"""A task decides how an example becomes ids and targets, and what a prediction means; nothing else ever
+mentions one.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ class Task(ABC):
         return [Answer((self.labels[i],), tuple(row)) for i, row in zip(best, probabilities.tolist(), strict=True)]
 
     def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
-        """Return the prediction for each example of `batch`, in the batch's order: for whole texts, unless overridden."""
+        """Return the prediction for each example of `batch`, in the batch's order: for whole texts, unless
+        overridden.
+        """
         assert prediction.sequence_logits is not None
         return self.answers_of(prediction.sequence_logits)
 

@@ -42,7 +42,8 @@ class TeacherVectors(Encoding):
         if self.teacher is None:
             raise DataError(
                 f"{self.name} was distilled from a teacher's vectors and cannot be scored without the teacher",
-                remedy="Get its vectors with encoderlab embed, or train it on a task with encoderlab finetune init_from=...",
+                remedy="Get its vectors with encoderlab embed, or train it on a task with encoderlab finetune "
+                "init_from=...",
             )
         mask = batch.attention_mask
         if mask is None:

@@ -130,7 +130,9 @@ class Multilabel(TextTask):
 
 
 class Regression(TextTask):
-    """Predicts one number. The model learns it minus the `mean` and in units of the `deviation`; callers never see this."""
+    """Predicts one number. The model learns it minus the `mean` and in units of the `deviation`; callers never see
+    this.
+    """
 
     kind = "number"
 
@@ -163,7 +165,9 @@ class EncodingConfig(TaskConfig):
 
 
 class Encoding(Task):
-    """An encoder without a head: it has vectors and attention, but no predictions, and no labels even if examples do."""
+    """An encoder without a head: it has vectors and attention, but no predictions, and no labels even if
+    examples do.
+    """
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, "", shortest=SHORTEST)
@@ -185,12 +189,15 @@ class Encoding(Task):
     def _no_predictions(self) -> DataError:
         return DataError(
             f"{self.name} is an encoder without a head and predicts nothing",
-            remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed",
+            remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab "
+            "embed",
         )
 
 
 def threshold_rule(config: ClassificationConfig) -> ThresholdRule | None:
-    """Return how the threshold of the positive label is set; None to predict the more probable label. Raises SettingError."""
+    """Return how the threshold of the positive label is set; None to predict the more probable label. Raises
+    SettingError.
+    """
     threshold = config.threshold
     if threshold is None or threshold == "f1":
         return ThresholdRule() if threshold else None

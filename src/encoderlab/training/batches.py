@@ -264,7 +264,9 @@ def _scoring_rows(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
 
 
 def _small(lengths: np.ndarray) -> np.ndarray:
-    """Return the lengths in 16 bits if they fit, because NumPy then uses radix sort, which takes a tenth of the time."""
+    """Return the lengths in 16 bits if they fit, because NumPy then uses radix sort, which takes a tenth of
+    the time.
+    """
     return lengths.astype(np.uint16) if len(lengths) and lengths.max() < 2**16 else lengths
 
 

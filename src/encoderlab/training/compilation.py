@@ -100,7 +100,9 @@ def _fix_order_of_sums() -> None:
 
 
 def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:
-    """Run the encoder forward and backward once, with two tokens: nothing else reveals a broken compiler or toolchain."""
+    """Run the encoder forward and backward once, with two tokens: nothing else reveals a broken compiler or
+    toolchain.
+    """
     ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
     gpus = [compute.device] if compute.device.type == "cuda" else []
     try:

@@ -66,7 +66,8 @@ class TrainingConfig:
 
     epochs: float | None = setting(
         3.0,
-        "Passes over the training split, possibly fractional; null or auto: chosen from the number of rows, see min_steps.",
+        "Passes over the training split, possibly fractional; null or auto: chosen from the number of rows, see "
+        "min_steps.",
         above=0,
     )
     min_steps: int = setting(
@@ -77,7 +78,8 @@ class TrainingConfig:
     max_epochs: int = setting(20, "With epochs=auto: most epochs, however few rows there are.", least=1)
     many_labels_passes: int = setting(
         1,
-        "With epochs=auto: factor on the number of steps for a task with 50 labels or more, whose new head takes longer to learn.",
+        "With epochs=auto: factor on the number of steps for a task with 50 labels or more, whose new head takes "
+        "longer to learn.",
         least=1,
     )
     max_tokens: int | None = setting(
@@ -90,8 +92,8 @@ class TrainingConfig:
     batch_size: int = setting(32, "Rows in each optimizer step.", least=1)
     accumulate: int | None = setting(
         None,
-        "Micro-batches per batch; only dropout's random draws depend on it; null or auto: as few as a GPU's memory allows. On a CPU, "
-        "set more if the system ends the run for its memory.",
+        "Micro-batches per batch; only dropout's random draws depend on it; null or auto: as few as a GPU's memory "
+        "allows. On a CPU, set more if the system ends the run for its memory.",
         least=1,
     )
     batching: Batching = setting(
@@ -99,8 +101,8 @@ class TrainingConfig:
     )
     learning_rate: float | None = setting(
         1e-3,
-        "Peak learning rate of AdamW; null or auto: suited to finetuning an encoder of this width (1e-3 up to 128, 5e-4 at 256, "
-        "2.2e-4 at 384, 5.6e-5 at 768).",
+        "Peak learning rate of AdamW; null or auto: suited to finetuning an encoder of this width (1e-3 up to 128, "
+        "5e-4 at 256, 2.2e-4 at 384, 5.6e-5 at 768).",
         above=0,
     )
     schedule: Schedule = setting(Schedule.linear, "Learning rate schedule: one_cycle, linear, cosine or constant.")
@@ -159,7 +161,8 @@ class TrainingConfig:
     )
     min_validation_rows: int = setting(
         0,
-        "With fewer validation rows than this, scores are mostly chance: keep the last checkpoint, and do not stop early.",
+        "With fewer validation rows than this, scores are mostly chance: keep the last checkpoint, and do not stop "
+        "early.",
         least=0,
     )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)

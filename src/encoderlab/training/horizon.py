@@ -175,7 +175,9 @@ class TimeBudget(Horizon):
 def numbered(
     batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 0
 ) -> Iterator[tuple[int, int, Sequence[Batch]]]:
-    """Yield each step until the `horizon`: its number, counted from `after`, the expected total, and its micro-batches."""
+    """Yield each step until the `horizon`: its number, counted from `after`, the expected total, and its
+    micro-batches.
+    """
     batches = iter(batches)
     for number in count(after + 1):
         steps = horizon.steps(number - 1)

@@ -134,7 +134,9 @@ class NonFiniteGuard:
         return self.skipped[reported:]
 
     def state(self) -> list[dict[str, Any]]:
-        """Return the skipped steps so far, as plain values; see `before`. Waits for the device. Raises as `read` does."""
+        """Return the skipped steps so far, as plain values; see `before`. Waits for the device. Raises as
+        `read` does.
+        """
         self.read()
         return [asdict(step) for step in self.skipped]
 
@@ -144,15 +146,18 @@ class NonFiniteGuard:
             return None
         n = len(self.skipped)
         steps = ", ".join(f"{each.step:,}" for each in self.skipped[:10]) + (", ..." if n > 10 else "")
-        return f"{n:,} step{'s were' if n > 1 else ' was'} skipped because the loss or the gradient was not finite: {steps}"
+        skipped = f"{n:,} step{'s were' if n > 1 else ' was'} skipped"
+        return f"{skipped} because the loss or the gradient was not finite: {steps}"
 
     def _refuse_beyond_limit(self, step: SkippedStep) -> None:
         if len(self.skipped) < self.limit:
             return
         more = f"training.skip_nonfinite={max(2 * self.limit, 10)} skips such steps"
         raise TrainingError(
-            f"The loss or the gradient of step {step.step:,} is not finite ({step}), after {len(self.skipped):,} skipped",
-            remedy=f"Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32; {more}",
+            f"The loss or the gradient of step {step.step:,} is not finite ({step}), after {len(self.skipped):,} "
+            "skipped",
+            remedy="Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32; "
+            f"{more}",
         )
 
 
@@ -176,8 +181,8 @@ class Step:
     n_skipped: int = 0
 
     def figures(self) -> dict[str, float | None]:
-        """Return the step's losses and norms as plain numbers, with `loss` as the sum of all losses; None for any that is not
-        finite.
+        """Return the step's losses and norms as plain numbers, with `loss` as the sum of all losses; None for any that
+        is not finite.
         """
         by_name = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
         loss = float(sum(self.losses.values()))

@@ -1,4 +1,6 @@
-"""The losses of a batch: for whole sequences and for target tokens, against the labels and against a teacher's outputs."""
+"""The losses of a batch: for whole sequences and for target tokens, against the labels and against a
+teacher's outputs.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ class LabelLoss:
     """How the labels of a task count in its loss.
 
     `weights` are the weights of classes or, for sets of labels, of a label that a row has, relative to one that it
-    lacks; None: all equal. `focal` is the exponent of the focal loss (Lin et al. 2017, equation 4): the loss of a target is
-    multiplied by one minus its probability, to this power.
+    lacks; None: all equal. `focal` is the exponent of the focal loss (Lin et al. 2017, equation 4): the loss of a
+    target is multiplied by one minus its probability, to this power.
     """
 
     weights: Float[Tensor, " classes"] | None = None

@@ -143,7 +143,8 @@ class StepsWithinMemory:
             return False
         number = min(2 * self.micro_batches.number, self.batch_size)
         self.micro_batches = MicroBatches(number, f"memory ran out in step {step:,}", open=True, grown=True)
-        line = f"out of memory in step {step:,}; continuing with {self.micro_batches}, as training.accumulate={number} would"
+        resumed = f"continuing with {self.micro_batches}, as training.accumulate={number} would"
+        line = f"out of memory in step {step:,}; {resumed}"
         tqdm.write(f"encoderlab: {line}", file=sys.stderr)
         return True
 
