@@ -25,7 +25,7 @@ DOUBLE = Dialect(quoting=Quoting.double)
 
 def read(path, **given):
     split = read_unlabelled(path, text="text", text_pair=None, words=False, **given)
-    return [(example.text, row["label"], row["note"]) for example, row in zip(split, split.carried_rows(), strict=True)]
+    return [(example.text, row["label"], row["note"]) for example, row in zip(split, split.carried, strict=True)]
 
 
 @settings(max_examples=80, deadline=None)
@@ -133,7 +133,7 @@ def test_jsonl_has_labels_of_any_type_lists_of_words_and_lists_of_labels(tmp_pat
 
     typed = lines({"text": "x", "label": True, "n": 7}, {"text": "y", "label": False, "n": None})
     splits = dataset(tmp_path, "a.jsonl", typed).load(tmp_path)
-    assert splits.labels == ["false", "true"] and [*splits.by_name["train"].carried_rows()] == [{"n": 7}, {"n": None}]
+    assert splits.labels == ["false", "true"] and [*splits.by_name["train"].carried] == [{"n": 7}, {"n": None}]
     sets = lines({"text": "x", "label": ["a", "b"]}, {"text": "y", "label": []})
     assert [label for _, label in rows_of(dataset(tmp_path, "b.jsonl", sets).load(tmp_path, "label_set"))] == [
         (0, 1),
@@ -197,7 +197,7 @@ def test_several_files_are_one_split_and_name_their_lines(tmp_path, monkeypatch)
     dataset(tmp_path, "b.csv", 'text,label\n"y\nz",b\nw,a\n')
     train = FilesDataset(path="*.csv", validation_fraction=0.0).load(tmp_path).by_name["train"]
     assert [row.text for row in train] == ["x", "y\nz", "w"] and train.where(2) == "b.csv, line 4"
-    assert [row["n"] for row in train.carried_rows()] == ["1", None, None]
+    assert [row["n"] for row in train.carried] == ["1", None, None]
 
 
 def test_incomplete_rows_are_dropped_only_on_request(tmp_path, capsys):

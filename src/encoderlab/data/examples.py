@@ -96,14 +96,6 @@ class Split:
         """Yield the rows in Arrow tables of `size` rows. Pages of a mapped file are given back after reading."""
         yield from _in_tables(self.rows, size)
 
-    def carried_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the carried values of each row by column; empty dictionaries if nothing is carried."""
-        if self.carried is None:
-            yield from ({} for _ in range(len(self)))
-        else:
-            for batch in _in_tables(self.carried, _AT_A_TIME):
-                yield from batch.to_pylist()
-
     def of_texts(self) -> Iterator[TextExample]:
         """Yield the examples of a split that holds texts."""
         return cast("Iterator[TextExample]", iter(self))
