@@ -95,7 +95,6 @@ EXAMPLES = {
             "encoderlab export run=... format=int8 path=exported",
             "the same with 8-bit weights, compared on the run's test split",
         ),
-        ("encoderlab export run=... format=compact path=small", "encoderlab's own format at about a third of the size"),
     ],
     "compare": [
         ("encoderlab compare outputs/train/sst2/*", "all runs of a task; unfinished ones are named and skipped"),
@@ -114,14 +113,14 @@ EXAMPLES = {
     "baseline": [
         ("encoderlab baseline task=sst2", "the most frequent label, and a linear model of words"),
         ("encoderlab baseline task=classification dataset=files dataset.path=reviews.csv words=20", "your own file"),
-        ("encoderlab baseline task=sst2 output=baselines.json", "the figures as JSON"),
+        ("encoderlab baseline task=sst2 output=baselines.json", "the scores as JSON"),
     ],
     "attention": [
         ("encoderlab attention run=... text='A gorgeous, witty film.'", "one text"),
         ("encoderlab attention run=... split=validation rows=[0,7]", "selected rows of a split"),
     ],
     "explain": [
-        ("encoderlab explain run=... text='A gorgeous, witty film.'", "one text, with both methods"),
+        ("encoderlab explain run=... text='A gorgeous, witty film.'", "one text"),
         ("encoderlab explain run=... text='1 2 3 4' word=3", "the label of one word"),
         (
             "encoderlab explain run=... split=test rows=[0,7] label=positive",

@@ -19,7 +19,7 @@ from encoderlab.system.files import atomic_write_text
 
 
 def explain(config: ExplainConfig) -> RunFolder:
-    """Print each word with its score, and write the page and the figures to a run folder. Raises SettingError,
+    """Print each word with its score, and write the page and the scores to a run folder. Raises SettingError,
     DataError.
     """
     check_free(config.run_dir)

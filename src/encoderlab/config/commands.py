@@ -60,7 +60,7 @@ class RunConfig(CommandConfig):
         False,
         "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written.",
     )
-    trackers: list[str] = setting([], "Trackers that receive the run's figures: [tensorboard,wandb] or one of them.")
+    trackers: list[str] = setting([], "Trackers that receive the run's scores: [tensorboard,wandb] or one of them.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -347,7 +347,7 @@ class EmbedConfig(InputConfig):
 
 
 class TableFormat(Enum):
-    """How a command's figures are printed: for people, or for programs."""
+    """How a command prints its results: for people, or for programs."""
 
     table = "table"
     json = "json"
@@ -379,8 +379,8 @@ class BaselineConfig(CommandConfig):
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     seed: int = setting(0, "Seed of the bootstrap that the intervals come from.", least=0, most=2**32 - 1)
     words: int = setting(10, "How many of the strongest words to show for each class.", least=0, most=100)
-    output: str | None = setting(None, "New file to write the figures to, as JSON; null: they are only printed.")
-    format: TableFormat = setting(TableFormat.table, "How the figures are printed: table, or json for programs.")
+    output: str | None = setting(None, "New file to write the scores to, as JSON; null: they are only printed.")
+    format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 
 
 @dataclass
@@ -392,7 +392,7 @@ class CompareConfig(CommandConfig):
     )
     reference: str | None = setting(None, "The run that the others are compared with; null: the best one.")
     figure: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
-    output: str | None = setting(None, "Folder for compare.html, .md, .csv, .json and plots; null: not written.")
+    output: str | None = setting(None, "Folder for compare.html, .csv, .json and plots; null: not written.")
 
 
 @dataclass

@@ -178,7 +178,7 @@ def _checked_score(runs: Sequence[FinishedRun], figure: str | None) -> str:
     first, *others = dict.fromkeys(run.report["main_figure"] for run in runs)
     if figure is None and others:
         remedy = f"Set figure={' or figure='.join((first, *others))}"
-        raise SettingError(f"The runs have different main figures: {' and '.join((first, *others))}", remedy=remedy)
+        raise SettingError(f"The runs have different main scores: {' and '.join((first, *others))}", remedy=remedy)
     figure = str(figure or first)
     labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
     if figure in OF_POSITIVE and len(labels) > 1:
@@ -189,7 +189,7 @@ def _checked_score(runs: Sequence[FinishedRun], figure: str | None) -> str:
             known = [name for name, value in run.scores.items() if isinstance(value, float)]
             near = closest(figure, known)
             remedy = f"Did you mean figure={near}?" if near and near != figure else ""
-            raise SettingError(f"{run.folder} has no figure {figure}", allowed=", ".join(known), remedy=remedy)
+            raise SettingError(f"{run.folder} has no score {figure}", allowed=", ".join(known), remedy=remedy)
     return figure
 
 
