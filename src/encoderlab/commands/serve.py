@@ -58,7 +58,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _server(config: ServeConfig, assembly: Assembly) -> uvicorn.Server:
-    """Return the server, which stops when a signal has arrived; see `interruption`."""
+    """Return the server, which stops when a signal has arrived (`on_tick`)."""
     import uvicorn
 
     from encoderlab.serving.web_service import Limits, web_service

@@ -51,7 +51,7 @@ class GraphModel(nn.Module):
         self.inputs = [given.name for given in session.get_inputs()]
 
     def parameters_by_part(self) -> dict[str, int]:
-        """See `EncoderWithHeads.parameters_by_part`: those of the model that was exported."""
+        """Return the number of parameters by part, as the model that was exported had them."""
         return self._by_part
 
     @property

@@ -79,7 +79,7 @@ class SentenceRows:
 
 
 class SentenceEpoch:
-    """The rows of one epoch: see `tasks.rows.Epoch`."""
+    """The rows of one epoch (a `training.batches.Epoch`): pairs of sentences, or single runs, as drawn for it."""
 
     def __init__(self, rows: SentenceRows, pairs: Pairs, key: int) -> None:
         self.rows, self.pairs, self.key = rows, pairs, key
