@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: list, run, growth, gpu, suite."""
+"""The command line of the benchmarks: list, run, growth, gpu, suite, few."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 from benchmarks import gpu, growth
 from benchmarks.comparing import Settings, run_job, why_skipped
+from benchmarks.few_peer import PEERS
+from benchmarks.few_rows import FEW_SETS, ROWS, few_rows
 from benchmarks.jobs import JOBS
 from benchmarks.processes import ROOT, cores
 from benchmarks.suite import KINDS, SETS, suite
@@ -84,6 +86,14 @@ def run_suite(options: argparse.Namespace) -> None:
     suite(options.words)
 
 
+def run_few(options: argparse.Namespace) -> None:
+    """Compare methods on few rows of the suite's sets. Raises SettingError, TrainingError."""
+    sets = _checked("set", options.names, FEW_SETS)
+    peers = dict(peer.partition("=")[::2] for peer in options.peers)
+    _checked("peer", list(peers), PEERS)
+    few_rows(options.suite, options.output, sets, options.rows, options.seeds, peers, options.plot)
+
+
 def _checked(what: str, names: list[str], known: Iterable[str]) -> list[str]:
     """Return the names, or all. Raises SettingError for an unknown name."""
     for name in names:
@@ -102,11 +112,13 @@ def _parser() -> argparse.ArgumentParser:
         ("growth", "measure how our cost grows with the work", grow, growth.AXES),
         ("gpu", "check and measure pretraining on a CUDA GPU", measure_gpu, gpu.SCALES),
         ("suite", "compare ways to get a model on the development suite", run_suite, None),
+        ("few", "finetune on 8, 32 and 128 rows per label of the suite's sets", run_few, FEW_SETS),
     ):
         one = commands.add_parser(name, help=does, description=does)
         one.set_defaults(command=command)
         if names is not None:
             one.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(names)}")
+        if names is not None and name != "few":
             one.add_argument("--small", action="store_true", help="a few small steps, to check that everything works")
         if name in ("run", "growth"):
             one.add_argument("--threads", type=int, default=cores(), help="CPU threads (default: all, %(default)s)")
@@ -117,6 +129,15 @@ def _parser() -> argparse.ArgumentParser:
         if name == "gpu":
             one.add_argument("--minutes", type=float, default=8.0, help="time for everything (default: 8)")
             one.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
+        if name == "few":
+            suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
+            one.add_argument("--rows", nargs="+", default=ROWS, help="rows per label (default: 8 32 128)")
+            one.add_argument("--seeds", nargs="+", default=("0", "1", "2"), help="seeds (default: 0 1 2)")
+            one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
+            one.add_argument("--output", type=Path, default=Path("outputs/few"), help="folder of the runs")
+            peers = f"what others use, with the folder of its model: {', '.join(PEERS)}"
+            one.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
+            one.add_argument("--plot", type=Path, default=ROOT / "docs" / "accuracy_over_rows.png", help="the curve")
         if name == "suite":
             choices = f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2"
             folders = "suite=FOLDER (of the data; default: $ENCODERLAB_SUITE) output=FOLDER (of the runs)"

@@ -37,6 +37,7 @@ SHORT = (
 SAME_RUN = (
     *("dataset.pack=sentences", "init_from=mini-en", "tokenizer=as_pretrained", "model=as_pretrained"),  # with padding
     *("model.dropout=0", "model.attention_dropout=0", "training.batch_size=32", f"training.steps={STEPS}"),
+    "training.keep_state=true",
     *("training.log_every=1", "training.learning_rate=1e-4"),
 )
 DETERMINISTIC = (
@@ -51,8 +52,8 @@ AGREEMENTS = {
     "bf16-compiled": (("training.precision=bf16", "training.compile=always"), 2e-3, 1e-1),
 }
 SCALES = {"mini_128": ("mini", 128, 1024), "base_128": ("base", 128, 256), "base_512": ("base", 512, 64)}
-COMPILED = {"never": "not compiled", "always": "compiled", "cuda_graphs": "compiled with CUDA graphs"}
-LINE = re.compile(r"(not compiled \(.*?\)|compiled with CUDA graphs|compiled)(?:$|,)", re.MULTILINE)
+COMPILED = {"never": "not compiled", "always": "compiled"}
+LINE = re.compile(r"(not compiled \(.*?\)|compiled)(?:$|,)", re.MULTILINE)
 PADDED = "from encoderlab.model import heads; heads.worth_packing = lambda *_, **__: False; "
 MAIN = "import sys; from encoderlab.cli.main import main; sys.argv[0] = 'encoderlab'; main()"
 SPEED_HEAD = ("model, length", "packed", "compiled", "batch", "real tokens/s", "padding", "first step", "roof", "mfu")
@@ -137,8 +138,8 @@ def measure(names: Sequence[str], device: str, minutes: float, *, small: bool) -
             resumed += budget.row(COMPILED[compile_], lambda compile_=compile_: _resumed(runs, length, compile_))
         scales = {"tiny_32": ("tiny", 32, 8)} if small else {name: SCALES[name] for name in names}
         # The last are dropped if time runs out, so packed rows that need no compiler, which takes a minute and more,
-        # come first. CUDA graphs need fixed shapes: nothing is packed.
-        variants = [(True, "never"), (True, "always"), (False, "cuda_graphs"), (False, "never"), (False, "always")]
+        # come first.
+        variants = [(True, "never"), (True, "always"), (False, "never"), (False, "always")]
         for (packed, compile_), scale in product(variants[:1] if small else variants, scales.values()):
             name = f"{scale[0]}, {scale[1]}"
             speeds += budget.row(name, lambda s=scale, p=packed, c=compile_: _speed(runs, s, p, c, small=small))

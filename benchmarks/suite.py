@@ -236,9 +236,9 @@ def _perform(name: str, kind: str, seed: str, settings: Settings) -> str:
     places = {"suite": settings.suite, "minilm": minilm_folder(), "teacher": teacher}
     if "{minilm}" in " ".join(of.words) and places["minilm"] is None:
         return missing_needs(("minilm",), ROOT)
-    words = [*SETS[name].words, *of.words, f"seed={seed}", *settings.overrides]
+    words = [*SETS[name].words, *of.words, *([] if kind == LINEAR else [f"seed={seed}"]), *settings.overrides]
     words = [word.format_map(places) if "{" in word else word for word in words]
-    command = [of.command, *words, f"output={folder}/report.json" if kind == LINEAR else f"run_dir={folder}"]
+    command = [of.command, *words, "format=json" if kind == LINEAR else f"run_dir={folder}"]
     if record.exists() and json.loads(record.read_text(encoding="utf-8"))["command"] != command:
         raise SettingError(f"{folder} contains a run of another command", remedy="Delete it, or set output=FOLDER")
     if (folder / "report.json").exists():
@@ -250,6 +250,8 @@ def _perform(name: str, kind: str, seed: str, settings: Settings) -> str:
         done = finished(python("-m", "encoderlab", *([of.command, f"resume={folder}"] if interrupted else command)))
     except TrainingError as error:
         return f"failed: {error.wrong.rpartition(' of ')[0]}"
+    if kind == LINEAR:
+        (folder / "report.json").write_text(done.output, encoding="utf-8")
     cost = {"wall_seconds": None if interrupted else done.seconds, "peak_memory": done.peak_memory}
     record.write_text(json.dumps({"command": command, **cost, "made": provenance()}), encoding="utf-8")
     return ""

@@ -41,6 +41,7 @@ _ROWS = (
 _SHAPE = ("model.n_layers=2", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0")
 _STEPS = (
     f"training.steps={STEPS}",
+    "training.keep_state=true",
     "training.checkpoint_every=5",
     "training.evaluate_every=20",
     "training.log_every=1",

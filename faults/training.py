@@ -85,16 +85,14 @@ GRID: dict[str, tuple[str, ...]] = {
     "by epochs": (*SHORT, "training.steps=null", "training.epochs=1.25", "training.evaluate_every=null"),
     "texts with labels": ("train", *_FEW_PIECES),
     "frozen, by layers": (*SHORT, "model.n_layers=2", "training.freeze_layers=1", "training.layer_decay=0.5"),
-    "whole words": (*PRETRAIN, "task.whole_words=true", "training.accumulate=2"),
     "modern": (*SHORT, "model=modern", *SMALL),
 }
 NOTICING = ("dropout", EARLY, "patience")  # the settings under which every piece of the state must be missed
 # What no step of these runs depends on: settings that the config and the schedule provide again; and what is kept for
-# running out of memory, skipped steps, another accumulate, tokenizer or processor, which have their own tests.
+# running out of memory, another accumulate, tokenizer or processor, which have their own tests.
 NOT_NEEDED = (
     "optimizer.param_groups",
     "micro_batches",
-    "skipped",
     "accumulate",
     "tokenizer",
     "computed_on",
@@ -362,7 +360,7 @@ def _words(moment: dict[str, Any]) -> str:
 def _stopped(bed: Bed, stop: int) -> tuple[Path | None, str]:
     """Return a run killed when its checkpoint of step `stop` (or its last) had its name; or what went wrong."""
     bed.clear()
-    saved = [call for call in bed.calls if call.name == "rename" and "/step-" in call.other]
+    saved = [call for call in bed.calls if call.name == "rename" and Path(call.other).name.startswith("step-")]
     call = next((call for call in saved if call.other.endswith(f"/step-{stop}")), saved[-1])
     ended = bed.start(fault=Fault(Action.signal_after, call.number, signal.SIGKILL))
     if ended.code != -signal.SIGKILL:

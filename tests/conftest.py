@@ -13,7 +13,6 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -226,9 +225,8 @@ def stand_in_encoders(tmp_path_factory):
 
     from encoderlab.batch import HeadSizes
     from encoderlab.config.commands import RunConfig
-    from encoderlab.data.generated import BracketsDataset
+    from encoderlab.data.built_in import BracketsDataset
     from encoderlab.data.tokenizers import WordPieceConfig
-    from encoderlab.exchange.weights import COMPACT, compacted
     from encoderlab.model.config import ModelConfig, Pairs
     from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.runs.saved_model import Origin, SavedModel, encoder_alone, write_model
@@ -248,7 +246,7 @@ def stand_in_encoders(tmp_path_factory):
     config = RunConfig(str(folder), task, BracketsDataset(), wordpiece, model, TrainingConfig())
     origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, True, {"train": "0"})
     encoder = encoder_alone(SavedModel(config, ["a", "b"], tokenizer, weights_of(built), origin), "mini-en")
-    write_model(folder / "mini-en", replace(encoder, weights=compacted(encoder.weights)), COMPACT)
+    write_model(folder / "mini-en", encoder, {"format": "pt"})
     card = "---\nlicense: cc-by-sa-4.0\n---\n# mini-en\n\nA stand-in of drawn weights.\n"
     (folder / "mini-en" / "README.md").write_text(card, encoding="utf-8")
     return folder
@@ -352,7 +350,7 @@ def pairs_run(tmp_path_factory, cache):
 def stop_after(monkeypatch):
     """Return a function that makes runs receive SIGTERM during a step."""
     from encoderlab.runs.journal import Journal
-    from encoderlab.system import signals as interruption
+    from encoderlab.system import processes as interruption
 
     count = Journal.step
 
@@ -372,7 +370,7 @@ def stop_after(monkeypatch):
 @pytest.fixture
 def stopped(command, stop_after):
     """Return a function that starts a training run and stops it after a step."""
-    from encoderlab.system.signals import Interrupted
+    from encoderlab.system.processes import Interrupted
 
     def start(*arguments, step=5):
         stop_after(step)

@@ -28,6 +28,7 @@ TINY = (
     "model.dropout=0",
     "model.attention_dropout=0",
     "training=smoke",
+    "training.keep_state=true",
 )
 SHORT = (*TINY, "training.threads=1", "training.log_every=1", "training.evaluate_every=5", "baselines=false")
 # with smaller weights the answers are so close that rounding alone ranks some of them

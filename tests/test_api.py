@@ -11,7 +11,7 @@ import pytest
 import encoderlab
 from encoderlab.cli import main as cli
 from encoderlab.config.commands import PretrainConfig
-from encoderlab.data.generated import ReverseDataset
+from encoderlab.data.built_in import ReverseDataset
 from encoderlab.errors import SettingError
 
 SMALL = (
@@ -63,7 +63,7 @@ def test_the_run_equals_that_of_the_command_line(brackets, tmp_path, monkeypatch
 def test_predictions_and_vectors_equal_those_of_the_commands(brackets, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     run = f"run={brackets.folder}"
-    cli.run(["predict", run, f"input={tmp_path}/texts.txt"])
+    cli.run(["predict", run, f"input={tmp_path}/texts.txt", "probabilities=all"])
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     answers = brackets.predict(TEXTS)
     assert [row["predicted"] for row in rows] == [answer["predicted"] for answer in answers]
@@ -80,6 +80,7 @@ def test_a_model_folder_also_predicts_but_has_no_report(brackets):
     model = encoderlab.load(brackets.folder / "model")
     assert model.predict(TEXTS) == brackets.predict(TEXTS)
     assert model.predict([]) == []
+    assert model.predict(TEXTS[0]) == model.predict(TEXTS[:1])
     with pytest.raises(SettingError, match=r"has no report.json. Allowed: the folder of a finished run"):
         _ = model.report
 

@@ -21,7 +21,6 @@ LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those belo
     {"baselines", "config"},
     {"runs"},
     {"distillation"},
-    {"serving"},
     {"commands", "sweeps"},
     {"cli"},
     {"api", "__main__"},

@@ -57,15 +57,3 @@ def test_halves_of_a_batch_without_padding_and_labels_have_none():
         3,
         3,
     )
-
-
-def test_a_widened_batch_is_padded_and_masked_and_keeps_its_targets():
-    before = batch(attention_mask=None)
-    wide = before.widened(7, pad_id=9)
-    n, length = before.input_ids.shape
-    assert torch.equal(wide.input_ids[:, :length], before.input_ids) and (wide.input_ids[:, length:] == 9).all()
-    assert wide.token_type_ids.shape == wide.attention_mask.shape == (n, 7)
-    assert wide.attention_mask.sum(1).tolist() == [length] * n
-    targets = [each.input_ids.flatten()[each.target_positions] for each in (before, wide)]
-    assert torch.equal(*targets)
-    assert torch.equal(batch().widened(7, 9).attention_mask.sum(1), batch().attention_mask.sum(1))

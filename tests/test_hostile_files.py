@@ -75,6 +75,20 @@ def test_a_file_of_a_model_that_is_not_what_it_should_be_is_refused(file, conten
 
 
 @pytest.mark.parametrize(
+    "normalizer",
+    [
+        {"type": "Prepend", "prepend": "a " * 10_000},
+        {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "("}, "content": "(" * 20}] * 3},
+    ],
+)
+def test_a_tokenizer_that_would_fill_the_memory_with_one_text_is_refused(normalizer, model, command):
+    file = model / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": normalizer}))
+    with pytest.raises(DataError, match="its normalizer makes texts many times as long"):
+        command("predict", f"run={model}", "text=()")
+
+
+@pytest.mark.parametrize(
     ("field", "value"), [("num_hidden_layers", "x"), ("hidden_size", -1), ("model_type", "llama"), ("id2label", [1])]
 )
 def test_a_config_that_does_not_fit_the_weights_is_refused(field, value, model, command):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from encoderlab.config.commands import RunConfig
+from encoderlab.data.built_in import BracketsDataset, ReverseDataset
 from encoderlab.data.examples import Split, Splits, TextExample
-from encoderlab.data.generated import BracketsDataset, ReverseDataset
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
@@ -86,7 +86,7 @@ def digits_again(cache, digits):
 @pytest.mark.parametrize("run", ["digits", "digits_again"])
 def test_a_small_encoder_learns_to_reverse_digits_without_a_mistake(run, request):
     assembly, corpus = request.getfixturevalue(run)
-    figures = assembly.evaluate(corpus.rows("test", assembly.task)).figures
+    figures = assembly.evaluate(corpus.rows("test", assembly.task)).values
     assert figures["token_accuracy"] == 1.0
     assert figures["accuracy"] == 1.0
     assert figures["loss"] < 0.01
@@ -156,10 +156,10 @@ def area_from(alone, other):
     """
     for scores in (alone, other):
         gaps = pair_gaps(scores)
-        assert scores.figures["roc_auc"] == pytest.approx((gaps > 0).mean() + (gaps == 0).mean() / 2, abs=1e-12)
+        assert scores.values["roc_auc"] == pytest.approx((gaps > 0).mean() + (gaps == 0).mean() / 2, abs=1e-12)
     moved = np.abs(other.probabilities - alone.probabilities).max()
     near = (np.abs(pair_gaps(alone)) <= 2 * moved).mean() if moved else 0.0
-    return pytest.approx(alone.figures["roc_auc"], abs=near + 1e-12)
+    return pytest.approx(alone.values["roc_auc"], abs=near + 1e-12)
 
 
 def check_batching_changes_nothing(assembly, corpus, cache):
@@ -173,8 +173,8 @@ def check_batching_changes_nothing(assembly, corpus, cache):
         assert np.hstack(other.predicted).tolist() == np.hstack(alone.predicted).tolist()
         if hasattr(alone, "probabilities"):
             assert other.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
-        area = {"roc_auc": area_from(alone, other)} if "roc_auc" in alone.figures else {}
-        assert other.figures == {name: pytest.approx(value, abs=1e-5) for name, value in alone.figures.items()} | area
+        area = {"roc_auc": area_from(alone, other)} if "roc_auc" in alone.values else {}
+        assert other.values == {name: pytest.approx(value, abs=1e-5) for name, value in alone.values.items()} | area
 
 
 def test_padding_and_batching_do_not_change_scores_of_words(cache, digits):

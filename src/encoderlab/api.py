@@ -23,15 +23,13 @@ from encoderlab.config.commands import (
     RunConfig,
     VectorPooling,
 )
-from encoderlab.config.composing import composed, read_line, settings_from_dict
-from encoderlab.config.errors import explained
+from encoderlab.config.composing import composed, explained, read_line, settings_from_dict
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.inputs import encoded_rows, example_of, reads_words
-from encoderlab.runs.predict import answers_of, vectors_of
+from encoderlab.runs.predict import encoded_rows, example_of, is_blank, predictions_of, reads_words, vectors_of
 from encoderlab.settings import CACHE
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
@@ -124,21 +122,25 @@ class Run:
         """Return the names of the classes, in the order of their ids."""
         return self.assembly.task.labels
 
-    def predict(self, texts: Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
-        """Return a prediction for each text, or pair of texts, in their order.
+    def predict(self, texts: str | Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
+        """Return a prediction for each text, or pair of texts, in their order; for a single string, a list of one.
 
         `predicted` is a label, with the `probabilities` of all labels; a list of labels, with those probabilities; or a
-        number. For a task on words, it is a list with a label for each word that the model reads. Raises SettingError
-        if `texts` is not a list of texts, DataError for texts the model cannot read.
+        number; None for a blank text. For a task on words, it is a list with a label for each word that the model
+        reads. Raises SettingError if `texts` is not a list of texts, DataError for texts the model cannot read.
         """
-        answers = answers_of(self.assembly, self._examples(texts))
+        examples = self._examples(texts)
+        answers = predictions_of(self.assembly, examples)
         if reads_words(self.assembly):
             return [{"predicted": list(answer.labels)} for answer in answers]
         target = self.assembly.task.heads.sequence_target
-        return [answer.as_dict(self.labels, target) for answer in answers]
+        predictions = [answer.as_dict(self.labels, target) for answer in answers]
+        for prediction, example in zip(predictions, examples, strict=True):
+            prediction |= {"predicted": None} if is_blank(example) else {}
+        return predictions
 
     def embed(
-        self, texts: Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False
+        self, texts: str | Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False
     ) -> np.ndarray:
         """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if
         `normalize`.
@@ -153,8 +155,9 @@ class Run:
             vectors[row] = of_row[0]
         return vectors
 
-    def _examples(self, texts: Sequence[str | tuple[str, str]], *, any_number: bool = False) -> list[Example]:
-        if not isinstance(texts, Sequence) or isinstance(texts, str) or not all(map(_is_text, texts)):
+    def _examples(self, texts: str | Sequence[str | tuple[str, str]], *, any_number: bool = False) -> list[Example]:
+        texts = [texts] if isinstance(texts, str) else texts
+        if not isinstance(texts, Sequence) or not all(map(_is_text, texts)):
             raise SettingError(
                 f"{one_line(repr(texts))[:80]} is not a list of texts", allowed='["..."], or pairs as [("...", "...")]'
             )

@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 # The kind of target of a whole sequence: the id of one class, a 0 or 1 for each label, or a number. Their tensors are
 # int64 [batch], float32 [batch, labels] and float32 [batch].
@@ -58,22 +57,14 @@ class Targets:
 
     def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> Targets:
         """Return the targets of some rows and of some target tokens."""
-        sequences = (self.sequence_logits, self.sequence_vectors)
-        target_positions = (self.token_logits, self.token_vectors)
-        sequence_logits, sequence_vectors = (None if known is None else known[rows] for known in sequences)
-        token_logits, token_vectors = (None if known is None else known[tokens] for known in target_positions)
-        return replace(
-            self,
-            sequence_logits=sequence_logits,
-            token_logits=token_logits,
-            sequence_vectors=sequence_vectors,
-            token_vectors=token_vectors,
-        )
+        where = {"sequence_logits": rows, "sequence_vectors": rows, "token_logits": tokens, "token_vectors": tokens}
+        known = {name: output for name in where if (output := getattr(self, name)) is not None}
+        return replace(self, **{name: output[where[name]] for name, output in known.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Examples side by side, padded to the longest of them.
+    """Examples side by side, padded to the longest of them: in training one micro-batch of an optimizer step's batch.
 
     `attention_mask` is True at real tokens; None means that there is no padding. `target_positions` lists the tokens
     that the token head predicts, as indices into the flattened (batch * length) tokens, in ascending order;
@@ -127,19 +118,6 @@ class Batch:
         moved = {name: getattr(self, name) for name in (*names, "row_of_sequence")}
         return replace(
             self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()}
-        )
-
-    def widened(self, length: int, pad_id: int) -> Batch:
-        """Return the same rows padded to `length` tokens, and with a mask even if nothing is padding."""
-        n, present = self.input_ids.shape
-        more = (0, length - present)
-        mask = torch.ones(n, present, dtype=torch.bool) if self.attention_mask is None else self.attention_mask
-        return replace(
-            self,
-            input_ids=functional.pad(self.input_ids, more, value=pad_id),
-            token_type_ids=functional.pad(self.token_type_ids, more),
-            attention_mask=functional.pad(mask, more),
-            target_positions=self.target_positions // present * length + self.target_positions % present,
         )
 
     def halves(self) -> tuple[Batch, Batch]:

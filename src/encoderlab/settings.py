@@ -6,6 +6,7 @@ messages. `__post_init__` of a settings class refuses what the range of a single
 
 import copy
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
 from typing import Any
@@ -91,6 +92,19 @@ def _default_instead(name: str, declared: Any) -> str:
     if "." not in name and isinstance(declared.default, int | float):
         return f"The default is {name}={declared.default:g}"
     return f"Remove {name} to use its default"
+
+
+def without_folders(plain: Any) -> Any:
+    """Return plain data with only the name of every file that has an absolute path, also in `name=/path` and lists.
+
+    >>> without_folders({"path": ["/home/jo/a b.csv", "data/b.csv"], "typed": "input=~/c.csv"})
+    {'path': ['a b.csv', 'data/b.csv'], 'typed': 'input=c.csv'}
+    """
+    if isinstance(plain, Mapping):
+        return {name: without_folders(value) for name, value in plain.items()}
+    if isinstance(plain, list):
+        return [without_folders(value) for value in plain]
+    return re.sub(r"""(^|[=\[,]\s*['"]?)~?/[^,\]]*/(?=[^/])""", r"\1", plain) if isinstance(plain, str) else plain
 
 
 def flat_settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

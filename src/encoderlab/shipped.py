@@ -1,4 +1,4 @@
-"""The encoders included in encoderlab: their names, a description of each, and checks that their files are unchanged.
+"""The encoders included in encoderlab: their names, a line about each, and checks that their files are unchanged.
 
 A shipped encoder is a name. It becomes a folder where `run=`, `init_from=` and `tokenizer.name=` do, and nowhere else,
 and wins over a folder with that name. Its files are hashed each time it is opened. It is a model folder of ours that
@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from encoderlab.errors import DataError, closest
 from encoderlab.system.files import differing_files
@@ -21,18 +19,6 @@ SHIPPED = "mini-en"  # the default of finetune and embed
 FOLDER = Path(__file__).with_name("encoders")
 FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
 REINSTALL = "Reinstall encoderlab (pip install --force-reinstall --no-deps encoderlab)"
-
-
-@dataclass(frozen=True, slots=True)
-class ShippedEncoder:
-    """A shipped encoder: its size and shape, the bytes of its folder, and one line of what it is."""
-
-    name: str
-    n_layers: int
-    d_model: int
-    n_parameters: int
-    n_bytes: int
-    summary: str
 
 
 def shipped_names() -> list[str]:
@@ -66,35 +52,20 @@ def suggestion(name: str, setting: str) -> str:
     return f"Did you mean {setting}={near}?" if near else ""
 
 
-def describe(name: str) -> ShippedEncoder:
-    """Return the description of a shipped encoder. Raises DataError if it is missing or damaged."""
+def described(name: str) -> str:
+    """Return the size of a shipped encoder, and the first line of its card.
+
+    Raises DataError if it is missing or damaged.
+    """
     folder = shipped_folder(name)
     assert folder is not None, f"{name} is not a shipped encoder"
     model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["encoder"]["model"]
-    return ShippedEncoder(
-        name=name,
-        n_layers=model["n_layers"],
-        d_model=model["d_model"],
-        n_parameters=_parameters(_header(folder / "model.safetensors")),
-        n_bytes=sum(path.stat().st_size for path in folder.iterdir()),
-        summary=_summary((folder / "README.md").read_text(encoding="utf-8")),
-    )
-
-
-def _header(weights: Path) -> dict[str, Any]:
-    """Return the header of a safetensors file, which describes its tensors: eight bytes of length, then JSON."""
-    with weights.open("rb") as file:
-        return json.loads(file.read(int.from_bytes(file.read(8), "little")))
-
-
-def _parameters(header: dict[str, Any]) -> int:
-    tensors = {
-        name: tensor for name, tensor in header.items() if name != "__metadata__" and not name.endswith(".scale")
-    }
-    return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
-
-
-def _summary(card: str) -> str:
-    """Return the first line of a model card that is neither metadata nor a heading."""
-    lines = map(str.strip, FRONT_MATTER.sub("", card).splitlines())
-    return next((line for line in lines if line and not line.startswith("#")), "")
+    with (folder / "model.safetensors").open("rb") as file:  # of which only the header is read
+        tensors = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    tensors = {name: one for name, one in tensors.items() if name != "__metadata__" and not name.endswith(".scale")}
+    millions = sum(math.prod(tensor["shape"]) for tensor in tensors.values()) / 1e6
+    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    lines = FRONT_MATTER.sub("", (folder / "README.md").read_text(encoding="utf-8")).splitlines()
+    summary = next((line for line in lines if line and not line.startswith("#")), "")
+    size = f"{model['n_layers']} layers x {model['d_model']}, {millions:.1f} million parameters, {megabytes:.1f} MB"
+    return f"{size}: {summary}"

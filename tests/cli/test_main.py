@@ -9,8 +9,9 @@ import yaml
 
 from encoderlab.cli.help import EXAMPLES
 from encoderlab.cli.main import COMMANDS
+from encoderlab.commands.list import options_of
 from encoderlab.config import config_folder
-from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
+from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS
 
 
 @pytest.fixture
@@ -39,40 +40,26 @@ def test_the_overview_names_every_command(shown, line):
 @pytest.mark.parametrize("name", COMMAND_CONFIGS)
 def test_help_has_examples_and_every_setting_with_a_line_of_help(shown, name):
     printed = shown(f"{name} --help")
-    assert all(example in printed for example, _ in EXAMPLES[name])
-    typed = [declared for declared in fields(COMMAND_CONFIGS[name]) if not declared.metadata["brought"]]
-    groups = {declared.name for declared in typed} & {group for group, _ in SCHEMAS}
-    members = [(f"{group}.", member) for (group, _), member in SCHEMAS.items() if group in groups]
-    for prefix, declared_of in [("", typed), *((prefix, fields(member)) for prefix, member in members)]:
-        for declared in declared_of:
-            if (declared.name not in groups or prefix) and not declared.metadata["brought"]:
-                assert f"  {prefix}{declared.name}=" in printed
-                assert declared.metadata["help"] in printed
+    assert all(f"encoderlab {name} {example}".rstrip() in printed for example, _ in EXAMPLES[name])
+    for declared in fields(COMMAND_CONFIGS[name]):
+        if declared.name not in GROUPS and not declared.metadata["brought"]:
+            assert f"  {declared.name}=" in printed and declared.metadata["help"] in printed
+
+
+@pytest.mark.parametrize(("group", "option"), SCHEMAS)
+def test_help_shows_the_settings_of_the_chosen_config_and_of_no_other(shown, group, option):
+    if option in options_of(config_folder(), group):
+        printed = shown(f"finetune {group}={option} --help")
+        for declared in fields(SCHEMAS[group, option]):
+            assert (f"  {group}.{declared.name}=" in printed) is not declared.metadata["brought"]
+    assert "task.thresholds" in shown("finetune task=multilabel --help")
+    assert "task.thresholds" not in (printed := shown("finetune --help")) and printed.count("\n") < 160
 
 
 def test_help_shows_the_defaults_of_the_configs_that_the_command_uses(shown):
     assert "  model.n_layers=2 " in shown("train --help")
     assert "  training.epochs=10 " in shown("pretrain --help")
     assert "  tokenizer" not in shown("baseline --help"), "it does not read any"
-
-
-def test_list_describes_every_config(shown):
-    lines = [line.split(maxsplit=1) for line in shown("list").splitlines() if line.startswith("  ")]
-    described = {name: line for name, *line in lines}
-    files = [
-        file for group in ("task", "dataset", "model", "experiment") for file in (config_folder() / group).iterdir()
-    ]
-    assert all(len(described[file.stem][0]) > 10 for file in files)
-    assert "wordpiece" in (tokenizers := shown("list tokenizer")) and "sst2" not in tokenizers
-
-
-def test_list_shows_configs_of_ones_own_and_which_of_them_are_shadowed(shown, tmp_path):
-    (tmp_path / "mine" / "model").mkdir(parents=True)
-    for name in ("wide", "tiny"):
-        (tmp_path / "mine" / "model" / f"{name}.yaml").write_text("# A model of my own.\n", encoding="utf-8")
-    lines = shown("list model --config-dir mine").splitlines()
-    assert lines[1].split() == ["wide", "A", "model", "of", "my", "own."]
-    assert [line.split()[0] for line in lines if "hides your config of the same name" in line] == ["tiny"]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +87,15 @@ def test_hydras_flags_work_in_any_place(shown, tmp_path, line, setting, value):
 )
 def test_hydras_own_information_is_shown(tmp_path, line, word):
     assert word in process(tmp_path, line).stdout
+
+
+def test_the_prediction_comes_and_pipes_may_close(tmp_path, brackets_run):
+    code = f"{sys.executable} -m encoderlab predict run={brackets_run} 'text=()' threads=1 2>&-"
+    ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert ended.stdout.splitlines()[0] == "text,predicted,probability" and ended.stdout.count("\n") == 2
+    code = f"{sys.executable} -m encoderlab train --info all task=brackets | head -1"
+    ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert ended.stdout.count("\n") == 1 and ended.stderr == ""
 
 
 def test_another_primary_config_can_be_named(shown):

@@ -19,10 +19,7 @@ def test_attention_plots_every_layer_and_saves_the_weights(command, reverse_run,
 
 def test_attention_takes_rows_of_a_split(command, brackets_run, tmp_path):
     command("attention", f"run={brackets_run}", "split=test", "rows=[0,2]", "run_dir=maps")
-    assert sorted(path.name for path in (tmp_path / "maps" / "attention").iterdir()) == [
-        "test-0",
-        "test-2",
-    ]
+    assert sorted(path.name for path in (tmp_path / "maps" / "attention").iterdir()) == ["test-0", "test-2"]
 
 
 def test_attention_refuses_missing_rows(command, brackets_run, tmp_path):

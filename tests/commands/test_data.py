@@ -16,7 +16,7 @@ FILE = (
     "dataset.text=review",
     "dataset.label=verdict",
 )
-SMALL = ("tokenizer.vocabulary_size=120", "dataset.validation_fraction=0.2")
+SMALL = ("tokenizer=wordpiece", "tokenizer.vocabulary_size=120", "dataset.validation_fraction=0.2")
 
 
 @pytest.fixture
@@ -83,8 +83,14 @@ def test_the_truncated_fraction_equals_the_one_a_run_reports(command, films, tmp
     )
     notes = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))["notes"]
     cut = found["splits"]["train"]["tokens"]["truncated"]
+    assert any("task.windows=mean" in note for note in notes) == (cut > 0.1)
     assert any(note.startswith(f"{cut:.1%} of the rows of train were truncated") for note in notes) == (cut > 0)
     assert 0 < cut < 1
+
+
+def test_tokens_are_those_of_the_encoder_that_finetune_starts_from(command, films, capsys):
+    found = facts(command, capsys, *FILE, "examples=1")
+    assert found["pieces"]["vocabulary_size"] > 10_000
 
 
 def test_the_screen_shows_the_same_facts(command, films, capsys):

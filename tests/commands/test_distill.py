@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.saved_model import HASHED
 from encoderlab.system.files import write_manifest
-from encoderlab.system.signals import Interrupted
+from encoderlab.system.processes import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of
 
@@ -117,7 +117,7 @@ def test_a_student_of_vectors_is_embedded_and_finetuned(command, student, articl
         "training.threads=1",
     )
     command("finetune", *own, f"init_from={student}", "run_dir=finetuned")
-    assert report_of(tmp_path / "finetuned")["init_from"] == str(student)
+    assert report_of(tmp_path / "finetuned")["init_from"] == student.name
 
 
 def test_a_second_stage_starts_from_the_first_with_its_head(command, student, teacher, documents, tmp_path):

@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from encoderlab.errors import SettingError
-
 from ..torchrun import torchrun
 
 TINY = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training.threads=1", "training=smoke")
@@ -75,21 +73,6 @@ def test_each_job_of_a_sweep_gets_a_dry_run(printed, reviews, tmp_path):
         "train classification, seed 2",
     ]
     assert not list(tmp_path.rglob("report.json")) and not list(tmp_path.rglob("config.yaml"))
-
-
-@pytest.mark.parametrize("resume", ["outputs/mine", "auto"])
-def test_a_resumed_run_has_no_dry_run(command, tmp_path, resume):
-    with pytest.raises(SettingError) as refused:
-        command("train", "task=brackets", "dry_run=true", f"resume={resume}")
-    assert str(refused.value) == (
-        f"dry_run=true estimates a new run, but resume={resume} continues an existing one. "
-        "Allowed: one of the two. Remove resume or dry_run."
-    )
-
-
-def test_a_used_folder_is_refused_before_the_dry_run(command, brackets_run):
-    with pytest.raises(SettingError, match="already holds a run"):
-        command("train", "task=brackets", "dry_run=true", f"run_dir={brackets_run}")
 
 
 @pytest.mark.slow

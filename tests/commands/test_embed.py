@@ -64,7 +64,7 @@ def index(path):
 
 
 def test_mean_vectors_equal_those_of_transformers_in_the_files_order(command, bert, tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.inputs.ROWS_AT_A_TIME", 4)  # so that some rows share a chunk, and some do not
+    monkeypatch.setattr("encoderlab.runs.predict.ROWS_AT_A_TIME", 4)  # so that some rows share a chunk, and some do not
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     command("embed", f"run={bert}", "input=texts.txt", "output=vectors.npy")
     found = np.load(tmp_path / "vectors.npy", mmap_mode="r")
@@ -132,11 +132,7 @@ def test_a_split_of_a_run_on_pairs_gives_pairs_and_its_lines_single_texts(comman
         (["output=out.npy", "input=a.txt", "split=test"], SettingError, "input and split are given together"),
         (["output=out.npy", "tokens=true", "pooling=cls"], SettingError, "pooling=cls reduces a text to one vector"),
         (["output=out.npy", "input=empty.txt"], DataError, "empty.txt has no rows"),
-        (
-            ["output=out.npy", "input=latin.txt", "encoding=utf-8"],
-            DataError,
-            "latin.txt cannot be decoded",
-        ),
+        (["output=out.npy", "input=latin.txt", "encoding=utf-8"], DataError, "latin.txt cannot be decoded"),
         (["output=out.npy", "split=tset"], DataError, "split=tset is not in this dataset"),
     ],
 )

@@ -2,31 +2,19 @@
 labelled words.
 """
 
+import html
 import json
-from html.parser import HTMLParser
+import re
 
 import pytest
 
 from encoderlab.errors import SettingError
 
 
-class Page(HTMLParser):
-    """A page's text, and the marked words of its passages."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.text, self.passages, self._inside = "", "", False
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag, attributes):
-        self._inside = self._inside or tag == "bdi"
-
-    def handle_endtag(self, tag):
-        self._inside = self._inside and tag != "bdi"
-
-    def handle_data(self, data):
-        self.text += data
-        self.passages += data if self._inside else ""
+def passage_of(page):
+    """Return the text whose words a page marks."""
+    (marked,) = re.findall(r"<bdi>(.*?)</bdi>", page, re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]+>", "", marked))
 
 
 def test_each_word_is_printed_with_its_score_and_written_as_page_and_figures(command, brackets_run, tmp_path, capsys):
@@ -38,12 +26,8 @@ def test_each_word_is_printed_with_its_score_and_written_as_page_and_figures(com
     assert (
         figures["explained"] == figures["predicted"] == max(figures["probabilities"], key=figures["probabilities"].get)
     )
-    scores = figures["token_scores"]
-    assert len(scores) == len(figures["tokens"]) == len(figures["special"])
-    of_words = sum(score for score, special in zip(scores, figures["special"], strict=True) if not special)
-    assert of_words == pytest.approx(sum(word["score"] for word in figures["words"]))
     assert {"config.yaml", "environment.json"} <= {path.name for path in (tmp_path / "why").iterdir()}
-    assert Page(tmp_path / "why" / "explain.html").passages == "( [ ] )"
+    assert passage_of((tmp_path / "why" / "explain.html").read_text()) == "( [ ] )"
 
 
 def test_predict_and_explain_agree_on_the_answer(command, brackets_run, tmp_path, printed):
@@ -60,9 +44,9 @@ def test_rows_of_a_split_and_a_chosen_class_are_explained(command, pairs_run, tm
     assert [one["name"] for one in found] == ["test-0", "test-2"]
     assert {one["explained"] for one in found} == {"down"}
     assert {word["text"] for word in found[0]["words"]} == {0, 1}
-    page = Page(tmp_path / "why" / "explain.html")
-    assert page.text.count("support down") == 2
-    assert ("which the model did not predict" in page.text) == any(one["predicted"] != "down" for one in found)
+    page = (tmp_path / "why" / "explain.html").read_text()
+    assert page.count("supports down") == 2
+    assert ("which the model did not predict" in page) == any(one["predicted"] != "down" for one in found)
     assert "supports down" in capsys.readouterr().out
 
 
@@ -78,7 +62,7 @@ def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
     command("explain", f"run={brackets_run}", "text=<script>alert(1)</script>[red]", "run_dir=why")
     written = (tmp_path / "why" / "explain.html").read_text()
     assert "<script" not in written
-    assert Page(tmp_path / "why" / "explain.html").passages == "<script>alert(1)</script>[red]"
+    assert passage_of(written) == "<script>alert(1)</script>[red]"
     assert "<script>alert(1)</script>[red]" in capsys.readouterr().out
 
 

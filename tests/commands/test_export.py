@@ -5,18 +5,18 @@ run=.
 import csv
 import io
 import json
-import logging
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from torch.testing import assert_close
 
 from encoderlab.config.commands import OpenRunConfig, RunConfig
+from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample
-from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
@@ -158,7 +158,7 @@ def test_the_exported_tokenizer_truncates_and_joins_as_ours_does(command, finish
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_pretrained_encoder_is_exported_with_both_heads(command, finished, tied):
-    run = finished(PretrainingConfig(name="articles"), [], paired=True, tie_decoder=tied, scale_embeddings=True)
+    run = finished(PretrainingConfig(name="articles"), [], paired=True, tie_decoder=tied)
     command("export", f"run={run}", "path=there")
     theirs = their_logits("there", "BertForPreTraining", *map(list, zip(*PAIRS, strict=True)))
     assembly = opened(run)
@@ -207,46 +207,14 @@ def test_an_existing_path_is_refused(command, finished, tmp_path):
         command("export", f"run={run}", "path=file/there")
 
 
-# format=sentence_transformers
-
-
-def encoded_there(folder, texts):
-    sentence_transformers = pytest.importorskip(
-        "sentence_transformers", reason="sentence-transformers is not installed"
-    )
-    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    return torch.from_numpy(model.encode(texts, show_progress_bar=False))
-
-
-@pytest.mark.parametrize("pooling", [Pooling.mean, Pooling.max, Pooling.cls])
-def test_sentence_transformers_gives_the_runs_vectors_with_every_pooling(command, finished, pooling):
-    run = finished(ClassificationConfig(name="moods"), pooling=pooling)
-    command("export", f"run={run}", "format=sentence_transformers", "path=there")
-    ours = torch.stack(our_logits(run, [TextExample(text) for text in TEXTS]))
-    assert_close(encoded_there("there", TEXTS), ours, rtol=1e-5, atol=1e-5)
-
-
-def test_sentence_transformers_reads_pairs_as_the_card_shows(command, finished, tmp_path, capsys, monkeypatch, caplog):
-    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
-    caplog.set_level(logging.WARNING)
-    run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean, paired=True)
-    command("export", f"run={run}", "format=sentence_transformers", "path=there")
-    ours = torch.stack(our_logits(run, [TextExample(*pair) for pair in PAIRS]))
-    assert_close(encoded_there("there", PAIRS), ours, rtol=1e-5, atol=1e-5)
-    modes = {file.stat().st_mode for file in Path("there").rglob("*") if file.is_file()}
-    assert len(modes) == 1, "every file, the weights too, follows the umask"
-    card = (tmp_path / "there" / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("---\nlibrary_name: sentence-transformers\n---\n# a cärd\n")
-    capsys.readouterr()
-    exec(card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "there"), {})
-    assert "MISSING" not in caplog.text, "no weight is drawn anew"
-    assert len(set(LABELS) & set(json.loads(capsys.readouterr().out.replace("'", '"')))) > 0
-
-
-def test_models_sentence_transformers_cannot_express_are_refused_with_an_alternative(command, finished):
-    words = finished(TaggingConfig(name="digits"))
-    with pytest.raises(SettingError, match=r"this model labels words\. Use format=huggingface, or heads=false"):
-        command("export", f"run={words}", "format=sentence_transformers", "path=there")
+def test_sentence_transformers_opens_the_encoder_and_gives_the_same_mean_vectors(command, finished):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean)
+    command("export", f"run={run}", "heads=false", "path=there")
+    Path("texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    command("embed", f"run={run}", "input=texts.txt", "output=ours.npy", "pooling=mean", "precision=fp32")
+    theirs = sentence_transformers.SentenceTransformer("there", device="cpu").encode(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(theirs, np.load("ours.npy"), atol=1e-5)
 
 
 # run= may be a folder of transformers

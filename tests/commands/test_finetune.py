@@ -11,7 +11,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.errors import SettingError
 from encoderlab.runs.saved_model import read_model
-from encoderlab.system.signals import Interrupted
+from encoderlab.system.processes import Interrupted
 from tests.run_files import report_of
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
@@ -27,7 +27,7 @@ def test_a_run_is_finetuned_and_every_file_names_its_encoder(command, brackets_r
     report = report_of(folder)
     assert (report["command"], report["init_from"], report["task"], report["seed"]) == (
         "finetune",
-        str(brackets_run),
+        brackets_run.name,
         "brackets",
         5,
     )
@@ -157,7 +157,6 @@ REFUSED = [
         r"^The tokenizer symbols \(chosen by you or by task=brackets\) is not .*: 7 tokens, not 23\. Use tokenizer=as_pretrained\.$",
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, but the encoder has 1 layers"),
-    (["task=pretraining"], r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$"),
     (
         ["task=pretraining", "dataset=articles"],
         r"^task=pretraining has no labels to learn\. Run encoderlab pretrain\.$",
@@ -180,3 +179,48 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, 
     assert report_of(tmp_path / "run")["init_from"] == "mini-en"
     assert "From mini-en: " in capsys.readouterr().err
     assert "base_model" not in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def few(tmp_path, labels, each, *further):
+    """Write rows whose only word tells the label, and return the words of a short run on them."""
+    rows = [f"the number {n} and {row},number-{n}" for n in range(100, 100 + labels) for row in range(each)]
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    data = ("task=classification", "dataset=files", "dataset.train=train.csv", "dataset.test=test.csv")
+    return ("finetune", *data, "training.steps=1", "training.threads=1", "baselines=false", "run_dir=run", *further)
+
+
+@pytest.mark.parametrize("typed", [(), ("dataset.validation_fraction=0.1",)], ids=["default", "a fraction as typed"])
+def test_few_rows_are_all_trained_on_unless_a_fraction_is_typed(command, tmp_path, typed):
+    command(*few(tmp_path, 2, 20, *typed))
+    report = report_of(tmp_path / "run")
+    settings = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert ("validation" in report["splits"]) == bool(typed)
+    assert report["checkpoint"]["chosen_by"] == "last step", "four rows are too few to choose by"
+    assert settings["dataset"]["validation_fraction"] == (0.1 if typed else 0.0)
+    assert any("All 40 training rows" in note for note in report["notes"]) != bool(typed)
+    command("eval", "run=run", "split=train")
+
+
+@pytest.mark.parametrize(("labels", "linear"), [(50, True), (49, False)])
+def test_the_head_of_many_labels_with_few_rows_starts_at_a_linear_model(command, tmp_path, labels, linear):
+    command(*few(tmp_path, labels, 4, "training.learning_rate=1e-9"))
+    report = report_of(tmp_path / "run")
+    assert (report["splits"]["test"]["accuracy"] > 0.5) == linear
+    assert any("logistic regression" in note for note in report["notes"]) == linear
+
+
+def test_a_linear_model_is_fitted_neither_for_a_dry_run_nor_again_for_a_resumed_run(
+    command, tmp_path, monkeypatch, stop_after
+):
+    line, fits = [one.replace("steps=1", "steps=2") for one in few(tmp_path, 50, 4)], []
+    monkeypatch.setattr("encoderlab.commands.train.start_from_linear_model", lambda *run: fits.append(run))
+    command(*line, "dry_run=true")
+    assert not fits
+    stop_after(1)
+    with pytest.raises(Interrupted):
+        command(*line)
+    stop_after(-1)
+    command("finetune", "resume=run")
+    assert len(fits) == 1
+    assert any("logistic regression" in note for note in report_of(tmp_path / "run")["notes"])

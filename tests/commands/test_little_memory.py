@@ -29,7 +29,7 @@ def little_memory(monkeypatch):
 
 
 def predicted(command, run, rows):
-    command("predict", f"run={run}", "input=texts.csv", f"output={rows}")
+    command("predict", f"run={run}", "input=texts.csv", f"output={rows}", "probabilities=all")
     return np.genfromtxt(rows, delimiter=",", skip_header=1, usecols=(-2, -1))
 
 

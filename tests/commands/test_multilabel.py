@@ -32,7 +32,7 @@ def topics_run(tmp_path_factory, cache, run_in):
     folder = tmp_path_factory.mktemp("topics")
     write_rows(folder / "rows.csv", 300)
     where = (f"dataset.path={folder / 'rows.csv'}", f"run_dir={folder / 'run'}", "dataset.test_fraction=0.2")
-    run_in(cache, "train", *TRAINED, *where, "training.epochs=12", "training.learning_rate=3e-3")
+    run_in(cache, "train", *TRAINED, *where, "training.epochs=20", "training.learning_rate=3e-3")
     return folder / "run"
 
 
@@ -62,7 +62,7 @@ def test_predictions_have_each_probability_and_the_labels_side_by_side(topics_ru
     for row in rows:
         above = [label for label, least in thresholds.items() if float(row[f"probability_{label}"]) >= least]
         assert row["predicted"] == "|".join(above)
-    answer = printed("predict", f"run={topics_run}", TEXT, "format=jsonl")
+    answer = printed("predict", f"run={topics_run}", TEXT, "format=jsonl", "probabilities=all")
     assert answer["predicted"] == ["sport", "weather"]
     assert list(answer["probabilities"]) == ["politics", "sport", "weather"]
 
@@ -88,14 +88,14 @@ def test_eval_compare_and_explain_know_sets_of_labels(command, topics_run, tmp_p
 def test_an_exported_model_predicts_the_same_sets(command, topics_run, printed):
     import transformers
 
-    ours = printed("predict", f"run={topics_run}", TEXT, "precision=fp32", "format=jsonl")
+    ours = printed("predict", f"run={topics_run}", TEXT, "precision=fp32", "format=jsonl", "probabilities=all")
     command("export", f"run={topics_run}", "path=there")
     model = transformers.AutoModelForSequenceClassification.from_pretrained("there").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained("there")
     probabilities = model(**tokenizer("rain goal table", return_tensors="pt")).logits[0].sigmoid().tolist()
     assert probabilities == pytest.approx(list(ours["probabilities"].values()), abs=1e-4)
     assert model.config.problem_type == "multi_label_classification"
-    again = printed("predict", "run=there", TEXT, "precision=fp32", "format=jsonl")
+    again = printed("predict", "run=there", TEXT, "precision=fp32", "format=jsonl", "probabilities=all")
     assert again["predicted"] == ours["predicted"]
 
 

@@ -3,12 +3,21 @@
 import csv
 import io
 import json
+import re
 import sys
 
+import openpyxl
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import encoderlab
+from encoderlab.commands.predict import WRITERS, show_rows
+from encoderlab.config.commands import PredictionFormat
 from encoderlab.errors import DataError, SettingError
+from tests.experiment_models import BRACKETS_MODEL
 
 
 def typed(text):
@@ -29,7 +38,7 @@ def test_a_text_with_unusual_characters_comes_back_unchanged(command, brackets_r
 
 
 def test_predictions_equal_those_of_the_report(command, brackets_run, capsys):
-    command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
+    command("predict", f"run={brackets_run}", "split=test", "format=jsonl", "probabilities=all")
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     with (brackets_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         reported = list(csv.DictReader(file))
@@ -47,13 +56,47 @@ def test_standard_input_is_predicted_line_by_line_with_blank_lines(command, brac
     assert [row["text"] for row in rows_of(capsys.readouterr().out)] == ["(())", "", ")(", "no newline at the end"]
 
 
+@pytest.mark.slow
+def test_a_run_on_joined_columns_predicts_a_file_with_its_columns(command, tmp_path, capsys, monkeypatch):
+    rows = [f"{n},{'good' if n % 2 else 'bad'} film,story {n},{'yes' if n % 2 else 'no'}" for n in range(60)]
+    (tmp_path / "two.csv").write_text("\n".join(["id,title,body,verdict", *rows]) + "\n", encoding="utf-8")
+    columns = ("dataset.text=[title,body]", "dataset.label=verdict", "tokenizer.vocabulary_size=100")
+    command("train", "two.csv", *columns, *BRACKETS_MODEL, "training=smoke", "baselines=false", "run_dir=joined")
+    capsys.readouterr()
+    command("predict", "run=joined", "input=two.csv")
+    row = rows_of(capsys.readouterr().out)[1]
+    assert list(row) == ["id", "title", "body", "verdict", "predicted", "probability"] and row["body"] == "story 1"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    command("predict", "run=joined", "input=two.csv")
+    assert capsys.readouterr().out.splitlines()[1].endswith("good film | story 1")
+
+
+def test_nothing_is_predicted_for_a_blank_text_wherever_it_comes_from(command, brackets_run, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text('text\n"  "\n"(())"\n', encoding="utf-8")
+    (tmp_path / "new.jsonl").write_text('{"text": " "}\n{"text": "(())"}\n', encoding="utf-8")
+    (tmp_path / "new.txt").write_text(" \n(())\n", encoding="utf-8")
+    for name in ("new.csv", "new.jsonl", "new.txt"):
+        command("predict", f"run={brackets_run}", f"input={name}", "format=jsonl")
+        blank, other = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (blank["predicted"], blank["probability"]) == (None, None) and other["predicted"] is not None
+    command("predict", f"run={brackets_run}", "input=new.csv", "format=jsonl", "probabilities=all", "top_k=1")
+    blank = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert set(blank["probabilities"].values()) == {None} and blank["top"] == []
+    command("predict", f"run={brackets_run}", "input=new.csv", "output=out.parquet")
+    assert pd.read_parquet(tmp_path / "out.parquet")["probability"].notna().tolist() == [False, True]
+    command("predict", f"run={brackets_run}", "text= ")
+    assert rows_of(capsys.readouterr().out)[0]["predicted"] == ""
+    assert [one["predicted"] is None for one in encoderlab.load(brackets_run).predict(["", "(())"])] == [True, False]
+
+
 def test_a_file_is_predicted_row_by_row_into_a_new_file(command, pairs_run, tmp_path):
     texts = [("one", 'a "quoted", cell'), ("two", "two\nlines"), ("", ""), ("three", "x" * 3000)]
     with (tmp_path / "new.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("id", "title", "body"), *((n, *pair) for n, pair in enumerate(texts))])
     command("predict", f"run={pairs_run}", "input=new.csv", "output=answers.csv")
     answers = rows_of((tmp_path / "answers.csv").open(newline="", encoding="utf-8").read())
-    assert [(row["text"], row["text_pair"]) for row in answers] == texts
+    assert [(row["title"], row["body"]) for row in answers] == texts
+    assert list(answers[0]) == ["id", "title", "body", "predicted", "probability"]
 
 
 def test_pairs_on_standard_input_are_separated_by_a_tab(command, pairs_run, capsys, monkeypatch):
@@ -102,18 +145,12 @@ def test_a_split_is_predicted_whole_even_if_training_was_limited(command, bracke
             "format=parquet cannot be written to standard output. Set output=FILE.parquet",
         ),
         (["text=a", "top_k=3"], SettingError, "top_k=3 is more than this model has classes. Allowed: at most 2"),
-        (["text=a", "unsure=ask"], SettingError, "unsure has no effect without min_probability"),
-        (
-            ["text=a", "unsure=balanced", "min_probability=1"],
-            SettingError,
-            "unsure=balanced is one of the model's labels",
-        ),
         (["input=missing.csv"], DataError, "missing.csv does not exist"),
         (["split=tset"], DataError, "split=tset is not in this dataset.*train, validation, test"),
         (
-            ["text=a", "output=out.xlsx"],
+            ["text=a", "output=out.tsv"],
             SettingError,
-            "Predictions cannot be written as .xlsx .out.xlsx.. Allowed: .csv, .jsonl",
+            "Predictions cannot be written as .tsv .out.tsv.. Allowed: .csv, .jsonl",
         ),
     ],
 )
@@ -141,7 +178,7 @@ def test_a_damaged_model_is_refused_in_one_line(command, brackets_run, reverse_r
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "txt"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "txt", "xlsx"])
 def test_the_extension_of_the_output_selects_its_format(command, brackets_run, tmp_path, ending):
     command("predict", f"run={brackets_run}", "text=(())", f"output=out.{ending}")
     read = {
@@ -149,6 +186,7 @@ def test_the_extension_of_the_output_selects_its_format(command, brackets_run, t
         "jsonl": lambda path: [json.loads(path.read_text())],
         "parquet": lambda path: pq.read_table(path).to_pylist(),
         "txt": lambda path: rows_of(path.read_text()),
+        "xlsx": lambda path: pd.read_excel(path).to_dict("records"),
     }
     (row,) = read[ending](tmp_path / f"out.{ending}")
     assert row["text"] == "(())"
@@ -158,23 +196,80 @@ def test_the_extension_of_the_output_selects_its_format(command, brackets_run, t
 def test_uncertain_predictions_stay_open_and_no_row_is_lost(command, brackets_run, capsys):
     command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
     sure = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    least = sorted(max(answer["probabilities"].values()) for answer in sure)[2000]
-    command(
-        "predict", f"run={brackets_run}", "split=test", "format=jsonl", f"min_probability={least + 2e-6}", "unsure=ask"
-    )
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    for before, after in zip(sure, found, strict=True):
-        chance = max(before["probabilities"].values())
-        assert after["probabilities"] == before["probabilities"]
-        assert abs(chance - least) < 4e-6 or after["predicted"] == (before["predicted"] if chance > least else "ask")
-    assert {answer["predicted"] for answer in found} >= {"ask"}
+    least = sorted(row["probability"] for row in sure)[2000]
+    command("predict", f"run={brackets_run}", "split=test", "format=jsonl", f"min_probability={least}")
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for before, after in zip(sure, rows, strict=True):
+        assert after == before | {"predicted": before["predicted"] if before["probability"] >= least else None}
+    assert None in {row["predicted"] for row in rows}
 
 
-def test_uncertain_words_stay_open_and_each_word_has_its_top_k(reverse_run, printed):
+def test_uncertain_words_stay_open(reverse_run, printed):
     answer = printed("predict", f"run={reverse_run}", "text=1 2 3", "min_probability=1", "format=jsonl")
     assert answer["predicted"] == "_ _ _"
-    assert len(answer["word_probabilities"]) == 3
-    answer = printed("predict", f"run={reverse_run}", "text=1 2 3", "top_k=2", "format=jsonl")
-    assert [top[0]["label"] for top in answer["top"]] == answer["predicted"].split()
-    assert [top[0]["probability"] for top in answer["top"]] == pytest.approx(answer["word_probabilities"], abs=1e-5)
-    assert all(len(top) == 2 and top[0]["probability"] >= top[1]["probability"] for top in answer["top"])
+    assert len(answer["probability"]) == 3
+
+
+def test_an_output_is_replaced_only_on_request(command, brackets_run, tmp_path):
+    line = ("predict", f"run={brackets_run}", "text=()", "output=out.csv", "top_k=1", "probabilities=all")
+    command(*line)
+    (tmp_path / "out.csv").write_text("mine")
+    with pytest.raises(SettingError, match="overwrite=true"):
+        command(*line)
+    command(*line, "overwrite=true")
+    (row,) = rows_of((tmp_path / "out.csv").read_text())
+    assert list(row) == [
+        *("text", "predicted", "probability", "probability_unbalanced", "probability_balanced"),
+        *("top_1", "top_1_probability"),
+    ]
+    assert (row["top_1"], row["top_1_probability"]) == (row["predicted"], row["probability"])
+
+
+@pytest.mark.parametrize("form", PredictionFormat)
+@settings(max_examples=20, deadline=None)
+@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
+def test_any_text_comes_back_unchanged_from_every_format(form, texts):
+    file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
+    rows = ({"text": text, "predicted": "good", "probability": 0.5} for text in texts)
+    try:
+        WRITERS[form](file, rows, {})
+    except DataError:
+        assert form is PredictionFormat.xlsx and any(not text.isprintable() for text in texts)
+        return
+    file.flush()
+    file.buffer.seek(0)
+    read = {
+        "csv": lambda: [row["text"] for row in csv.DictReader(io.StringIO(file.buffer.read().decode(), newline=""))],
+        "jsonl": lambda: [json.loads(line)["text"] for line in file.buffer.read().split(b"\n")[:-1]],
+        "parquet": lambda: pq.read_table(file.buffer)["text"].to_pylist(),
+        "xlsx": lambda: [row[0] or "" for row in openpyxl.load_workbook(file.buffer).active.values][1:],
+    }
+    same = read[form.name]()
+    assert same == texts or form is PredictionFormat.xlsx and [one.replace("\r", "\n") for one in texts] != same
+
+
+def test_spreadsheets_compute_nothing_in_xlsx_nor_in_csv_on_request(command, brackets_run, tmp_path):
+    for output, words in (("out.xlsx", []), ("out.csv", ["escape_formulas=true"])):
+        command("predict", f"run={brackets_run}", "text==1+1", f"output={output}", *words)
+    assert openpyxl.load_workbook(tmp_path / "out.xlsx").active["A2"].data_type == "s"
+    assert rows_of((tmp_path / "out.csv").read_text())[0]["text"] == "'=1+1"
+
+
+def test_a_terminal_shows_the_label_the_most_probable_classes_and_no_control_characters(
+    command, brackets_run, capsys, monkeypatch
+):
+    text = "\x1b[31m(\a\u202e)"
+    monkeypatch.setattr(sys, "stdin", typed(f"{text}\n"))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    command("predict", f"run={brackets_run}", "input=-")
+    shown = capsys.readouterr().out
+    assert re.fullmatch(r"(un)?balanced  \((un)?balanced 0\.\d{3}, (un)?balanced 0\.\d{3}\)  \S+\n", shown)
+    for form in ("csv", "jsonl"):
+        command("predict", f"run={brackets_run}", f"text={text}", f"format={form}")
+        shown += capsys.readouterr().out
+    assert not set(shown) & set("\x1b\a\u202e")
+
+
+def test_a_terminal_shows_zero_as_a_number_and_nothing_certain_as_unsure(capsys):
+    show_rows(iter([{"text": "a", "predicted": 0.0}, {"text": "b", "predicted": None}]), "text")
+    assert capsys.readouterr().out.splitlines() == ["0.0  a", "unsure  b"]

@@ -39,7 +39,7 @@ WRITERS = {
 }
 
 
-def answers(path):
+def predictions(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
@@ -62,9 +62,9 @@ def test_each_row_is_predicted_once_in_order_or_none_is(command, brackets_run, t
         assert [entry.name for entry in folder.iterdir()] == [path.name]
         assert any(set(row) & set('\0"\r\n\t,\ufeff') for row in rows) or kind == "parquet"
     else:
-        found = answers(folder / "out.jsonl")
+        found = predictions(folder / "out.jsonl")
         assert [answer["text"] for answer in found] == (rows if kind != "txt" or whole else lines_of(rows))
-        assert {answer["predicted"] for answer in found} <= {"balanced", "unbalanced"}
+        assert all((answer["predicted"] is None) == (not answer["text"].strip()) for answer in found)
 
 
 def lines_of(rows):
@@ -85,7 +85,7 @@ def test_each_pair_is_predicted_once_in_order(command, pairs_run, tmp_path_facto
     else:
         pq.write_table(pa.table({"title": [a for a, _ in rows], "body": [b for _, b in rows]}), path)
     command("predict", f"run={pairs_run}", f"input={path}", f"output={folder / 'out.jsonl'}", "format=jsonl")
-    assert [(answer["text"], answer["text_pair"]) for answer in answers(folder / "out.jsonl")] == rows
+    assert [(answer["title"], answer["body"]) for answer in predictions(folder / "out.jsonl")] == rows
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
@@ -106,6 +106,7 @@ def test_other_columns_are_copied_and_the_last_line_counts_truncated_texts(comma
     command("predict", f"run={brackets_run}", f"input={tmp_path / 'new.csv'}", f"output={tmp_path / 'out.csv'}")
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["id", "text", "input_predicted", "predicted", "probability"]
     assert [(row["id"], row["input_predicted"]) for row in rows] == [("7", "old"), ("8", "older")]
     last = capsys.readouterr().err.splitlines()[-1]
     assert "2 rows" in last and "1 truncated" in last and "out.csv" in last

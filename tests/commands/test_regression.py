@@ -64,7 +64,7 @@ def test_predict_eval_explain_and_compare_know_numbers(command, numbers_run, tmp
     with (tmp_path / "scored1" / "predictions.csv").open(encoding="utf-8", newline="") as file:
         errors = [abs(float(row["label"]) - float(row["predicted"])) for row in csv.DictReader(file)]
     assert report_of(tmp_path / "scored1")["splits"]["all"]["mae"] == pytest.approx(sum(errors) / 40)
-    command("compare", "scored1", "scored2", "figure=mae", "output=compared")
+    command("compare", "scored1", "scored2", "score=mae", "output=compared")
     assert json.loads((tmp_path / "compared" / "compare.json").read_text(encoding="utf-8"))["figure"] == "mae"
     command("explain", f"run={numbers_run}", "text=great awful", "run_dir=why")
     (explained,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ import yaml
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.folder import RunFolder
-from encoderlab.system.signals import Interrupted
+from encoderlab.system.processes import Interrupted
 from encoderlab.training.checkpoint import checkpoints
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 from tests.run_files import journal_of, report_of
@@ -62,20 +62,29 @@ def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(comma
         command("train", "resume=run", "run_dir=other")
 
 
+def test_a_length_that_has_passed_is_refused_and_the_run_left_as_it_was(command, stopped):
+    stopped(*SHORT, "run_dir=run", step=5)
+    settings = Path("run/config.yaml").read_text()
+    with pytest.raises(SettingError, match=r"has taken 5 steps, and its length is now 4\."):
+        command("train", "resume=run", "training.steps=4")
+    assert Path("run/config.yaml").read_text() == settings
+
+
 @pytest.mark.slow
 def test_the_same_overrides_may_be_repeated_and_logging_may_change(command, stopped):
     stopped(*SHORT, "run_dir=run")
     command("train", *SHORT, "training.log_every=1", "training.checkpoint_every=1", "resume=run")
     assert yaml.safe_load(Path("run/config.yaml").read_text())["training"]["log_every"] == 1
-    assert len(json.loads(Path("run/environment.json").read_text())["continued"]) == 1
+    assert len(json.loads(Path("run/environment.json").read_text())["resumed"]) == 1
     assert [line["step"] for line in journal_of("run") if line["kind"] == "step"][-4:] == [6, 7, 8, 9]
+    assert "or resumed with other settings" in Path("run/report.html").read_text()  # no command line repeats it
 
 
 @pytest.mark.slow
 def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, tmp_path):
     def write(rows):
         lines = [f"text {n},{'ab'[n % 2]}" for n in range(rows)]
-        (tmp_path / "rows.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+        (tmp_path / "rows.csv").write_text("\n".join(["review,stars", *lines]) + "\n")
 
     write(60)
     own = (

@@ -41,7 +41,7 @@ def names_runs(tmp_path_factory, cache, run_in):
     return folder
 
 
-def test_entity_f1_leads_the_report_and_chooses_the_checkpoint(names_runs, command):
+def test_entity_f1_leads_the_report_and_chooses_the_checkpoint(names_runs, printed):
     report = report_of(names_runs / "long")
     test = report["splits"]["test"]
     assert report["main_figure"] == report["checkpoint"]["chosen_by"] == "entity_f1"
@@ -50,8 +50,8 @@ def test_entity_f1_leads_the_report_and_chooses_the_checkpoint(names_runs, comma
         assert test[f"{name}_ci95"][0] <= test[name] <= test[f"{name}_ci95"][1]
     assert list(test["per_entity"]) == ["person", "place"]
     assert report["baselines"]["majority"]["entity_f1"] == 0 < report["baselines"]["word_majority"]["entity_f1"]
-    command("baseline", *TAGGING, f"dataset.path={names_runs / 'names.conll'}", "output=baselines.json")
-    alone = json.loads(Path("baselines.json").read_text(encoding="utf-8"))["baselines"]["word_majority"]
+    alone = printed("baseline", *TAGGING, f"dataset.path={names_runs / 'names.conll'}", "format=json")
+    alone = alone["baselines"]["word_majority"]
     assert alone["entity_f1"] == pytest.approx(report["baselines"]["word_majority"]["entity_f1"])
 
 
@@ -61,8 +61,10 @@ def test_eval_compare_and_predict_know_entities(names_runs, command, printed):
     command("eval", f"run={names_runs / 'long'}", "split=test", "run_dir=again")
     first, again = (report_of(folder)["splits"]["test"]["entity_f1"] for folder in (names_runs / "long", Path("again")))
     assert first == again
-    answer = printed("predict", f"run={names_runs / 'long'}", "text=saw Ada Byron", "top_k=2", "format=jsonl")
-    assert answer["predicted"] == "O B-person I-person" and [len(top) for top in answer["top"]] == [2, 2, 2]
+    answer = printed("predict", f"run={names_runs / 'long'}", "text=saw Ada Byron", "format=jsonl")
+    assert answer["predicted"] == "O B-person I-person" and len(answer["probability"]) == 3
+    with pytest.raises(SettingError, match="top_k needs a model with labels for whole rows"):
+        command("predict", f"run={names_runs / 'long'}", "text=a", "top_k=2")
 
 
 def test_decoding_and_score_of_entities_need_entity_labels(command, tmp_path):

@@ -6,8 +6,9 @@ import json
 import pytest
 import yaml
 
-from encoderlab.errors import SettingError
-from encoderlab.training.checkpoint import checkpoints, verified
+from encoderlab.api import Run
+from encoderlab.system.files import differing_files
+from encoderlab.training.checkpoint import checkpoints, step_of
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 from tests.run_files import report_of
 
@@ -28,7 +29,7 @@ def test_a_run_folder_has_the_promised_files(brackets_run):
         "model/tokenizer.json",
         "model/README.md",
     }
-    assert all(verified(path) for path in checkpoints(brackets_run / "checkpoints"))
+    assert not any(differing_files(path, step=step_of(path)) for path in checkpoints(brackets_run / "checkpoints"))
 
 
 def test_the_report_has_the_keys_that_scripts_rely_on(brackets_run):
@@ -124,25 +125,44 @@ def test_the_kept_model_is_the_best_checkpoint_and_patience_ends_the_run_early(c
     assert f"step-{best}" in {path.name for path in checkpoints(tmp_path / "run" / "checkpoints")}
 
 
+def test_what_a_finished_run_shares_names_files_without_their_folders_and_holds_no_state(pairs_run, tmp_path):
+    shared = [path for path in pairs_run.rglob("*") if path.is_file() and path.suffix in (".json", ".md", ".html")]
+    assert {"README.md", "config.json", "report.html", "report.json"} <= {path.name for path in shared}
+    leaking = {path.name for path in shared if str(pairs_run.parent) in path.read_text(encoding="utf-8")}
+    assert leaking <= {"environment.json"}
+    card = (pairs_run / "model" / "README.md").read_text(encoding="utf-8")
+    assert "- `dataset=files`" in card and "`model=model`" not in card and "`training=training`" not in card
+    assert not list(pairs_run.glob("checkpoints/*/state.pt")) and list(pairs_run.glob("checkpoints/*/manifest.json"))
+    assert Run(pairs_run).assembly.config.dataset.path == str(pairs_run.parent / "rows.csv")  # eval reads it again
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "noted"),
+    [
+        (300, ("dataset.test_fraction=0.2",), True),
+        (1200, ("dataset.validation_fraction=0", "dataset.test_fraction=0.2"), False),
+    ],
+)
+def test_a_report_says_that_all_rows_are_trained_on_only_if_a_tenth_would_be_too_few(
+    command, tmp_path, rows, settings, noted
+):
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"row {n},{'ab'[n % 2]}\n" for n in range(rows)))
+    small = (
+        "model.n_layers=1",
+        "tokenizer.vocabulary_size=100",
+        "training=smoke",
+        "training.steps=2",
+        "baselines=false",
+    )
+    command("train", "rows.csv", *settings, *small, "training.min_validation_rows=50", "run_dir=run")
+    assert "validation" not in report_of(tmp_path / "run")["splits"]
+    assert any("training rows are trained on" in note for note in report_of(tmp_path / "run")["notes"]) is noted
+
+
 def test_a_users_file_keeps_its_label_names_everywhere(pairs_run):
     assert json.loads((pairs_run / "model" / "config.json").read_text())["id2label"] == {"0": "down", "1": "up"}
     assert set(report_of(pairs_run)["splits"]["test"]["per_class"]) == {"up", "down"}
     assert "text_pair" in (pairs_run / "predictions.csv").read_text().splitlines()[0]
-
-
-def test_a_folder_that_holds_a_run_is_refused_and_unchanged(command, brackets_run):
-    before = sorted(path.name for path in brackets_run.iterdir())
-    with pytest.raises(SettingError, match="already holds a run.*Choose another name"):
-        command("train", "task=brackets", f"run_dir={brackets_run}")
-    assert sorted(path.name for path in brackets_run.iterdir()) == before
-
-
-def test_a_run_dir_that_is_a_file_or_holds_something_is_refused(command, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SettingError, match="run_dir=file is a file"):
-        command("train", "run_dir=file")
-    with pytest.raises(SettingError, match="run_dir=. already holds files"):
-        command("train", "run_dir=.")
 
 
 def test_a_nan_loss_ends_the_run_with_remedies(command, tmp_path):

@@ -30,7 +30,12 @@ def write_rows(path, n):
 def fraud_run(tmp_path_factory, cache, run_in):
     folder = tmp_path_factory.mktemp("fraud")
     write_rows(folder / "rows.csv", 400)
-    data = ("dataset=files", f"dataset.path={folder / 'rows.csv'}", "dataset.test_fraction=0.2")
+    data = (
+        "dataset=files",
+        f"dataset.path={folder / 'rows.csv'}",
+        "dataset.test_fraction=0.2",
+        "dataset.validation_fraction=0.2",
+    )
     task = ("task=classification", "task.score=f1", "task.threshold=precision:0.6", "tokenizer.vocabulary_size=100")
     learning = ("training.epochs=6", "training.learning_rate=3e-3", "training.threads=1", "training.precision=fp32")
     run_in(cache, "train", *task, *data, *SIZE, *learning, f"run_dir={folder / 'run'}")
@@ -54,7 +59,7 @@ def test_the_threshold_fitted_on_validation_applies_to_every_prediction(command,
     with (fraud_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {(row["predicted"] == "fraud") == (float(row["probability_fraud"]) >= threshold) for row in rows} == {True}
-    answer = printed("predict", f"run={fraud_run}", f"text={rows[0]['text']}", "format=jsonl")
+    answer = printed("predict", f"run={fraud_run}", f"text={rows[0]['text']}", "format=jsonl", "probabilities=all")
     assert answer["predicted"] == rows[0]["predicted"]
     command("export", f"run={fraud_run}", "path=there")
     fields = json.loads((tmp_path / "there" / "config.json").read_text(encoding="utf-8"))
@@ -62,6 +67,22 @@ def test_the_threshold_fitted_on_validation_applies_to_every_prediction(command,
     fields["thresholds"]["fraud"] = 0.0
     (tmp_path / "there" / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     assert printed("predict", "run=there", "text=lunch garden meeting", "format=jsonl")["predicted"] == "fraud"
+
+
+def test_the_temperature_fitted_on_validation_applies_wherever_the_model_is_read(command, fraud_run, tmp_path, printed):
+    measured = report_of(fraud_run)["splits"]["test"]["calibration"]
+    assert measured["temperature"] != 1 and {"ece", "ece_uncalibrated"} <= measured.keys()
+    with (fraud_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        row = next(csv.DictReader(file))
+    command("export", f"run={fraud_run}", "path=there")
+    for run in (fraud_run, "there"):
+        predicted = printed(
+            "predict", f"run={run}", f"text={row['text']}", "format=jsonl", "probabilities=all", "precision=fp32"
+        )
+        assert predicted["probabilities"]["fraud"] == pytest.approx(float(row["probability_fraud"]), abs=2e-4)
+    command("eval", f"run={fraud_run}", "split=test", "run_dir=scored", "precision=fp32")
+    again = report_of(tmp_path / "scored")["splits"]["test"]["calibration"]
+    assert again["ece"] == pytest.approx(measured["ece"], abs=1e-3)
 
 
 def test_eval_on_other_rows_and_baselines_use_the_same_positive_label(command, fraud_run, tmp_path, printed):

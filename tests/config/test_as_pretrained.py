@@ -21,7 +21,6 @@ OTHERWISE = {
     "d_ff": 100,
     "positions": Positions.rotary,
     "segments": 0,
-    "scale_embeddings": True,
     "embedding_norm": False,
     "norm": Norm.rms,
     "norm_position": NormPosition.pre,
@@ -37,7 +36,6 @@ FREE = {
     "tie_decoder": False,
     "dropout": 0.5,
     "attention_dropout": 0.3,
-    "word_dropout": 0.4,
     "initializer_range": 0.5,
 }
 
@@ -90,7 +88,7 @@ def test_computed_positions_extend_further(positions):
     assert AsPretrained(max_length=500).resolve(initial).max_length == 500
 
 
-@pytest.mark.parametrize(("name", "value"), [("dropout", 1.0), ("word_dropout", -0.1), ("max_length", 0)])
+@pytest.mark.parametrize(("name", "value"), [("dropout", 1.0), ("max_length", 0)])
 def test_numbers_out_of_range_are_refused(name, value):
     with pytest.raises(SettingError, match=rf"^model\.{name} is {value}"):
         AsPretrained(**{name: value})

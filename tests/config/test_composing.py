@@ -44,6 +44,21 @@ def test_folders_of_compare_need_no_name(tmp_path, monkeypatch):
     assert (made.runs, made.output) == (["a", "seed=1", "b d"], "c")
 
 
+def test_a_path_alone_is_the_data_the_input_or_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my rows.csv").touch()
+    finetune = settings_of("finetune", "my rows.csv", "dataset.label=stars")
+    assert (type(finetune.task).__name__, Path(finetune.dataset.path).name) == ("ClassificationConfig", "my rows.csv")
+    assert settings_of("predict", "run=x", "my rows.csv").input == "my rows.csv"
+    assert settings_of("eval", ".").run == "."
+    scored = settings_of("eval", ".", "my rows.csv")
+    assert (scored.run, Path(scored.dataset.path).name) == (".", "my rows.csv")
+    for command in ("explain", "attention", "export", "finetune"):
+        with pytest.raises(SettingError, match="are both "):
+            settings_of(command, ".", str(tmp_path))
+    assert compose("+experiment=notebook_reverse") == compose("experiment=notebook_reverse")
+
+
 @pytest.mark.parametrize("label", ["fraud", "very good", "größer", "don't", "a: b", "{x}", "c++", "${y}", "1", "日本"])
 def test_any_label_can_have_a_weight(label):
     typed = "{" + json.dumps(label, ensure_ascii=False) + ": 2.5}"

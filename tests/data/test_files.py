@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data import examples
-from encoderlab.data.dataset import OnInvalidTags
 from encoderlab.data.files import FilesDataset, read_unlabelled
 from encoderlab.data.formats import Dialect, OnMissing, Quoting
 from encoderlab.errors import DataError, SettingError
@@ -154,7 +153,7 @@ CONLLU = "# sent_id = 1\n1-2\tcannot\t_\t_\t_\t_\t_\t_\t_\t_\n1\tcan\tcan\tAUX\t
     ("name", "content", "given", "sentences"),
     [
         ("a.conll", CONLL, {}, [(("EU", "rejects"), ("B-ORG", "O")), (("call",), ("O",))]),
-        ("a.txt", CONLL, {"label": "1"}, [(("EU", "rejects"), ("NNP", "VB")), (("call",), ("NN",))]),
+        ("b.conll", CONLL, {"label": "1"}, [(("EU", "rejects"), ("NNP", "VB")), (("call",), ("NN",))]),
         ("a.conllu", CONLLU, {}, [(("can", "not"), ("AUX", "PART"))]),
         ("b.conll", "word tag\nEU B\nx O\n", {"text": "word", "label": "tag"}, [(("EU", "x"), ("B", "O"))]),
         # A line that begins with # is a comment unless it is as wide as the words.
@@ -168,12 +167,16 @@ def test_sentences_are_read_from_columns(name, content, given, sentences, tmp_pa
     assert read == sentences
 
 
-def test_invalid_entities_are_refused_or_repaired(tmp_path):
-    content = "EU I-ORG\nx O\n"
-    with pytest.raises(DataError, match=r"a\.conll, line 1"):
-        dataset(tmp_path, "a.conll", content).load(tmp_path)
-    splits = dataset(tmp_path, "a.conll", content, on_invalid_tags=OnInvalidTags.repair).load(tmp_path)
-    assert [splits.labels[label] for label in splits.by_name["train"][0].labels] == ["B-ORG", "O"]
+def test_invalid_entities_are_read_as_conlleval_does_and_named(tmp_path, capsys):
+    splits = dataset(tmp_path, "a.conll", "x O\nEU I-ORG\n").load(tmp_path)
+    assert [splits.labels[label] for label in splits.by_name["train"][0].labels] == ["O", "B-ORG"]
+    assert "'I-ORG' at" in capsys.readouterr().err
+
+
+def test_labels_are_read_without_the_spaces_around_them_and_this_is_said(tmp_path, capsys):
+    splits = dataset(tmp_path, "rows.csv", "text,label\nx,a\ny,a \nz,b\n").load(tmp_path)
+    assert splits.labels == ["a", "b"] and rows_of(splits) == [("x", 0), ("y", 0), ("z", 1)]
+    assert "rows.csv, line 3" in capsys.readouterr().err
 
 
 def test_a_folder_per_label_with_or_without_splits(tmp_path):
@@ -217,14 +220,15 @@ REFUSED = {
     "text behind a quoted cell": ('text,label\n"x"y,a\nz,b\n', {}, "rows.csv, line 2"),
     "a carriage return alone": ("text,label\nx\ry,a\nz,b\n", {}, "rows.csv, line 2"),
     "a blank line among empty texts": ("text\nx\n\ny\n", {"label": None}, "rows.csv, line 3"),
-    "labels alike": ("text,label\nx,a\ny,a \nz,b\n", {}, "rows.csv, line 3"),
-    "two forms of a number": ("text,label\nx,1\ny,1.0\nz,2\n", {}, "rows.csv, line 3"),
     "measurements as classes": ("text,label\n" + "".join(f"t{n},{n}.5\n" for n in range(30)), {}, "task=regression"),
     "several labels as classes": ("text,label\nx,a\ny,b\nz,a|b\n", {}, "task=multilabel"),
     "a label that is not named": ("text,label\nx,a\ny,b\nz,c\n", {"label_names": ["a", "b"]}, "rows.csv, line 4"),
     "a label that is not mapped": ("text,label\nx,a\ny,c\n", {"label_names": {"a": "A", "b": "B"}}, "rows.csv, line 3"),
     "a column twice": ("text,text,label\nx,y,a\n", {}, "'text'"),
     "an unknown group": ("text,label\nx,a\ny,b\n", {"group": "author"}, "'author'"),
+    "missing labels": ("text,label\nx,a\ny,\nz,\nw,b\n", {}, "and so do 1 more"),
+    "a label in a line of .json": ('{"text":"x","label":"a"}\n{"text":"y","label":null}\n', {}, "rows.json, line 2"),
+    "a label in an array of .json": ('[{"text":"x","label":"a"},\n{"text":"y","label":null}]', {}, "rows.json, row 2"),
     "a wrong encoding": (b"text,label\n\xff,a\ny,b\n", {"encoding": "utf-8"}, "dataset.encoding"),
 }
 
@@ -234,7 +238,7 @@ def test_files_are_refused_with_the_line_or_the_setting(name, tmp_path, monkeypa
     content, given, named = REFUSED[name]
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError) as refused:
-        dataset(tmp_path, "rows.csv", content, **given).load(tmp_path)
+        dataset(tmp_path, "rows.json" if ".json" in name else "rows.csv", content, **given).load(tmp_path)
     assert named in str(refused.value) and str(refused.value).isprintable()
 
 
@@ -250,6 +254,51 @@ def test_targets_of_other_kinds_are_refused_with_their_line(target, content, nam
     given = {"label_columns": ["a", "b"]} if target == "label_set" else {}
     with pytest.raises(DataError, match=named):
         dataset(tmp_path, "rows.csv", content, **given).load(tmp_path, target)
+
+
+REVIEWS = "id;written;review;stars\n" + "".join(
+    f"{n};2024-01-{n % 28 + 1:02};{'a fine film' if n % 2 else 'dull and far too long'} {n};{n % 5 + 1}\n"
+    for n in range(40)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "given", "text", "label"),
+    [
+        (REVIEWS, {}, "review", "stars"),
+        (REVIEWS, {"label": "written"}, "review", "written"),
+        (REVIEWS.replace("stars", "n").replace("review", "said"), {}, "said", None),
+        ("premise;hypothesis;label\na b c;d e f;x\ng h i;j k l;y\n", {}, None, "label"),
+        ("utterance,intent\nplay music,music\nring me at six,alarm\nplay jazz,music\n", {}, "utterance", "intent"),
+    ],
+)
+def test_columns_are_guessed_or_asked_for(content, given, text, label, tmp_path, capsys):
+    source = dataset(tmp_path, "rows.csv", content, **given)
+    if text is None or label is None:
+        with pytest.raises(DataError, match=r"Set dataset\.(text=premise|label=\w+)"):
+            source.load(tmp_path)
+    else:
+        guessed = source.load(tmp_path).guessed
+        assert (source.text, source.label) == ("text", given.get("label", "label")), "settings are left as they are"
+        assert {"text": source.text, "label": source.label} | guessed == {"text": text, "label": label}
+        assert "dataset.text" in capsys.readouterr().err
+
+
+def test_a_column_that_only_another_split_lacks_is_named(tmp_path, capsys):
+    dataset(tmp_path, "train.csv", "text,label\nx y,a\nz w,b\n")
+    dataset(tmp_path, "test.csv", "words,label\nx y,a\n")
+    split = FilesDataset(train=str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv"), validation_fraction=0.0)
+    with pytest.raises(DataError, match=r"test\.csv has no column 'text'"):
+        split.load(tmp_path)
+    assert capsys.readouterr().err == ""
+
+
+def test_columns_of_texts_are_joined(tmp_path):
+    content = "subject,body,label\nHello,I write,a\n,Bye,b\n"
+    rows = dataset(tmp_path, "rows.csv", content, text=["subject", "body"]).load(tmp_path)
+    assert rows_of(rows) == [("Hello | I write", 0), (" | Bye", 1)]
+    split = read_unlabelled(tmp_path / "rows.csv", text=["body", "subject"], text_pair=None, words=False)
+    assert split[0].text == "I write | Hello"
 
 
 @pytest.mark.parametrize(
@@ -269,9 +318,25 @@ def test_settings_are_refused_by_name(given, named):
         FilesDataset(**given)
 
 
+def test_the_test_rows_do_not_depend_on_the_validation_rows(tmp_path):
+    content = "text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(100))
+    settings = ({}, {"validation_fraction": 0.3}, {"validation_fraction": 0.0})
+    tests = [
+        rows_of(dataset(tmp_path, "a.csv", content, test_fraction=0.2, **one).load(tmp_path), "test")
+        for one in settings
+    ]
+    assert tests[0] == tests[1] == tests[2] and len(tests[0]) == 20
+
+
 def test_documents_are_separated_by_blank_lines_and_paragraphs_by_line_ends(tmp_path):
     splits = dataset(tmp_path, "a.txt", "one\ntwo\n\n\nthree\n\nfour").documents(tmp_path)
     assert [*splits.by_name["train"].documents()] == [["one", "two"], ["three"], ["four"]]
+
+
+def test_the_lines_of_a_lone_document_are_documents(tmp_path, capsys):
+    splits = dataset(tmp_path, "a.txt", "one\ntwo\nthree\n").documents(tmp_path)
+    assert [*splits.by_name["train"].documents()] == [["one"], ["two"], ["three"]]
+    assert "task.second_sentence=none" in capsys.readouterr().err
 
 
 def test_the_windows_of_excel_and_semicolons_are_read(tmp_path, capsys):

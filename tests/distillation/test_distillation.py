@@ -15,20 +15,20 @@ from encoderlab.config.commands import DistillConfig, StudentStart
 from encoderlab.data.examples import Split, Splits, TextExample, WordsExample
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
-from encoderlab.distillation import task as task_distillation
+from encoderlab.distillation import teachers
 from encoderlab.distillation.student import projection, start_student
-from encoderlab.distillation.task import TaskTeacher, TeacherLogits, taught_rows
-from encoderlab.distillation.teacher import VectorTeacher
+from encoderlab.distillation.teachers import TaskTeacher, TeacherLogits, VectorTeacher, taught_rows
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.inputs import encoded_rows
-from encoderlab.runs.pretrained import TOKEN_TABLE, Pretrained
-from encoderlab.runs.saved_model import Origin
+from encoderlab.runs.predict import encoded_rows
+from encoderlab.runs.pretrained import TOKEN_TABLE
+from encoderlab.runs.saved_model import Origin, SavedModel
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, TeacherVectorsConfig
+from encoderlab.tasks.pretraining import TeacherVectors
 from encoderlab.tasks.rows import TaughtRows
-from encoderlab.tasks.teacher_vectors import TeacherVectors
+from encoderlab.tasks.texts import EncodingConfig
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import CPU, LABELS, TOKENIZER, assembly_of
 
@@ -42,7 +42,8 @@ def encoder_of(**shape):
     torch.manual_seed(0)
     config = ModelConfig(**{"n_layers": 4, "d_model": 16, "n_heads": 2, "max_length": 12, "dropout": 0.5} | shape)
     weights = EncoderWithHeads(config, TOKENIZER.vocabulary_size, TOKENIZER.pad_id, HeadSizes()).state_dict()
-    return Pretrained("teacher", config, HeadSizes(), weights, TOKENIZER, [])
+    run = replace(assembly_of().config, task=EncodingConfig(name="teacher"), model=config)
+    return SavedModel(run, [], TOKENIZER, weights, Origin({}, None, {}))
 
 
 def test_the_projection_keeps_what_varies_most():
@@ -93,7 +94,7 @@ def test_tables_of_other_tokens_are_not_copied():
 @pytest.fixture
 def vector_teacher(monkeypatch):
     """Return a teacher with random weights and width 16 that reads 12 tokens."""
-    monkeypatch.setattr("encoderlab.distillation.teacher.load_pretrained", lambda name, setting: encoder_of())
+    monkeypatch.setattr("encoderlab.distillation.teachers.load_pretrained", lambda name, setting: encoder_of())
     return VectorTeacher.open("teacher", CPU)
 
 
@@ -107,7 +108,7 @@ def test_targets_are_the_vectors_of_real_tokens_and_their_mean_per_text(vector_t
     batch = Batch(ids, ids * 0, mask, torch.arange(2), none, None, None, n_tokens=5)
     task = vectors_task()
     vector_teacher.teach(task)
-    targets = task.ask(batch, 0).targets
+    targets = task.with_targets(batch, 0).targets
     with torch.no_grad():
         hidden = vector_teacher.model.encoder(ids, ids * 0, mask)
     assert torch.equal(targets.token_vectors, hidden[mask])
@@ -143,12 +144,12 @@ def corpus_of(tmp_path, words=False, labels=LABELS):
 @pytest.fixture
 def opened(monkeypatch, tmp_path):
     """Open a small finished run as a teacher."""
-    monkeypatch.setattr(task_distillation, "encoder_folder", lambda name, setting: Path(name))
+    monkeypatch.setattr(teachers, "encoder_folder", lambda name, setting: Path(name))
 
     def make(words=False, task=None, labels=LABELS, max_length=12):
         run = replace(assembly_of(task or TASKS[words], max_length=max_length), origin=Origin({}, False, {}))
         run.model.eval()
-        monkeypatch.setattr(task_distillation, "reopen", lambda config: run)
+        monkeypatch.setattr(teachers, "reopen", lambda config: run)
         return TaskTeacher.open(config_of(words), corpus_of(tmp_path, words, labels))
 
     return make

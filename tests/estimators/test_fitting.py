@@ -12,7 +12,7 @@ from sklearn.base import clone
 import encoderlab
 from encoderlab import TextClassifier
 from encoderlab.errors import SettingError
-from encoderlab.estimators.inputs import InputError
+from encoderlab.estimators.text_estimators import InputError
 from tests.estimators.tiny import CLASSES, TEXTS, TINY
 
 
@@ -37,7 +37,7 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
     config = classifier.fit(TEXTS, CLASSES).model_.saved.config
     assert (config.model.name, config.model.d_model, config.model.dropout) == ("mini-en", 16, 0.2)
     assert (config.training.warmup, config.training.learning_rate, config.training.batch_size) == (0.25, 0.01, 4)
-    assert config.dataset.validation_fraction == 0.1
+    assert config.dataset.validation_fraction == 0  # all of few rows are trained on
 
 
 def test_a_setting_that_does_not_exist_is_refused_by_name():

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import encoderlab
 from encoderlab import TextClassifier, TextRegressor
 from encoderlab.errors import SettingError
-from encoderlab.estimators.inputs import InputError
+from encoderlab.estimators.text_estimators import InputError
 from tests.estimators.tiny import CLASSES, TEXTS, TINY
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 NUMBERS = """
     classifier_data_not_an_array classifiers_classes classifiers_one_label classifiers_regression_target
-    classifiers_train array_api_input dict_unchanged dont_overwrite_parameters dtype_object estimators_dtypes
+    classifiers_train array_api_input complex_data dict_unchanged dont_overwrite_parameters dtype_object estimators_dtypes
+    estimators_empty_data_messages estimator_sparse_array estimator_sparse_matrix
     estimators_fit_returns_self estimators_nan_inf estimators_overwrite_params estimators_pickle
     f_contiguous_array_estimator fit2d_1feature fit2d_1sample fit2d_predict1d fit_check_is_fitted fit_idempotent
     fit_score_takes_y methods_sample_order_invariance methods_subset_invariance n_features_in
@@ -99,14 +100,6 @@ def test_pairs_are_tuples_or_two_columns():
 @pytest.mark.parametrize(
     ("X", "y", "refusal"),
     [
-        (
-            "one text",
-            ["a"],
-            "X is not a list of texts: 'one text'. Allowed: an iterable with a text in each row, or a pair of texts",
-        ),
-        (None, ["a"], "X is not a list of texts: None"),
-        ([1.5, 2.5], ["a", "b"], "Row 0 of X is 1.5. Allowed: a text in each row, or a pair of texts"),
-        (["a", ("b", "c")], ["a", "b"], "X contains both single texts and pairs of texts. Allowed: one of the two"),
         (["a", "b"], ["a", "a"], "y has 1 class. Allowed: at least two classes"),
         (["a", "b"], ["a"], "inconsistent numbers of samples"),
         (["a", "b"], None, "requires y to be passed"),

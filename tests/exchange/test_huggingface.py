@@ -118,7 +118,6 @@ OURS = st.fixed_dictionaries(
         "n_heads": st.sampled_from([1, 2, 4]),
         "d_ff": st.integers(1, 20),
         "positions": st.sampled_from([Positions.learned, Positions.sinusoidal]),
-        "scale_embeddings": st.booleans(),
         "bias": st.booleans(),
         "tie_decoder": st.booleans(),
         "seed": st.integers(0, 2**31),
@@ -220,8 +219,7 @@ def test_ours_to_theirs_and_back_is_bit_for_bit_identical(opened_by, shape, data
     assert again.keys() == there.keys() and all(torch.equal(again[name], there[name]) for name in there)
     assert fields_again["architectures"] == fields["architectures"]
     for name, weight in model.state_dict().items():  # what needed no change has none
-        if name != "encoder.embeddings.token.weight" or not config.scale_embeddings:
-            assert torch.equal(back.weights[name], weight), name
+        assert torch.equal(back.weights[name], weight), name
 
 
 @given(shape=OURS, lengths=LENGTHS, classes=st.integers(2, 5))
@@ -244,8 +242,7 @@ def test_mean_pooling_becomes_a_layer_there_and_the_mean_again_here(make_batch, 
         )
     assert (back.config.pooling, back.config.n_layers) == (Pooling.mean, config.n_layers)
     for name, weight in model.state_dict().items():
-        if name != "encoder.embeddings.token.weight" or not config.scale_embeddings:
-            assert torch.equal(back.weights[name], weight), name
+        assert torch.equal(back.weights[name], weight), name
 
 
 def test_old_weight_names_are_understood(bert):

@@ -6,7 +6,7 @@ from encoderlab.batch import HeadSizes
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
-from tests.exchange.bert_folders import VOCABULARY, drawn, rewrite, saved, stored, theirs_of
+from tests.exchange.bert_folders import VOCABULARY, drawn, rewrite, saved, theirs_of
 
 
 def test_settings_are_read_from_config_json(tmp_path):
@@ -51,16 +51,6 @@ def test_settings_of_distilbert_are_read_from_config_json(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kept", "heads"), [("pooler", HeadSizes(sequence_classes=3)), ("", HeadSizes(token_classes=3))]
-)
-def test_a_classifier_with_a_pooler_but_no_name_is_for_sequences(tmp_path, kept, heads):
-    folder = saved(theirs_of("BertForSequenceClassification"), tmp_path)
-    weights = {name: weight for name, weight in stored(folder).items() if kept or "pooler" not in name}
-    rewrite(folder, weights, architectures=None)
-    assert read_huggingface(folder).heads == heads
-
-
-@pytest.mark.parametrize(
     ("change", "line"),
     [
         ({"model_type": "roberta"}, r"model_type=roberta\. Allowed: bert, distilbert\."),
@@ -78,8 +68,6 @@ def test_a_classifier_with_a_pooler_but_no_name_is_for_sequences(tmp_path, kept,
         ),
         ({"num_hidden_layers": "2"}, r"num_hidden_layers=2\. Allowed: a whole number\."),
         ({"num_hidden_layers": 10**9}, r"model\.n_layers is 1000000000\. Allowed: at least 1, at most 1000\."),
-        ({"hidden_size": 9}, r"model\.d_model=9 is not a multiple of model\.n_heads=2"),
-        ({"layer_norm_eps": "tiny"}, r"layer_norm_eps=tiny\. Allowed: a number\."),
         ({"vocab_size": 0}, r"vocab_size=0 and pad_token_id=0\. Allowed: an id of the vocabulary"),
         ({"vocab_size": 14}, r"word_embeddings\.weight has the shape \[13, 8\], but config\.json requires \[14, 8\]"),
         (
@@ -102,7 +90,6 @@ def test_unsupported_configs_are_refused_in_one_line(bert, change, line):
     [
         ({"id2label": {"0": "a", "1": "b"}}, "but the head has 3 classes. Allowed: a different name for each class"),
         ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "a different name for each class"),
-        ({"id2label": {"0": "a", "1": "b", "2": 7}}, "a different name for each class"),
         ({"id2label": ["a", "b", "c"]}, "a different name for each class"),
     ],
 )
@@ -139,12 +126,10 @@ def test_label_sets_are_read_with_the_thresholds_of_our_export(tmp_path):
     [
         ({"positions": Positions.rotary}, "model.positions=learned"),
         ({"norm": Norm.rms}, "model.norm=layer"),
-        ({"norm": Norm.scalar}, "model.norm=layer"),
         ({"norm_position": NormPosition.pre}, "model.norm_position=post"),
         ({"activation": Activation.geglu}, "model.activation=gelu"),
         ({"embedding_norm": False}, "model.embedding_norm=true"),
         ({"d_head": 6}, "model.d_head=null"),
-        ({"pooling": Pooling.max}, "model.pooling=mean"),
         ({"pairs": Pairs.separate}, "model.pairs=joint"),
         ({"pooling": Pooling.relu_pooler, "norm_epsilon": 1e-12}, "model.pooling=pooler"),
         ({"pooling": Pooling.relu_pooler, "segments": 0}, "model.pooling=pooler"),

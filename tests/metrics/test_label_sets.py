@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics import LabelSetMetrics
+from encoderlab.metrics.texts import LabelSetMetrics
 
 NAMES = ["a", "b", "c"]
 
@@ -32,7 +32,9 @@ def scores_of(labels, logits, thresholds=None, main="f1_micro"):
     order = np.random.default_rng(1).permutation(len(labels))
     for some in np.array_split(order, 4):
         batch = batch_of(some.tolist(), labels[some])
-        metrics.add(Prediction(sequence_logits=torch.tensor(logits[some], dtype=torch.float32)), batch)
+        metrics.keep(
+            metrics.columns(Prediction(sequence_logits=torch.tensor(logits[some], dtype=torch.float32)), batch)
+        )
     return metrics.scores()
 
 
@@ -40,21 +42,13 @@ def test_the_figures_equal_scikit_learns(drawn):
     labels, logits = drawn
     scores = scores_of(labels, logits)
     predicted = logits >= 0
-    assert scores.figures["f1_micro"] == pytest.approx(f1_score(labels, predicted, average="micro"))
-    assert scores.figures["f1_macro"] == pytest.approx(f1_score(labels, predicted, average="macro"))
-    assert scores.figures["subset_accuracy"] == pytest.approx(accuracy_score(labels, predicted))
+    assert scores.values["f1_micro"] == pytest.approx(f1_score(labels, predicted, average="micro"))
+    assert scores.values["f1_macro"] == pytest.approx(f1_score(labels, predicted, average="macro"))
+    assert scores.values["subset_accuracy"] == pytest.approx(accuracy_score(labels, predicted))
     precision = average_precision_score(labels, logits, average="macro")
-    assert scores.figures["average_precision_macro"] == pytest.approx(precision)
+    assert scores.values["average_precision_macro"] == pytest.approx(precision)
     by_label = f1_score(labels, predicted, average=None)
     assert [one["f1"] for one in scores.per_class.values()] == pytest.approx(by_label.tolist())
-
-
-def test_every_figure_lies_in_its_interval_which_is_wide_for_rare_labels(drawn):
-    scores = scores_of(*drawn).with_intervals(seed=0)
-    for name, (low, high) in scores.intervals.items():
-        assert low <= scores.figures[name] <= high and high - low > 0.01, name
-    widths = {name: one["f1_ci95"][1] - one["f1_ci95"][0] for name, one in scores.per_class.items()}
-    assert widths["c"] > widths["a"]
 
 
 def test_a_macro_average_lies_in_its_interval_if_labels_with_one_row_are_never_found():
@@ -62,14 +56,14 @@ def test_a_macro_average_lies_in_its_interval_if_labels_with_one_row_are_never_f
     logits = np.where(labels & (np.arange(40) == 30), 2.0, -2.0)
     scores = scores_of(labels, logits).with_intervals(seed=0)
     low, high = scores.intervals["f1_macro"]
-    assert 0 <= low <= scores.figures["f1_macro"] <= high <= 1
+    assert 0 <= low <= scores.values["f1_macro"] <= high <= 1
 
 
 def test_fitted_thresholds_beat_one_half_on_their_own_rows(drawn):
     labels, logits = drawn
     logits = logits - 1.5  # a model that is too cautious
     plain, fitted = scores_of(labels, logits), scores_of(labels, logits, thresholds={})
-    assert fitted.figures["f1_micro"] > plain.figures["f1_micro"] + 0.05
+    assert fitted.values["f1_micro"] > plain.values["f1_micro"] + 0.05
     assert len(set(fitted.thresholds.tolist())) == 3
 
 
@@ -78,18 +72,8 @@ def test_a_given_threshold_is_kept_and_the_others_are_fitted(drawn):
     assert scores.thresholds[1] == 0.9 and scores.thresholds[0] != 0.5
 
 
-def test_the_lead_over_a_baseline_is_paired_and_in_the_main_figure(drawn):
-    labels, logits = drawn
-    scores = scores_of(labels, logits, main="f1_macro")
-    other = logits >= 1
-    lead, (low, high) = scores.lead_over(other, seed=0)
-    assert lead == pytest.approx(scores.figures["f1_macro"] - f1_score(labels, other, average="macro"))
-    assert low < lead < high
-    assert scores.lead_over(scores.predicted, seed=0) == (0.0, [0.0, 0.0])
-
-
 def test_a_label_that_no_row_has_does_not_count():
     labels = np.array([[True, False, False], [False, False, False]])
     scores = scores_of(labels, np.array([[2.0, -2, -2], [-2.0, -2, -2]]))
-    assert scores.figures["f1_macro"] == 1 and scores.figures["average_precision_macro"] == 1
+    assert scores.values["f1_macro"] == 1 and scores.values["average_precision_macro"] == 1
     assert scores.per_class["c"]["average_precision"] is None

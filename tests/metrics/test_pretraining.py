@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics import PretrainingMetrics
-from encoderlab.system.device import choose_compute
-from encoderlab.training.evaluation import evaluate
+from encoderlab.metrics.pretraining import PretrainingMetrics
 
 VOCABULARY = 11
 KEYS = {"n", "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "target_tokens", "mlm_accuracy_ci95"}
@@ -40,7 +38,7 @@ def scores_of(labels, logits, pairs=None, pair_logits=None, *, order=None, size=
         token_logits = torch.cat([logits[row].reshape(-1, VOCABULARY) for row in rows])
         sequence_logits = None if pairs is None else pair_logits[rows]
         batch = batch_of(rows, [labels[row] for row in rows], None if pairs is None else [pairs[row] for row in rows])
-        metrics.add(Prediction(sequence_logits, token_logits), batch)
+        metrics.keep(metrics.columns(Prediction(sequence_logits, token_logits), batch))
     return metrics.scores()
 
 
@@ -62,13 +60,13 @@ def test_figures_are_computed_over_all_targets_at_once_however_batched(sizes, se
     scores = scores_of(labels, logits, pairs, pair_logits, order=order, size=size)
     flat, answers = torch.cat(logits), torch.tensor(sum(labels, []))
     mlm, nsp = cross_entropy(flat, answers).item(), cross_entropy(pair_logits, torch.tensor(pairs)).item()
-    assert scores.figures["mlm_loss"] == pytest.approx(mlm, abs=1e-5)
-    assert scores.figures["mlm_perplexity"] == pytest.approx(math.exp(mlm), rel=1e-4)
-    assert scores.figures["mlm_accuracy"] == pytest.approx((flat.argmax(-1) == answers).float().mean().item())
-    assert scores.figures["nsp_loss"] == pytest.approx(nsp, abs=1e-5)
-    assert scores.figures["nsp_accuracy"] == pytest.approx(np.mean(pair_logits.argmax(-1).numpy() == pairs))
-    assert scores.figures["loss"] == pytest.approx(mlm + nsp, abs=1e-5)
-    assert scores.figures["target_tokens"] == sum(sizes)
+    assert scores.values["mlm_loss"] == pytest.approx(mlm, abs=1e-5)
+    assert scores.values["mlm_perplexity"] == pytest.approx(math.exp(mlm), rel=1e-4)
+    assert scores.values["mlm_accuracy"] == pytest.approx((flat.argmax(-1) == answers).float().mean().item())
+    assert scores.values["nsp_loss"] == pytest.approx(nsp, abs=1e-5)
+    assert scores.values["nsp_accuracy"] == pytest.approx(np.mean(pair_logits.argmax(-1).numpy() == pairs))
+    assert scores.values["loss"] == pytest.approx(mlm + nsp, abs=1e-5)
+    assert scores.values["target_tokens"] == sum(sizes)
     assert (scores.n, scores.n_targets.tolist()) == (len(sizes), sizes)
     assert scores.hits.tolist() == [
         int((x.argmax(-1) == torch.tensor(y)).sum()) for x, y in zip(logits, labels, strict=True)
@@ -82,13 +80,6 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     assert json.loads(json.dumps(paired.as_dict())) == paired.as_dict()
     assert set(paired.as_dict()) == KEYS | {"nsp_loss", "nsp_accuracy", "nsp_accuracy_ci95"}
     assert paired.main == "mlm_accuracy"
-
-
-def test_pair_labels_are_ignored_without_a_pair_objective():
-    labels, logits, pairs, pair_logits = drawn(0, [2, 2])
-    metrics = PretrainingMetrics(None)
-    metrics.add(Prediction(pair_logits, torch.cat(logits)), batch_of([0, 1], labels, pairs))
-    assert set(metrics.scores().figures) == KEYS - {"n", "mlm_accuracy_ci95"}
 
 
 def sure(labels, right):
@@ -109,33 +100,3 @@ def test_the_interval_over_tokens_resamples_whole_rows():
     share, half = right.mean(), 1.96 * math.sqrt(0.7 * 0.3 / 200)
     assert intervals["mlm_accuracy"] == pytest.approx([share - half, share + half], abs=0.015)
     assert intervals["nsp_accuracy"] == pytest.approx(intervals["mlm_accuracy"], abs=0.015)
-
-
-def test_rows_without_a_target_do_not_change_the_interval():
-    labels, logits, *_ = drawn(3, [4, 5, 6])
-    more = scores_of([*labels, [], []], [*logits, torch.empty(0, VOCABULARY), torch.empty(0, VOCABULARY)])
-    assert more.n == 5
-    assert more.with_intervals(2).intervals == scores_of(labels, logits).with_intervals(2).intervals
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(any), st.integers(0, 99))
-def test_an_interval_stays_within_0_and_1_and_is_reproducible(sizes, seed):
-    scores = scores_of(*drawn(seed, sizes))
-    intervals = scores.with_intervals(seed).intervals
-    assert intervals == scores.with_intervals(seed).intervals
-    assert all(0 <= low <= high <= 1 for low, high in intervals.values())
-
-
-class SaysOne(torch.nn.Module):
-    """A model that predicts 1 everywhere."""
-
-    def forward(self, batch):
-        return Prediction(torch.eye(2)[[1] * len(batch)], torch.eye(VOCABULARY)[[1] * len(batch.target_positions)])
-
-
-def test_evaluation_scores_a_model_with_them():
-    batches = [batch_of([2, 0], [[1, 1], [2]], [1, 0]), batch_of([1], [[1]], [1])]
-    scores = evaluate(SaysOne(), batches, PretrainingMetrics("next"), choose_compute("cpu", "fp32", 1))
-    assert scores.figures["mlm_accuracy"] == pytest.approx(3 / 4)
-    assert scores.pairs_right.tolist() == [False, True, True]

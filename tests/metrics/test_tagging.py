@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics import TaggingMetrics
-from encoderlab.metrics.tagging import tagging_scores
+from encoderlab.metrics.tagging import TaggingMetrics, tagging_scores
 
 
 def batch_of(rows, labels):
@@ -38,7 +37,7 @@ def scores_of(labels, predicted, names, *, order=None, size=3, main="token_accur
         rows = order[start : start + size]
         answers = [answer for row in rows for answer in predicted[row]]
         logits = torch.eye(len(names))[torch.tensor(answers, dtype=torch.long)] * 3
-        metrics.add(Prediction(token_logits=logits), batch_of(rows, [labels[row] for row in rows]))
+        metrics.keep(metrics.columns(Prediction(token_logits=logits), batch_of(rows, [labels[row] for row in rows])))
     return metrics.scores()
 
 
@@ -54,19 +53,19 @@ def test_every_figure_equals_scikit_learns_over_all_target_positions(data):
     assert [sequence.tolist() for sequence in scores.labels] == labels
     assert [sequence.tolist() for sequence in scores.predicted] == predicted
     assert scores.n == len(pairs)
-    assert scores.figures["token_accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(flat, flat_predicted))
-    assert scores.figures["accuracy"] == pytest.approx(
+    assert scores.values["token_accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(flat, flat_predicted))
+    assert scores.values["accuracy"] == pytest.approx(
         np.mean([a == b for a, b in zip(labels, predicted, strict=True) if a])
     )
     expected = sklearn.metrics.f1_score(flat, flat_predicted, average="macro", zero_division=0)
-    assert scores.figures["f1_macro"] == pytest.approx(expected)
+    assert scores.values["f1_macro"] == pytest.approx(expected)
     assert np.sum(scores.confusion) == len(flat)
 
 
 def test_a_sequence_without_targets_keeps_its_place_and_is_not_scored():
     scores = scores_of([[0], [], [1, 1]], [[0], [], [1, 0]], ["a", "b"])
     assert [len(sequence) for sequence in scores.predicted] == [1, 0, 2]
-    assert scores.figures["accuracy"] == 0.5
+    assert scores.values["accuracy"] == 0.5
 
 
 def test_scores_are_json_with_the_keys_of_the_contract():
@@ -114,7 +113,7 @@ def test_entities_are_counted_as_by_seqeval(data, names):
         expected = seqeval.metrics.classification_report(*theirs, output_dict=True, zero_division=0)
     total = expected.pop("micro avg")
     for figure, name in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
-        assert scores.figures[f"entity_{figure}"] == pytest.approx(total[name])
+        assert scores.values[f"entity_{figure}"] == pytest.approx(total[name])
         for kind, figures in scores.per_entity.items():
             assert figures[figure] == pytest.approx(expected.get(kind, {name: 0})[name])
     assert sum(figures["support"] for figures in scores.per_entity.values()) == total["support"]
@@ -123,7 +122,7 @@ def test_entities_are_counted_as_by_seqeval(data, names):
 def test_entity_f1_leads_the_report_with_an_interval_over_sentences_and_one_for_each_type():
     labels, predicted = [[1, 2, 0, 3]] * 20, [[1, 2, 0, 3]] * 14 + [[1, 0, 0, 3]] * 6
     scores = scores_of(labels, predicted, BIO, main="entity_f1").with_intervals(seed=0)
-    assert scores.main == "entity_f1" and scores.figures["entity_f1"] == pytest.approx(2 * 34 / 80)
+    assert scores.main == "entity_f1" and scores.values["entity_f1"] == pytest.approx(2 * 34 / 80)
     low, high = scores.as_dict()["entity_f1_ci95"]
     assert 0.7 < low < 0.85 < high < 1
     of_x, of_y = scores.per_entity["x"], scores.per_entity["y"]

@@ -17,7 +17,11 @@ def added(metrics, rows, student=STUDENT):
     of_tokens = torch.arange(len(rows) * LENGTH)
     targets = Targets(sequence_vectors=TEACHER[rows].mean(1), token_vectors=TEACHER[rows].flatten(0, 1))
     batch = Batch(ids, ids, None, torch.tensor(rows), of_tokens, None, None, ids.numel(), targets=targets)
-    metrics.add(Prediction(sequence_vectors=student[rows].mean(1), token_vectors=student[rows].flatten(0, 1)), batch)
+    metrics.keep(
+        metrics.columns(
+            Prediction(sequence_vectors=student[rows].mean(1), token_vectors=student[rows].flatten(0, 1)), batch
+        )
+    )
     return metrics
 
 
@@ -25,11 +29,11 @@ def test_the_figures_are_the_mean_cosines_of_texts_and_of_tokens():
     found = added(TeacherVectorsMetrics(), [0, 1, 2, 3, 4]).scores()
     token = torch.cosine_similarity(STUDENT, TEACHER, dim=-1).mean().item()
     sequence = torch.cosine_similarity(STUDENT.mean(1), TEACHER.mean(1), dim=-1).mean().item()
-    assert found.figures == pytest.approx(
+    assert found.values == pytest.approx(
         {"loss": 2 - token - sequence, "sequence_cosine": sequence, "token_cosine": token}, abs=1e-5
     )
-    low, high = found.with_intervals().as_dict()["sequence_cosine_ci95"]
-    assert low < found.figures["sequence_cosine"] < high
+    low, high = found.with_intervals(0).as_dict()["sequence_cosine_ci95"]
+    assert low < found.values["sequence_cosine"] < high
 
 
 def test_batches_in_another_order_give_the_same_rows():
@@ -38,7 +42,7 @@ def test_batches_in_another_order_give_the_same_rows():
         added(added(TeacherVectorsMetrics(), [3, 4]), [2, 0, 1]),
     )
     assert parts.scores().rows.tolist() == [0, 1, 2, 3, 4]
-    np.testing.assert_allclose(whole.scores().token, parts.scores().token, rtol=1e-5)
+    np.testing.assert_allclose(whole.scores().cosines, parts.scores().cosines, rtol=1e-5)
     other = TeacherVectorsMetrics()
     other.replace(parts.collected())
-    assert other.scores().figures == parts.scores().figures
+    assert other.scores().values == parts.scores().values

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
-from encoderlab.metrics.thresholds import (
+from encoderlab.metrics.calibration import (
     LEAST_POSITIVES,
-    ThresholdRule,
     best_threshold,
     fit_thresholds,
     threshold_for_precision,
@@ -37,13 +36,6 @@ def test_a_requested_precision_is_reached_with_the_highest_possible_recall(wante
 def test_the_most_precise_threshold_is_used_if_none_is_precise_enough():
     probabilities, labels = np.array([0.9, 0.8, 0.7, 0.2]), np.array([False, True, True, False])
     assert threshold_for_precision(probabilities, labels, 0.9) == pytest.approx(0.45)  # two of three are right
-
-
-def test_a_rule_is_a_number_a_precision_or_the_best_f1():
-    probabilities, labels = np.array([0.9, 0.6, 0.3]), np.array([True, False, True])
-    assert ThresholdRule(known=0.4).on(probabilities, labels) == 0.4
-    assert ThresholdRule(precision=1.0).on(probabilities, labels) == pytest.approx(0.75)
-    assert ThresholdRule().on(probabilities, labels) == best_threshold(probabilities, labels) == pytest.approx(0.15)
 
 
 def test_a_label_that_no_row_has_gets_a_half():

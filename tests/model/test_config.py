@@ -26,7 +26,6 @@ OTHER_VALUES = {
     "d_ff": 40,
     "positions": Positions.sinusoidal,
     "segments": 0,
-    "scale_embeddings": True,
     "embedding_norm": False,
     "norm": Norm.rms,
     "norm_position": NormPosition.pre,
@@ -36,7 +35,6 @@ OTHER_VALUES = {
     "pooling": Pooling.mean,
     "dropout": 0.5,
     "attention_dropout": 0.5,
-    "word_dropout": 0.5,
     "initializer_range": 0.02,
 }
 
@@ -59,7 +57,7 @@ def test_any_width_works_with_any_positions_if_rotary_heads_are_even(positions, 
     assert model(make_batch([3, 2])).sequence_logits.shape == (2, 3)
 
 
-def with_length(config):
+def resolve_length(config):
     """Return the settings with a length, which a run takes from its rows."""
     return replace(config, max_length=config.max_length or 128)
 
@@ -70,7 +68,7 @@ def test_every_shipped_model_builds_and_gives_logits(name, make_batch):
     ConfigStore.instance().store(group="model", name="model_schema", node=ModelConfig)
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         composed = compose(f"model/{name}").model
-    config = with_length(OmegaConf.to_object(composed))
+    config = resolve_length(OmegaConf.to_object(composed))
     assert path.read_text().startswith("# ")
     assert config.name == name
     with torch.device("meta"):  # shapes without the memory of the larger ones
@@ -90,7 +88,7 @@ def test_the_sizes_are_googles(name, parameters):
     settings = OmegaConf.load(CONFIGS / "model" / f"{name}.yaml")
     del settings["defaults"]
     with torch.device("meta"):
-        config = with_length(OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings)))
+        config = resolve_length(OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings)))
         model = EncoderWithHeads(config, 30522, 0, HeadSizes())
     without_pooler_and_far_positions = model.n_parameters
     assert without_pooler_and_far_positions == pytest.approx(parameters, rel=0.03)

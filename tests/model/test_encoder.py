@@ -18,7 +18,6 @@ from encoderlab.model.packing import Layout
 CHOICES = {
     "positions": st.sampled_from(Positions),
     "segments": st.sampled_from([0, 2]),
-    "scale_embeddings": st.booleans(),
     "embedding_norm": st.booleans(),
     "norm": st.sampled_from(Norm),
     "norm_position": st.sampled_from(NormPosition),
@@ -84,17 +83,6 @@ def test_attention_maps_are_the_weights_that_every_layer_uses(make_model, make_b
     assert_close(encode(model, batch), explicit, rtol=1e-5, atol=2e-5)
 
 
-def test_word_dropout_zeroes_whole_tokens_only_in_training(make_model):
-    settings = {"positions": Positions.rotary, "segments": 0, "embedding_norm": False}
-    embeddings = make_model(word_dropout=0.5, **settings).encoder.embeddings
-    ids, types = torch.randint(1, 13, (200, 10)), torch.zeros(200, 10, dtype=torch.long)
-    positions = slice(10)
-    kept = embeddings(ids, types, positions) != 0
-    assert_close(kept.all(-1), kept.any(-1))
-    assert 0.4 < kept.double().mean() < 0.6
-    assert_close(embeddings.eval()(ids, types, positions), embeddings.token(ids))
-
-
 class DropAll(torch.nn.Module):
     def forward(self, x):
         return torch.zeros_like(x)
@@ -106,19 +94,6 @@ def test_dropout_applies_to_both_sublayers_but_not_to_the_residual(norm_position
     layer.dropout = DropAll()
     normed = layer.feed_forward_norm(layer.attention_norm(x))
     assert_close(layer(x, Layout.padded(2, 5)), normed if norm_position is NormPosition.post else x)
-
-
-def test_scaling_multiplies_embeddings_by_sqrt_of_the_width_but_not_positions(make_model):
-    settings = {"embedding_norm": False, "segments": 0}
-    plain, scaled = (
-        make_model(scale_embeddings=scale, **settings).eval().encoder.embeddings for scale in (False, True)
-    )
-    ids = torch.randint(1, 13, (2, 6))
-    positions = slice(6)
-    assert_close(
-        scaled(ids, ids, positions) - scaled.position(positions),
-        4 * (plain(ids, ids, positions) - plain.position(positions)),
-    )
 
 
 @given(shape=any_shape)
@@ -138,7 +113,7 @@ from encoderlab.batch import HeadSizes
 from encoderlab.model.config import Activation, ModelConfig, Norm, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import FIRST_TOKENS, Selection
-for shape in ({}, {"positions": Positions.rotary, "norm": Norm.scalar, "activation": Activation.geglu, "word_dropout": 0.1}):
+for shape in ({}, {"positions": Positions.rotary, "norm": Norm.rms, "activation": Activation.geglu}):
     encoder = EncoderWithHeads(ModelConfig(d_model=16, d_ff=24, **shape), 9, 0, HeadSizes(2)).encoder
     compiled = torch.compile(encoder, backend="eager", fullgraph=True)
     inputs = torch.ones(2, 5, dtype=torch.long), torch.zeros(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.bool)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from encoderlab.model.config import Activation, Norm
-from encoderlab.model.layers import Dropout, FeedForward, ScalarNorm, build_norm
+from encoderlab.model.layers import Dropout, FeedForward, build_norm
 
 
 @pytest.mark.parametrize("p", [0.3, 0.7, 0.9])
@@ -38,16 +38,6 @@ def test_the_same_seed_drops_the_same_numbers():
         torch.manual_seed(3)
         answers.append(Dropout(0.5)(torch.ones(101)))
     assert_close(*answers)
-
-
-def test_scalar_norm_divides_by_the_unbiased_standard_deviation_and_has_one_scale_and_shift():
-    norm = ScalarNorm(1e-9, bias=True)
-    x = torch.randn(4, 3, 6)
-    with torch.no_grad():
-        norm.weight.fill_(2.0)
-        norm.bias.fill_(0.5)
-    assert_close(norm(x), 2 * (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True) + 0.5, rtol=1e-5, atol=1e-5)
-    assert sum(parameter.numel() for parameter in norm.parameters()) == 2
 
 
 def test_rms_norm_does_not_subtract_the_mean_and_scales_the_mean_square_to_one(make_config):

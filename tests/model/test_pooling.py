@@ -7,17 +7,15 @@ import torch
 from torch.testing import assert_close
 
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
-from encoderlab.model.pooling import ClsPool, MaxPool, MeanPool, build_pooling, compared, pool_windows, separate_texts
+from encoderlab.model.pooling import ClsPool, MeanPool, build_pooling, compared, pool_windows, separate_texts
 
 
-def test_poolings_take_the_first_the_mean_and_the_maximum_of_the_real_tokens():
+def test_poolings_take_the_first_or_the_mean_of_the_real_tokens():
     hidden = torch.tensor([[[1.0, 5.0], [3.0, 1.0], [-8.0, 9.0]]])
     mask = torch.tensor([[True, True, False]])
     assert ClsPool()(hidden, mask).tolist() == [[1, 5]]
     assert MeanPool()(hidden, mask).tolist() == [[2, 3]]
-    assert MaxPool()(hidden, mask).tolist() == [[3, 5]]
     assert MeanPool()(hidden[:, :2], None).tolist() == [[2, 3]]
-    assert MaxPool()(hidden[:, :2], None).tolist() == [[3, 5]]
 
 
 @pytest.mark.parametrize("pooling", Pooling)
@@ -85,7 +83,7 @@ def test_features_of_equal_vectors_have_no_difference_and_cosine_one():
 
 
 @pytest.mark.parametrize("packs", [False, True])
-@pytest.mark.parametrize("pooling", [Pooling.mean, Pooling.cls, Pooling.max])
+@pytest.mark.parametrize("pooling", [Pooling.mean, Pooling.cls])
 def test_logits_of_a_pair_do_not_depend_on_the_rest_of_the_batch(packs, pooling, make_model, make_batch):
     model = make_model(token_classes=None, pairs=Pairs.separate, pooling=pooling)
     model.packs = packs

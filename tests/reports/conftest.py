@@ -6,13 +6,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from encoderlab.metrics.classification import classification_scores
+from encoderlab.metrics.texts import classification_scores
 from encoderlab.reports.training import RunSummary
 
 ATTACK = "<script>alert('x')</script>\x1b[31m"
 SPLIT = {
     "rows": 200, "labels": {"no": 120, "yes": 80}, "unlabelled": 0, "words_min": 1, "words_median": 7.5, "words_p95": 20.0,
-    "words_max": 90, "empty": 1, "duplicates": 2, "shared_with_train": 3, "shared_with_other_label": 4, "fingerprint": "ff00",
+    "words_max": 90, "empty": 1, "duplicates": 2, "conflicting": 0, "shared_with_train": 3, "shared_with_other_label": 4, "markup": 0.0, "fingerprint": "ff00",
 }  # fmt: skip
 
 
@@ -98,6 +98,6 @@ def scores_of():
         probabilities = np.repeat(((1 - sure) / (len(names) - 1))[:, None], len(names), axis=1)
         probabilities[np.arange(len(labels)), predicted] = sure
         scores = classification_scores(labels, predicted, names, "accuracy", positive=1)
-        return replace(scores, figures=scores.figures | {"loss": 0.5}, probabilities=probabilities)
+        return replace(scores, values=scores.values | {"loss": 0.5}, probabilities=probabilities)
 
     return scored

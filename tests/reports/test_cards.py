@@ -30,7 +30,6 @@ TRANSFORMERS += [
 ]
 TRANSFORMERS += [{"architectures": ["BertForSequenceClassification"], "thresholds": {"yes": 0.3}}]
 EXPORTS = [("transformers", fields, {}) for fields in TRANSFORMERS]
-EXPORTS += [("sentence-transformers", {}, {"target": target}) for target in (None, "label", "label_set", "number")]
 EXPORTS += [("onnx", ONNX, {"opened": True, "change": "2.0 MB less", "windows": WINDOWS, "max_length": 32})]
 
 

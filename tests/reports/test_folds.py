@@ -1,4 +1,4 @@
-"""The report of a cross-validation: means over folds, out-of-fold predictions, and labels that are probably wrong."""
+"""The report of a cross-validation: means over folds, out-of-fold predictions, and labels to check."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from encoderlab.errors import DataError
 from encoderlab.reports.folds import (
     Fold,
     build_folds_report,
-    check_labels,
+    labels_to_check,
     out_of_fold_table,
     show_folds_report,
     write_folds_report,
@@ -70,8 +70,8 @@ def test_scores_are_means_over_the_folds_with_an_interval_and_a_verdict(folds):
 
 
 def test_the_page_and_the_files_show_scores_and_labels_to_check(tmp_path, folds, table, facts):
-    report, checked = build_folds_report(folds), check_labels(table, NAMES, "label")
-    assert checked.table["line"].tolist() == [6] and checked.table["predicted"].tolist() == ["no"]
+    report, checked = build_folds_report(folds), labels_to_check(table, NAMES, "label")
+    assert checked["line"].tolist() == [6] and checked["predicted"].tolist() == ["no"]
     write_folds_report(tmp_path, report, facts, table, checked)
     page, screen = Page(tmp_path / "report.html"), io.StringIO()
     show_folds_report(report, checked, {"page": "report.html"}, screen)
@@ -82,23 +82,42 @@ def test_the_page_and_the_files_show_scores_and_labels_to_check(tmp_path, folds,
     assert len(pd.read_csv(tmp_path / "predictions.csv")) == 30 and len(pd.read_csv(tmp_path / "label_errors.csv")) == 1
 
 
-def test_wrong_labels_are_found_in_sets_numbers_and_words(table):
-    sets = check_labels(table, NAMES, "label_set")
-    assert sets.of == 60 and sets.table["line"].iloc[0] == 6 and set(sets.table["change"]) == {"remove yes", "add no"}
-    numbers = pd.DataFrame(
-        {"fold": 1, "line": range(50), "text": "a", "label": np.arange(50.0), "predicted": np.arange(50.0)}
+@pytest.mark.parametrize(("target", "least"), [("label", 0.9), ("label_set", 0.9)])
+def test_changed_labels_are_listed_first_and_correct_ones_of_a_weak_model_are_not(target, least):
+    """A model that is right four times in five: a list of what it doubts would be mostly correct labels."""
+    random, names = np.random.default_rng(0), ["a", "b", "c"]
+    true = random.integers(0, 3, 900)
+    guess = np.where(random.random(900) < 0.8, true, random.integers(0, 3, 900))
+    chances = np.full((900, 3), 0.15) + 0.55 * np.eye(3)[guess] + random.random((900, 3)) / 10
+    chances[:450] += 4 * np.eye(3)[true[:450]]  # half of the rows are easy
+    chances /= chances.sum(1, keepdims=True)
+    changed = random.random(900) < 0.05
+    labels = np.where(changed, (true + 1) % 3, true)
+    table = pd.DataFrame({"line": range(900), "text": "t", "label": [names[label] for label in labels]})
+    listed = labels_to_check(
+        table.assign(**{f"probability_{n}": chances[:, k] for k, n in enumerate(names)}), names, target
     )
-    numbers["predicted"] += np.random.default_rng(0).normal(0, 0.1, 50)
-    numbers.loc[9, "label"] = 99.0
-    assert check_labels(numbers, [], "number").table["line"].tolist()[0] == 9
-    words = pd.DataFrame({"fold": 1, "line": range(1, 31), "text": "a b", "label": ["no yes"] * 30})
-    words.loc[3, "label"] = "yes yes"
-    sure = np.array([[0.95, 0.05], [0.05, 0.95]])
-    found = check_labels(words, NAMES, "label", iter([sure] * 30))
-    assert found.of == 60
-    assert found.table[["line", "sentence", "word_number", "word", "label", "predicted"]].values.tolist() == [
-        [4, 4, 1, "a", "yes", "no"]
-    ]
+    lines = listed["line"].to_numpy()
+    assert changed[lines[:15]].mean() >= least and len(set(lines)) < 150
+    assert (listed["label"] != listed["predicted"]).all()
+    if target == "label_set":
+        assert {*listed["change"]} <= {f"{how} {name}" for how in ("add", "remove") for name in names}
+
+
+@pytest.mark.parametrize("target", ["label", "label_set"])
+def test_a_model_that_has_learned_nothing_lists_no_labels(target):
+    random = np.random.default_rng(0)
+    chances = random.random(400)
+    table = pd.DataFrame({"line": range(400), "text": "t", "label": random.choice(NAMES, 400)})
+    table = table.assign(probability_no=1 - chances, probability_yes=chances)
+    assert labels_to_check(table, NAMES, target).empty
+
+
+def test_labels_to_check_need_no_row_of_every_label():
+    table = pd.DataFrame({"line": [1, 2, 3], "text": "t", "label": ["a", "a", "b"]})
+    table = table.assign(probability_a=[0.9, 0.1, 0.1], probability_b=[0.1, 0.8, 0.8], probability_c=[0.0, 0.1, 0.1])
+    for target in ("label", "label_set"):
+        assert set(labels_to_check(table, ["a", "b", "c"], target)["line"]) <= {1, 2, 3}
 
 
 def test_the_predictions_of_all_folds_are_in_the_rows_order(tmp_path):

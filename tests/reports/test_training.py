@@ -4,16 +4,20 @@ import csv
 import io
 import json
 import re
+import warnings
+from dataclasses import replace
 
 import matplotlib.image
 import numpy as np
 import pytest
 
 from encoderlab.baselines.supervised import Baseline
-from encoderlab.metrics.label_sets import label_set_scores
-from encoderlab.metrics.regression import NumberScores
 from encoderlab.metrics.tagging import tagging_scores
-from encoderlab.reports.training import build_report, show_report, verdict_on, write_report
+from encoderlab.metrics.texts import NumberScores, label_set_scores
+from encoderlab.reports.baselines import verdict_on
+from encoderlab.reports.blocks import Table, Text, show
+from encoderlab.reports.explanation import Importance, WordImportance
+from encoderlab.reports.training import build_report, headline, show_report, single_class_warning, write_report
 from tests.reports.conftest import ATTACK, Example, Page, Words
 
 LABELS = np.arange(200) % 2
@@ -35,17 +39,10 @@ def report(run, scores):
     )
 
 
-class Weighs:
-    """Explains every example by its first four characters."""
-
-    text, begin, end, score = 0, 0, 4, 1.0
-
-    def words(self):
-        return [self]
-
-
 def explain(examples, **about):
-    return [Weighs() for _ in examples]
+    """Explain every example by its first four characters."""
+    first = WordImportance(0, 0, 4, 1.0)
+    return [Importance("yes", {}, "yes", ("",), [first], False) for _ in examples]
 
 
 def metrics(folder):
@@ -69,7 +66,7 @@ def test_report_json_has_the_promised_keys(report):
 
 
 def test_numbers_that_are_not_finite_become_null(run, scores):
-    scores.figures["loss"] = float("nan")
+    scores.values["loss"] = float("nan")
     assert build_report(run, {"test": scores}, {})["splits"]["test"]["loss"] is None
 
 
@@ -83,19 +80,13 @@ def test_the_verdict_is_about_the_best_baseline_and_its_whole_interval(bounds, o
     assert (verdict["against"], verdict["outcome"]) == ("best", outcome)
 
 
-def test_a_temperature_is_fitted_on_validation_and_never_on_the_scored_rows(run, scores_of):
+def test_calibration_is_shown_before_and_after_the_temperature(run, scores_of):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 400)
-    splits = {
-        name: scores_of(labels, np.where(rng.random(400) < 0.7, labels, 1 - labels), np.full(400, 0.95))
-        for name in ("validation", "test")
-    }
-    both = build_report(run, splits, {})["splits"]
-    after = both["test"]["calibration"]["after_temperature"]
-    assert after["fitted_on"] == "validation" and after["ece"] < both["test"]["calibration"]["ece"]
-    assert "after_temperature" not in both["validation"]["calibration"]
-    alone = build_report(run, {"test": splits["test"]}, {})["splits"]["test"]
-    assert "after_temperature" not in alone["calibration"]
+    scores = scores_of(labels, np.where(rng.random(400) < 0.7, labels, 1 - labels), np.full(400, 0.7))
+    split = build_report(run, {"test": replace(scores, temperature=2.0)}, {})["splits"]["test"]["calibration"]
+    assert split["temperature"] == 2.0 and split["ece"] < 0.05 < split["ece_uncalibrated"]
+    assert "temperature" not in build_report(run, {"test": scores}, {})["splits"]["test"]["calibration"]
 
 
 def test_the_screen_shows_the_numbers_of_report_json(report):
@@ -108,6 +99,33 @@ def test_the_screen_shows_the_numbers_of_report_json(report):
     assert report["verdict"]["sentence"] in printed and "Note: a note" in printed
     assert "  page: a [b]/report.html\n" in printed and "  encoderlab eval run='a [b]'\n" in printed
     assert "\x1b" not in printed
+
+
+def test_rare_labels_come_first_and_a_model_of_one_class_is_called_so(run, tmp_path, facts, scores_of):
+    labels = np.arange(100) < 5
+    scores = scores_of(labels.astype(int), np.zeros(100, int))
+    report, screen = build_report(replace(run, data="mails.csv"), {"test": scores}, {}), io.StringIO()
+    show_report(report, {}, [], screen)
+    write_report(tmp_path, report, facts, [Example("a")] * 100, scores)
+    for text in (screen.getvalue(), Page(tmp_path / "report.html").text):
+        assert "mails.csv, sst2" in text and "F1 of yes 0.000" in text
+        assert "Warning: The model predicts no for every row" in text
+    balanced = build_report(run, {"test": scores_of([0, 1], [0, 1])}, {})
+    assert "F1 of" not in headline(balanced) and single_class_warning(balanced) == []
+
+
+def test_labels_in_any_script_are_drawn_without_a_warning(run, tmp_path, facts, scores_of):
+    scores = scores_of([0, 1] * 9, [0, 1, 1] * 6, names=["负面", "よい 😀"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_report(tmp_path, build_report(run, {"test": scores}, {}), facts, [Example("a")] * 18, scores)
+    assert "负面" in Page(tmp_path / "report.html").text
+
+
+def test_a_pipe_is_not_wrapped():
+    file = io.StringIO()
+    show([Table(["a column"] * 30, [["a long cell of a table"] * 30]), Text("word " * 99)], file)
+    assert max(map(len, file.getvalue().splitlines())) > 600 and len(file.getvalue().splitlines()) < 8
 
 
 def test_the_files_of_a_run_are_whole_and_escaped(tmp_path, report, scores, facts):
@@ -164,7 +182,7 @@ def test_other_kinds_of_targets_have_a_page_a_screen_and_predictions(tmp_path, r
     else:
         labels, predicted = rng.normal(size=30), rng.normal(size=30)
         figures = {"pearson": 0.1, "spearman": 0.1, "mae": 1.0, "rmse": 1.0, "loss": 1.0}
-        scores = NumberScores(n=30, figures=figures, rows=np.arange(30), labels=labels, predicted=predicted, main="mae")
+        scores = NumberScores(n=30, values=figures, rows=np.arange(30), labels=labels, predicted=predicted, main="mae")
         examples = [Example(f"row {n}") for n in range(30)]
     report = build_report(run, {"test": scores}, {})
     write_report(tmp_path, report, facts, examples, scores)

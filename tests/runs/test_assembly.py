@@ -3,17 +3,16 @@
 import pytest
 
 from encoderlab.config.schemas import AsPretrained
+from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample
-from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs
-from encoderlab.runs.assembly import settle, with_case, with_pairs
+from encoderlab.runs.assembly import resolve_pairs, resolve_tokenizer, resolve_training
 from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
-from encoderlab.training.compilation import WITH_GRAPHS
-from encoderlab.training.config import Compile, TrainingConfig
+from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import TOKENIZER, assembly_of
 
 LONG = [TextExample("0123456789" * 6, None, row % 3) for row in range(40)]
@@ -25,7 +24,7 @@ def settled(windows=Windows.none, validation=0, **training):
     assembly = assembly_of(task, training=TrainingConfig(**training), n_layers=1)
     rows = hold_encoded(assembly.task.encode(LONG), TOKENIZER.vocabulary_size, assembly.task.heads)
     few = hold_encoded(assembly.task.encode(LONG[:validation]), TOKENIZER.vocabulary_size, assembly.task.heads)
-    return settle(assembly, {"train": rows} | ({"validation": few} if validation else {})), rows
+    return resolve_training(assembly, {"train": rows} | ({"validation": few} if validation else {})), rows
 
 
 def test_rows_in_windows_are_read_as_often_as_truncated_rows():
@@ -40,37 +39,18 @@ def test_too_few_validation_rows_choose_no_checkpoint():
     assert (training.keep.value, training.patience) == ("last", None)
 
 
-@pytest.mark.parametrize(
-    ("length", "seconds"),
-    [({"steps": 1000}, 1.5), ({"epochs": 50.0}, 50 * 2 * 1.5e-3), ({"budget": "10m"}, 600)],
-)
-def test_the_length_of_the_run_decides_what_is_compiled(length, seconds, monkeypatch):
-    durations = []
-    compiling = "encoderlab.runs.assembly.compile_encoder"
-    monkeypatch.setattr(compiling, lambda *given: durations.append(given[-1]) or "compiled")
-    assert settled(batch_size=32, **length)[0].compiled == "compiled"
-    assert durations == [pytest.approx(seconds)]
-
-
-def test_a_model_for_cuda_graphs_computes_whole_batches(monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.assembly.compile_encoder", lambda *given: WITH_GRAPHS)
-    assert settled(steps=3, compile=Compile.cuda_graphs)[0].model.packs is False
-    windowed, _ = settled(Windows.mean, steps=3, compile=Compile.cuda_graphs)
-    assert "not compiled" in windowed.compiled
-
-
 def test_single_texts_have_no_pairs_to_read_separately(tmp_path):
     corpus = Corpus.load(BracketsDataset(train_rows=4, validation_rows=2, test_rows=2, pairs=8), tmp_path)
     separate = ModelConfig(pairs=Pairs.separate)  # as finetuned from an encoder that reads pairs separately
-    assert with_pairs(separate, AsPretrained(), corpus).pairs is Pairs.joint
+    assert resolve_pairs(separate, AsPretrained(), corpus).pairs is Pairs.joint
     for configured in (separate, AsPretrained(pairs=Pairs.separate)):
         with pytest.raises(SettingError, match=r"model\.pairs=separate"):
-            with_pairs(separate, configured, corpus)
+            resolve_pairs(separate, configured, corpus)
 
 
 def test_a_trained_vocabulary_keeps_capitals_for_labelled_words_by_default():
     tagging, classification = TaggingConfig(name="names"), ClassificationConfig(name="topics")
-    assert with_case(WordPieceConfig(), tagging).lowercase is False
-    assert with_case(WordPieceConfig(), classification).lowercase is True
-    assert with_case(WordPieceConfig(lowercase=True), tagging).lowercase is True
-    assert with_case(SymbolsConfig(), tagging) == SymbolsConfig()
+    assert resolve_tokenizer(WordPieceConfig(), tagging).lowercase is False
+    assert resolve_tokenizer(WordPieceConfig(), classification).lowercase is True
+    assert resolve_tokenizer(WordPieceConfig(lowercase=True), tagging).lowercase is True
+    assert resolve_tokenizer(SymbolsConfig(), tagging) == SymbolsConfig()

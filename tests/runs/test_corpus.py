@@ -10,8 +10,7 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs import corpus as module
 from encoderlab.runs.corpus import Corpus
-from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
-from encoderlab.tasks.tagging import Tagging
+from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.tasks.texts import Classification
 
 
@@ -150,14 +149,6 @@ def test_a_damaged_store_is_rebuilt_with_a_message(corpus_of, tmp_path, capsys, 
     assert task.encoded == 2
     assert f"{folder} is damaged" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "tokens").iterdir()] == [folder.name]
-
-
-def test_a_store_of_words_contains_the_label_of_each(corpus_of):
-    corpus = corpus_of(train=words([0, 1], [1]))
-    task = Tagging(TaggingConfig(name="test"), SymbolsConfig().build(lambda: [], None), ["no", "yes"], 8)
-    store = corpus.rows("train", task)
-    assert rows_of(store, "target_positions") == [[1, 2], [1]]
-    assert rows_of(store, "token_labels") == [[0, 1], [1]]
 
 
 def test_rows_of_the_wrong_kind_leave_no_store_behind(corpus_of, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
 from encoderlab.data.dataset import Pack
-from encoderlab.data.sentences import Punkt, SentenceSplitter
+from encoderlab.data.sentences import SentenceSplitter, hastened
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.task import build_task
@@ -36,7 +36,7 @@ def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_o
     """Compare with the plainest way to build it, which reads like the store's description."""
     monkeypatch.setattr("encoderlab.data.sentences._CHARACTERS", 200)
     monkeypatch.setattr("encoderlab.data.sentences._MOST_WORKERS", workers)
-    splitter = SentenceSplitter(Punkt(PunktSentenceTokenizer(PunktParameters())), "Punkt", "Punkt 1")
+    splitter = SentenceSplitter(hastened(PunktSentenceTokenizer(PunktParameters())), "Punkt", "Punkt 1")
     documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
     corpus = replace(corpus_of(documents=documents), splitter=splitter)
     task = task_of(corpus)
@@ -106,7 +106,7 @@ def test_the_store_is_built_once_for_all_lengths_and_again_if_its_inputs_change(
             {},
             "no paragraph that is long enough for task.min_characters=50 task.min_sentences=3",
         ),
-        ([[LONG], ["short."]], {}, "Only one of the train documents.*task.second_sentence=swapped"),
+        ([[LONG], ["short."]], {}, "Only one of the train documents.*task.second_sentence=none"),
         ([["a b c d. e f g h."], [LONG]], {"min_sentences": 9}, "task.min_sentences=9"),
     ],
 )
@@ -114,12 +114,6 @@ def test_a_corpus_that_cannot_be_paired_is_refused(corpus_of, documents, setting
     corpus = corpus_of(documents=documents, **settings)
     with pytest.raises(DataError, match=message):
         corpus.rows("train", task_of(corpus))
-
-
-@pytest.mark.parametrize("second", [SecondSentence.swapped, SecondSentence.none])
-def test_one_long_document_is_enough_without_negative_pairs(corpus_of, second):
-    corpus = corpus_of(documents=[[LONG], ["short."]], second_sentence=second)
-    assert len(corpus.rows("train", task_of(corpus))) > 0
 
 
 def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(corpus_of):

@@ -1,4 +1,4 @@
-"""Token importance: a token's score is the effect of hiding it, whatever else is requested, and belongs to its text."""
+"""Word importance: a word's score is the effect of hiding it, whatever else is requested, and belongs to its text."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.config.commands import AttentionConfig
+from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.generated import BracketsDataset
 from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
-from encoderlab.runs.explain import check_selection, selected_examples, spans_of, texts_of, token_importance
+from encoderlab.reports.predictions import texts_of
+from encoderlab.runs.explain import check_selection, selected_examples, spans_of, word_importance
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
@@ -29,19 +30,21 @@ SHAPES = [
         "positions": Positions.rotary,
         "norm": Norm.rms,
         "activation": Activation.geglu,
-        "pooling": Pooling.max,
+        "pooling": Pooling.cls,
         "bias": False,
     },
     {
         "pooling": Pooling.pooler,
-        "scale_embeddings": True,
-        "word_dropout": 0.5,
         "dropout": 0.5,
         "attention_dropout": 0.5,
     },
 ]
 digits = st.text("0123456789ab", min_size=1, max_size=14)
 LONG = TextExample("0123456789ab73a")
+
+
+def scores_of(importance):
+    return np.array([word.score for word in importance.words])
 
 
 def odds_of(assembly, encoded, label):
@@ -56,66 +59,62 @@ def odds_of(assembly, encoded, label):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_score_is_the_change_of_the_log_odds_without_the_token(shape):
+def test_a_score_is_the_change_of_the_log_odds_without_the_word(shape):
     assembly, text = assembly_of(**shape), TextExample("12ab", "73")
-    (importance,) = token_importance(assembly, [text])
+    (importance,) = word_importance(assembly, [text])
     (encoded,) = assembly.task.encode([text])
-    before = odds_of(assembly, encoded, importance.label)
-    for place, score in enumerate(importance.scores):
-        ids = list(encoded.input_ids)
-        ids[place] = TOKENIZER.mask_id
+    spans, before = spans_of(TOKENIZER, text, encoded), odds_of(assembly, encoded, importance.label)
+    for word in importance.words:
+        hidden = [s is not None and s.text == word.text and word.begin <= s.begin < word.end for s in spans]
+        ids = [TOKENIZER.mask_id if hide else id_ for id_, hide in zip(encoded.input_ids, hidden, strict=True)]
         after = odds_of(assembly, replace(encoded, input_ids=ids), importance.label)
-        assert score == pytest.approx(before - after, abs=2e-4)
+        assert word.score == pytest.approx(before - after, abs=2e-4)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_a_token_is_hidden_in_every_window_that_reads_it(pooling):
+def test_a_word_is_hidden_in_every_window_that_reads_it(pooling):
     task = ClassificationConfig(name="long", windows=Windows(pooling))
     assembly = assembly_of(task, max_length=8, pooling=Pooling.mean)
-    (importance,) = token_importance(assembly, [LONG])
+    (importance,) = word_importance(assembly, [LONG])
     (encoded,) = assembly.task.encode([LONG])
-    assert importance.pieces == ["[CLS]", *LONG.text, "[SEP]"]
-    assert [(span.begin, span.end) for span in importance.spans[1:-1]] == [(n, n + 1) for n in range(15)]
+    assert [(word.begin, word.end) for word in importance.words] == [(n, n + 1) for n in range(15)]
     ids, shared = np.array(encoded.input_ids), 5  # [CLS] 0 1 2 3 4: in the first two windows
     assert (ids == ids[shared]).sum() == 2
     hidden = replace(encoded, input_ids=np.where(ids == ids[shared], TOKENIZER.mask_id, ids).tolist())
     expected = odds_of(assembly, encoded, importance.label) - odds_of(assembly, hidden, importance.label)
-    assert importance.scores[shared] == pytest.approx(expected, abs=2e-4)
+    assert importance.words[shared - 1].score == pytest.approx(expected, abs=2e-4)
 
 
-def test_a_very_long_text_loses_neighbouring_tokens_together(monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.explain.MOST_OCCLUSIONS", 3)
+def test_a_very_long_text_loses_neighbouring_words_together(monkeypatch):
+    monkeypatch.setattr("encoderlab.runs.explain.MOST_OCCLUSIONS", 2)
     assembly, text = assembly_of(), TextExample("1234")
-    (importance,) = token_importance(assembly, [text])
+    (importance,) = word_importance(assembly, [text])
     (encoded,) = assembly.task.encode([text])
-    hidden = replace(encoded, input_ids=[TOKENIZER.mask_id] * 2 + encoded.input_ids[2:])
+    hidden = replace(encoded, input_ids=[encoded.input_ids[0], *[TOKENIZER.mask_id] * 2, *encoded.input_ids[3:]])
     change = odds_of(assembly, encoded, importance.label) - odds_of(assembly, hidden, importance.label)
-    assert importance.scores[:2].tolist() == pytest.approx([change / 2] * 2, abs=2e-4)
-    assert len(importance.scores) == 6
+    assert [word.score for word in importance.words[:2]] == pytest.approx([change / 2] * 2, abs=2e-4)
+    assert len(importance.words) == 4
 
 
 @given(texts=st.lists(st.tuples(digits, st.none() | digits), min_size=2, max_size=5), shape=st.sampled_from(SHAPES))
 @settings(max_examples=20)
 def test_scores_do_not_depend_on_the_other_texts(texts, shape):
     assembly, examples = assembly_of(**shape), [TextExample(*text) for text in texts]
-    for one, among in zip(examples, token_importance(assembly, examples), strict=True):
-        (alone,) = token_importance(assembly, [one])
+    for one, among in zip(examples, word_importance(assembly, examples), strict=True):
+        (alone,) = word_importance(assembly, [one])
         assert alone.label == among.label
-        np.testing.assert_allclose(alone.scores, among.scores, rtol=2e-3, atol=2e-3)
+        np.testing.assert_allclose(scores_of(alone), scores_of(among), rtol=2e-3, atol=2e-3)
 
 
 @given(text=st.text("0123456789ab xy", max_size=16), pair=st.none() | st.text("0123456789ab ", max_size=16))
 @settings(max_examples=30)
-def test_every_token_except_special_ones_stands_for_its_characters(text, pair):
-    (importance,) = token_importance(assembly_of(), [TextExample(text, pair)])
-    assert [piece in ("[CLS]", "[SEP]") for piece in importance.pieces] == importance.special.tolist()
-    for piece, span in zip(importance.pieces, importance.spans, strict=True):
-        if span is not None:
-            shown = importance.texts[span.text][span.begin : span.end]
-            assert piece == (shown if shown in "0123456789ab" else "[UNK]")
-    words = importance.words()
-    assert [word.text for word in words] == sorted(word.text for word in words)
-    assert sum(word.score for word in words) == pytest.approx(importance.scores[~importance.special].sum(), abs=1e-3)
+def test_every_word_stands_for_its_characters(text, pair):
+    example = TextExample(text, pair)
+    (importance,) = word_importance(assembly_of(), [example])
+    (encoded,) = assembly_of().task.encode([example])
+    spans = [(one.text, one.begin) for one in spans_of(TOKENIZER, example, encoded) if one is not None]
+    assert [(word.text, word.begin) for word in importance.words] == spans
+    assert [word.text for word in importance.words] == sorted(word.text for word in importance.words)
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +145,10 @@ def test_each_piece_of_a_given_word_stands_for_the_whole_word(wordpiece):
 def test_of_two_classes_one_opposes_the_other_and_the_likeliest_is_explained():
     assembly = assembly_of(labels=LABELS[:2])
     examples = [TextExample("12ab"), TextExample("3")]
-    up, down = (token_importance(assembly, examples, labels=[label] * 2) for label in LABELS[:2])
-    for one, other, likeliest in zip(up, down, token_importance(assembly, examples), strict=True):
-        assert one.probability + other.probability == pytest.approx(1)
-        np.testing.assert_allclose(one.scores, -other.scores, atol=1e-3)
+    up, down = (word_importance(assembly, examples, labels=[label] * 2) for label in LABELS[:2])
+    for one, other, likeliest in zip(up, down, word_importance(assembly, examples), strict=True):
+        assert sum(one.probabilities.values()) == pytest.approx(1) and one.probabilities == other.probabilities
+        np.testing.assert_allclose(scores_of(one), -scores_of(other), atol=1e-3)
         assert likeliest.label == max(likeliest.probabilities, key=likeliest.probabilities.get)
 
 
@@ -158,13 +157,15 @@ def test_the_label_of_a_word_is_explained_by_all_words(special_tokens):
     assembly = assembly_of(TaggingConfig(name="tags", special_tokens=special_tokens))
     example = WordsExample(("12", "a", "b34"))
     (encoded,) = assembly.task.encode([example])
-    (importance,) = token_importance(assembly, [example], words=[2])
+    (importance,) = word_importance(assembly, [example], words=[2])
     assert (importance.word, importance.texts) == (2, ("12 a b34",))
-    assert [importance.texts[0][word.begin : word.end] for word in importance.words()] == ["12", "a", "b34"]
+    assert [importance.texts[0][word.begin : word.end] for word in importance.words] == ["12", "a", "b34"]
     target = {list(encoded.token_labels)[2]: None}
-    hidden = replace(encoded, input_ids=[TOKENIZER.mask_id, *encoded.input_ids[1:]], token_labels=target)
+    start, ids = int(special_tokens), list(encoded.input_ids)
+    ids[start : start + 2] = [TOKENIZER.mask_id] * 2  # of "12"
+    hidden = replace(encoded, input_ids=ids, token_labels=target)
     before = odds_of(assembly, replace(encoded, token_labels=target), importance.label)
-    assert importance.scores[0] == pytest.approx(before - odds_of(assembly, hidden, importance.label), abs=2e-4)
+    assert importance.words[0].score == pytest.approx(before - odds_of(assembly, hidden, importance.label), abs=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_the_label_of_a_word_is_explained_by_all_words(special_tokens):
 )
 def test_what_cannot_be_explained_is_refused(settings, example, options, refusal, fragment):
     with pytest.raises(refusal, match=fragment):
-        token_importance(assembly_of(**settings), [example], **options)
+        word_importance(assembly_of(**settings), [example], **options)
 
 
 @pytest.mark.parametrize("selection", [{"text": "a", "split": "test"}, {"text": " "}, {"text_pair": "b"}, {"rows": []}])
@@ -193,7 +194,7 @@ def test_rows_are_named_by_their_split_and_missing_ones_refused(tmp_path):
     assembly = assembly_of()
     dataset = BracketsDataset(train_rows=20, validation_rows=6, test_rows=4, pairs=5)
     config = SimpleNamespace(task=assembly.config.task, dataset=dataset)
-    run = SimpleNamespace(config=config, task=assembly.task, opened=assembly)
+    run = SimpleNamespace(config=config, task=assembly.task, known_origin=assembly)
 
     def names(**selection):
         return list(selected_examples(AttentionConfig(cache_dir=str(tmp_path), run="outputs/a", **selection), run))

@@ -1,17 +1,21 @@
 """Fitting a model: the result is the chosen checkpoint, and an interrupted fit ends in the same way."""
 
 import signal
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from encoderlab.errors import DataError
-from encoderlab.runs.fit import fit
+from encoderlab.metrics.texts import classification_scores
+from encoderlab.runs.fit import fit, threshold_notes
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import Journal
-from encoderlab.system import signals
-from encoderlab.system.signals import Interrupted
+from encoderlab.system import processes as signals
+from encoderlab.system.processes import Interrupted
+from encoderlab.tasks.config import ClassificationConfig, RegressionConfig
 from encoderlab.training.checkpoint import checkpoints
 from encoderlab.training.config import Keep, TrainingConfig
 from tests.run_files import journal_of
@@ -81,3 +85,32 @@ def test_a_checkpoint_of_another_model_is_refused(folder):
     other = assembly_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
     with pytest.raises(DataError, match="checkpoint"):
         fit(other, {"train": labelled_rows(18)}, folder)
+
+
+def scored(precision):
+    """Return validation scores of 10 rows, 5 of them predicted as fraud, that share of those correctly."""
+    right = round(5 * precision)
+    labels = np.array([1] * right + [0] * (10 - right))
+    scores = classification_scores(labels, np.array([1] * 5 + [0] * 5), ["ham", "fraud"], "accuracy", 1)
+    return {"validation": replace(scores, threshold=0.75)}
+
+
+FITTED = "The threshold of 'fraud', 0.750, was fitted on validation (task.threshold={})"
+MISSED = "No threshold gives 'fraud' a precision of 0.9 on validation: the best has 0.600"
+NO_ROWS = "There is no validation split to fit task.threshold=f1 on, so it is 0.5"
+
+
+@pytest.mark.parametrize(
+    ("threshold", "scores", "notes"),
+    [
+        ("f1", scored(0.6), [FITTED.format("f1")]),
+        ("precision:0.8", scored(0.8), [FITTED.format("precision:0.8")]),
+        ("precision:0.9", scored(0.6), [FITTED.format("precision:0.9"), MISSED]),
+        ("f1", {}, [NO_ROWS]),
+        (0.3, scored(0.6), []),
+        (None, scored(0.6), []),
+    ],
+)
+def test_a_report_says_how_a_threshold_was_fitted_and_which_precision_it_missed(threshold, scores, notes):
+    assert threshold_notes(ClassificationConfig(name="t", threshold=threshold), scores) == notes
+    assert threshold_notes(RegressionConfig(name="t"), scores) == []

@@ -1,6 +1,7 @@
 """The run folder: never reused, never overwritten, and removed if the run produced nothing."""
 
 import errno
+import shutil
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 
 from encoderlab.errors import DataError, SettingError, TrainingError
 from encoderlab.runs.folder import MODEL_FILES, RunFolder, check_free, model_folder
+from encoderlab.training.checkpoint import save_checkpoint
 
 
 def made(*arguments):
@@ -51,6 +53,14 @@ def test_a_folder_that_cannot_be_created_is_refused_in_one_line(tmp_path):
         made(str(tmp_path / "file" / "run"), "train", "sst2")
 
 
+def test_a_folder_deleted_while_a_run_uses_it_is_said_to_have_gone(tmp_path):
+    run = RunFolder.new(str(tmp_path / "run"), "train", "sst2")
+    with pytest.raises(TrainingError, match="run has gone: it was moved or deleted"), run as folder:
+        shutil.rmtree(folder.root)
+        save_checkpoint(folder.checkpoints, 1, {}, {"step": 1})
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(("steps", "kept"), [((), False), ((0,), False), ((0, 3), True)])
 def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, capsys, steps, kept):
     root = tmp_path / "run"
@@ -66,7 +76,7 @@ def test_half_written_files_are_removed_when_the_run_resumes(tmp_path):
     folder = made(str(tmp_path / "run"), "train", "sst2")
     (folder.root / ".tmp-12345678-model").mkdir()
     (folder.root / ".tmp-12345678-config.yaml").write_text("half")
-    with folder.continued("train"):
+    with folder.reopened("train"):
         pass
     assert sorted(path.name for path in folder.root.iterdir()) == [".lock", "config.yaml"]
 
@@ -89,7 +99,7 @@ def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path)
             made(str(tmp_path / "run"), "train", "sst2")
         with (
             pytest.raises(SettingError, match="Another process is using"),
-            RunFolder(tmp_path / "run").continued("train"),
+            RunFolder(tmp_path / "run").reopened("train"),
         ):
             pass
         assert (tmp_path / "run").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.generated import BracketsDataset
+from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
@@ -39,9 +39,9 @@ class Folds:
             raise KeyboardInterrupt
         folder.report.write_text("{}", encoding="utf-8")
 
-    def report(self, validation):
-        self.reported.append(validation)
-        validation.folder.report.write_text("{}", encoding="utf-8")
+    def report(self, folder, command, corpus, folded, runs):
+        self.reported.append((corpus, folded, runs))
+        folder.report.write_text("{}", encoding="utf-8")
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ def test_each_fold_is_a_run_and_all_are_reported_together(config, validated, cap
     folds = Folds()
     folder = validated(config, folds)
     assert folds.trained == ["1/3", "2/3", "3/3"] and folder.finished
-    (validation,) = folds.reported
-    assert [run.root for run in validation.runs] == [folder.fold(number) for number in (1, 2, 3)]
-    assert validation.corpus.splits.by_name.keys() == {OUT_OF_FOLD}
-    assert len(validation.folded.rows) == len(validation.folded.folds) == 12
+    ((corpus, folded, runs),) = folds.reported
+    assert [run.root for run in runs] == [folder.fold(number) for number in (1, 2, 3)]
+    assert corpus.splits.by_name.keys() == {OUT_OF_FOLD}
+    assert len(folded.rows) == len(folded.folds) == 12
     assert "The test split (4 rows) is not used" in capsys.readouterr().err
 
 

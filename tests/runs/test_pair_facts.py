@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from encoderlab.runs.score import _distinct, guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.document_corpus import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.tasks.config import SecondSentence
 from tests.runs.small_documents import documents_in, task_of
 
@@ -17,8 +15,7 @@ def test_pairs_are_counted_before_training(tmp_path):
     assert [facts[name] for name in ("documents", "paragraphs", "sentences", "pairs")] == [3, 4, 16, 12]
     assert facts["labels"] == {"follows": 6, "random": 6}
     assert facts["truncated"] == 0
-    assert set(guessed_pairs(rows, rows)) == {"majority", "word_overlap", "length"}
-    assert guessed_pairs(rows, rows)["majority"]["nsp_accuracy"] == 0.5
+    assert guessed_pairs(rows, rows) == {"majority": {"nsp_accuracy": 0.5}}
     alone = documents_in(tmp_path, second_sentence=SecondSentence.none)
     single = alone.rows("train", task_of(alone))
     assert guessed_pairs(single, single) == {} and "labels" not in pair_facts(single, alone)
@@ -28,10 +25,9 @@ def test_the_most_frequent_token_is_counted_in_training_and_named(tmp_path):
     corpus = documents_in(tmp_path)
     rows = corpus.rows("train", task_of(corpus))
     full_stop = rows.task.tokenizer.encode(["."])[0][0]
-    found = guessed_tokens(rows, np.array([full_stop, full_stop, rows.task.tokenizer.encode(["six"])[0][0]]))
+    targets = np.array([full_stop, full_stop, rows.task.tokenizer.encode(["six"])[0][0]])
+    found = guessed_tokens(rows, targets)
     assert found["most_frequent_token"] == {"mlm_accuracy": pytest.approx(2 / 3), "token_id": full_stop, "token": "."}
-
-
-@given(st.lists(st.integers(0, 5)))
-def test_documents_are_counted_by_their_numbers(numbers):
-    assert _distinct(np.array(sorted(numbers), np.int64)) == len(set(numbers))
+    pieces, size = list(rows.store["input_ids"].values), rows.task.tokenizer.vocabulary_size
+    shares = [(pieces.count(id_) + 1) / (len(pieces) + size) for id_ in targets]
+    assert found["unigram"]["mlm_loss"] == pytest.approx(-np.log(shares).mean())

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from encoderlab.commands.pretrain import FILLED_ROWS, FILLINGS, fill_masks
 from encoderlab.config.commands import VectorPooling
 from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.token_store import memory_store
-from encoderlab.runs.inputs import encoded_rows
-from encoderlab.runs.predict import GUESSES, SHOWN, answers_of, fill_masks, vectors_of
+from encoderlab.data.token_store import as_blocks, memory_store
+from encoderlab.runs.predict import encoded_rows, predictions_of, vectors_of
 from encoderlab.tasks.config import PretrainingConfig, TaggingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
 from tests.runs.small_assembly import LABELS, assembly_of
@@ -32,8 +32,8 @@ def vectors(assembly, texts, pooling, **options):
 
 def test_each_example_has_the_prediction_it_has_alone(assembly):
     examples = [TextExample(text) for text in (*TEXTS, "", "b" * 40)]
-    for example, answer in zip(examples, answers_of(assembly, examples), strict=True):
-        (alone,) = answers_of(assembly, [example])
+    for example, answer in zip(examples, predictions_of(assembly, examples), strict=True):
+        (alone,) = predictions_of(assembly, [example])
         assert answer.labels == alone.labels
         assert answer.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
         assert sum(answer.by_label(LABELS).values()) == pytest.approx(1)
@@ -43,7 +43,7 @@ def test_each_example_has_the_prediction_it_has_alone(assembly):
 def test_each_word_has_its_own_prediction():
     tagger = assembly_of(TaggingConfig(name="digits"))
     tagger.model.eval()
-    answers = answers_of(tagger, [WordsExample(("1", "2", "ab")), WordsExample(("b",))])
+    answers = predictions_of(tagger, [WordsExample(("1", "2", "ab")), WordsExample(("b",))])
     assert [len(answer.labels) for answer in answers] == [3, 1]
 
 
@@ -68,15 +68,16 @@ def test_masks_are_filled_with_the_true_token_and_descending_probabilities():
             {"input_ids": [5 + (row + n) % 10 for n in range(4)], "document": (row // 3,), "paragraph": (row // 3,)}
             for row in range(27)
         ]
-        store = memory_store({"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}, sentences)
+        columns = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}
+        store = memory_store(columns, as_blocks(sentences, columns))
         pretrained = assembly_of(PretrainingConfig(name="text", **task), [])
         return fill_masks(pretrained, SentenceRows(store, pretrained.task, Pack.sentences))
 
     shown = fill(mask_replace_prob=1.0, random_replace_prob=0.0)
-    assert len(shown) == SHOWN and shown == fill(mask_replace_prob=1.0, random_replace_prob=0.0)
+    assert len(shown) == FILLED_ROWS and shown == fill(mask_replace_prob=1.0, random_replace_prob=0.0)
     for one in shown:
         assert one.pieces[one.place] == "[MASK]"
-        assert one.answer in "0123456789" and len(one.guesses) == GUESSES
+        assert one.answer in "0123456789" and len(one.guesses) == FILLINGS
         probabilities = [probability for _, probability in one.guesses]
         assert probabilities == sorted(probabilities, reverse=True) and 0 < sum(probabilities) <= 1 + 1e-6
     assert fill(mask_replace_prob=0.0, random_replace_prob=0.0) == []  # every target is shown unmasked

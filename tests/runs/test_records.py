@@ -8,7 +8,7 @@ import yaml
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import settings_from_dict
-from encoderlab.data.generated import BracketsDataset
+from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.corpus import Corpus

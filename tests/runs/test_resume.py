@@ -9,12 +9,12 @@ import yaml
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
-from encoderlab.data.generated import BracketsDataset
+from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.resume import continued_run, run_folder, with_recorded_settings
+from encoderlab.runs.records import run_folder, run_to_resume, with_recorded_settings
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 
@@ -50,7 +50,7 @@ def started(tmp_path, monkeypatch):
 
 def resumed(config, explicit, command):
     """Resume a run as the command line does: its own settings below the explicit overrides, then its folder."""
-    return continued_run(with_recorded_settings(config, explicit, command), command)
+    return run_to_resume(with_recorded_settings(config, explicit, command), command)
 
 
 def test_a_run_that_resumes_nothing_is_a_new_one():
@@ -65,12 +65,33 @@ def test_a_resumed_run_keeps_its_settings_except_for_allowed_overrides(started):
     assert (config.training.epochs, config.training.log_every, config.training.learning_rate) == (7.0, 3, 0.005)
 
 
+def test_what_was_composed_at_first_may_be_typed_again_after_a_change(started):
+    folder = started(epochs=7.0, log_every=3)
+    record = json.loads(folder.environment.read_text(encoding="utf-8"))
+    composed = settings_to_dict(config_of(epochs=4.0, log_every=9))
+    folder.environment.write_text(json.dumps(record | {"composed": composed}), encoding="utf-8")
+    typed = config_of(resume=str(folder.root), epochs=4.0, log_every=9)
+    config, _ = resumed(typed, ["resume", "training.epochs", "training.log_every"], "train")
+    assert (config.training.epochs, config.training.log_every) == (4.0, 9)
+
+
 def test_another_learning_rate_makes_another_run(started):
     folder = started(learning_rate=0.005)
     typed = config_of(resume=str(folder.root), learning_rate=0.1)
     with pytest.raises(SettingError, match="training.learning_rate=0.1 .*0.005"):
         resumed(typed, ["resume", "training.learning_rate"], "train")
     resumed(typed, ["resume"], "train")  # it was not typed: the run's own counts
+
+
+def test_a_command_line_may_leave_open_what_the_run_has_decided_or_repeat_the_decision(started):
+    folder = started(learning_rate=0.005)
+    record = json.loads(folder.environment.read_text())
+    composed = {"training": {"learning_rate": None}}
+    folder.environment.write_text(json.dumps(record | {"composed": composed}), encoding="utf-8")
+    for rate in (None, 0.005):
+        typed = config_of(resume=str(folder.root), learning_rate=rate)
+        config, _ = resumed(typed, ["resume", "training.learning_rate"], "train")
+        assert config.training.learning_rate == 0.005
 
 
 def test_a_finished_run_another_commands_run_and_another_folder_are_refused(started):
@@ -100,11 +121,11 @@ def test_a_folder_without_a_readable_run_is_refused(started, damaged, content):
 def test_auto_resumes_the_latest_unfinished_run_of_the_same_settings_or_starts_one(started, capsys):
     other, mine, done = started(seed=5), started("outputs/train/brackets/b"), started("outputs/train/brackets/c")
     done.report.write_text("{}")
-    _, found = continued_run(config_of(resume="auto"), "train")
+    _, found = run_to_resume(config_of(resume="auto"), "train")
     assert found.root.resolve() == mine.root
-    _, found = continued_run(config_of(resume="auto", seed=5), "train")
+    _, found = run_to_resume(config_of(resume="auto", seed=5), "train")
     assert found.root.resolve() == other.root
-    assert continued_run(config_of(resume="auto", seed=9), "train") is None
+    assert run_to_resume(config_of(resume="auto", seed=9), "train") is None
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 
@@ -113,7 +134,7 @@ def test_changed_rows_and_files_are_refused(started):
     config, run = resumed(config_of(resume=str(folder.root)), ["resume"], "train")
     for rows, files, named in (({"train": "g"}, {}, "train"), ({"train": "f"}, {"teacher": "u"}, "teacher")):
         config = SimpleNamespace(teacher="t", task=config.task)
-        with pytest.raises(DataError, match=named), run_folder((config, run), config, "train", rows, files):
+        with pytest.raises(DataError, match=named), run_folder(run, config, "train", rows, files):
             pass
-    with run_folder((config, run), config, "train", {"train": "f"}, {"teacher": "t"}) as opened:
+    with run_folder(run, config, "train", {"train": "f"}, {"teacher": "t"}) as opened:
         assert opened == run

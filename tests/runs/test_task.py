@@ -6,22 +6,19 @@ import pytest
 import torch
 
 from encoderlab.batch import HeadSizes
-from encoderlab.config.schemas import SCHEMAS
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.task import TASKS, label_loss_of, settled_task, start_from_frequencies
-from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, TaggingConfig
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.task import label_loss_of, resolve_task, start_from_frequencies, uneven_note
+from encoderlab.tasks.config import ClassificationConfig, ClassificationScore, MultilabelConfig, TaggingConfig
 from encoderlab.training.loss import PLAIN
 
 
 def corpus_of(rows=None, **labels):
     train = SimpleNamespace(labels=labels, rows=rows or sum(labels.values()), numbers=None)
-    return SimpleNamespace(labels=list(labels), survey=SimpleNamespace(splits={"train": train}))
-
-
-def test_every_task_schema_can_be_built():
-    assert {schema for (group, _), schema in SCHEMAS.items() if group == "task"} <= TASKS.keys()
+    members = {"labels": list(labels), "survey": SimpleNamespace(splits={"train": train})}
+    return object.__new__(type("CorpusOfCounts", (Corpus,), members))
 
 
 @pytest.mark.parametrize(
@@ -34,9 +31,30 @@ def test_every_task_schema_can_be_built():
     ],
 )
 def test_the_rarer_of_two_labels_is_the_positive_one_unless_one_is_named(labels, positive):
-    assert settled_task(ClassificationConfig(name="t"), corpus_of(**labels)).positive_label == positive
+    assert resolve_task(ClassificationConfig(name="t"), corpus_of(**labels)).positive_label == positive
     named = ClassificationConfig(name="t", positive_label="ham")
-    assert settled_task(named, corpus_of(ham=90, spam=10)).positive_label == "ham"
+    assert resolve_task(named, corpus_of(ham=90, spam=10)).positive_label == "ham"
+
+
+@pytest.mark.parametrize(
+    ("labels", "score", "threshold", "weights"),
+    [
+        ({"ham": 90, "spam": 10}, "accuracy", None, None),
+        ({"ham": 97, "spam": 3}, "f1", "f1", "balanced"),
+        ({"a": 95, "b": 3, "c": 2}, "f1_macro", None, "balanced"),
+    ],
+)
+def test_a_label_of_nearly_all_rows_changes_what_is_learned_and_fitted_unless_a_score_is_set(
+    labels, score, threshold, weights
+):
+    corpus = corpus_of(**labels)
+    task = resolve_task(ClassificationConfig(name="t"), corpus)
+    assert (task.score.value, task.threshold, task.class_weights) == (score, threshold, weights)
+    assert resolve_task(task, corpus) == task  # as when a run is resumed
+    note = uneven_note(task, corpus.labels, labels)
+    assert (note is not None) == (weights is not None) and (note is None or note.startswith("9"))
+    mine = ClassificationConfig(name="t", score=ClassificationScore.matthews)
+    assert resolve_task(mine, corpus).class_weights is None
 
 
 @pytest.mark.parametrize("config", [ClassificationConfig, TaggingConfig])

@@ -8,8 +8,8 @@ import pytest
 
 from encoderlab.errors import SettingError
 from encoderlab.runs.folder import RunFolder
-from encoderlab.sweeps.search import score_of
-from encoderlab.system.signals import Interrupted
+from encoderlab.sweeps.sweep import score_of
+from encoderlab.system.processes import Interrupted
 
 SPACE = ("training.learning_rate=log(1e-5,1e-1)", "model.n_heads=1,2", "training.warmup=interval(0,0.5)")
 

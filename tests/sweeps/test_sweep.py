@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from encoderlab.errors import UserError
-from encoderlab.system.signals import Interrupted
+from encoderlab.errors import SettingError, UserError
+from encoderlab.system.processes import Interrupted
 from tests.run_files import report_of
 from tests.sweeps.conftest import TINY
 
@@ -37,7 +37,7 @@ def test_a_failed_job_is_named_and_tried_again_and_the_other_runs_once(sweep, sw
     printed = capfd.readouterr().err
     assert f"finished before: {run.parent}" in printed
     assert "Token accuracy of 2 runs of reverse" in printed
-    assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "csv", "json"))
+    assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "json"))
 
 
 @pytest.mark.slow
@@ -92,3 +92,10 @@ def test_a_launcher_and_a_callback_of_ones_own_are_called_as_in_any_hydra_projec
     done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2, "refused, after they were called"
     assert [word in done.stdout for word in ("LAUNCHED 2", "CALLED 3", "CALLED 4")] == [True] * 3
+
+
+def test_a_refused_sweep_leaves_the_folders_that_were_there(command, tmp_path):
+    (tmp_path / "mine" / "multirun").mkdir(parents=True)
+    with pytest.raises(SettingError):
+        command("train", "-m", *TINY, "seed=1,2", "model.n_headss=1", "sweep_dir=mine/multirun/new")
+    assert (tmp_path / "mine" / "multirun").is_dir() and not (tmp_path / "mine" / "multirun" / "new").exists()

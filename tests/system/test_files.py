@@ -4,13 +4,7 @@ import json
 
 import pytest
 
-from encoderlab.system.files import (
-    MANIFEST,
-    atomic_write,
-    differing_files,
-    matches_manifest,
-    write_manifest,
-)
+from encoderlab.system.files import MANIFEST, atomic_write, differing_files, matches_manifest, write_manifest
 
 
 def test_a_file_keeps_its_old_content_until_the_new_one_is_complete(tmp_path):

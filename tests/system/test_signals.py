@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from encoderlab.system.signals import Interrupted, deferred, signals_handled, stop_if_interrupted
+from encoderlab.system.processes import Interrupted, deferred, signals_handled, stop_if_interrupted
 
 
 def send(number):
@@ -55,7 +55,7 @@ def test_an_ignored_signal_stays_ignored(monkeypatch):
 
 TWICE = """
 import os, signal
-from encoderlab.system.signals import deferred, signals_handled
+from encoderlab.system.processes import deferred, signals_handled
 with signals_handled(), deferred():
     os.kill(os.getpid(), signal.SIGINT)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch, Prediction, Targets
 from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample
-from encoderlab.data.token_store import memory_store
+from encoderlab.data.token_store import as_blocks, memory_store
 from encoderlab.data.tokenizers import SymbolsConfig, Tokenizer, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence, TeacherVectorsConfig
-from encoderlab.tasks.pairs import Sentences, draw_pairs, windows
-from encoderlab.tasks.pretraining import PAIR_LABELS, Pretraining
-from encoderlab.tasks.sentence_rows import SentenceRows
-from encoderlab.tasks.teacher_vectors import TeacherVectors
+from encoderlab.tasks.pretraining import PAIR_LABELS, Pretraining, TeacherVectors
+from encoderlab.tasks.sentence_rows import SentenceRows, Sentences, draw_pairs, windows
 
 COLUMNS = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}
 
@@ -32,7 +30,7 @@ def sentences_of(corpus):
         for lengths in paragraphs:
             rows += [{"input_ids": [5] * n, "document": (document,), "paragraph": (paragraph,)} for n in lengths]
             paragraph += 1
-    return Sentences.of(memory_store(COLUMNS, rows))
+    return Sentences.of(memory_store(COLUMNS, as_blocks(rows, COLUMNS)))
 
 
 def drawn(corpus, second=SecondSentence.next, pack=Pack.sentences, room=20, seed=(0, 0)):
@@ -95,15 +93,6 @@ def test_plain_masking_reads_every_sentence_once(corpus, room, pack):
     assert (pairs.second_start == pairs.second_stop).all() and not pairs.labels.any()
 
 
-@given(corpus=corpora, pack=st.sampled_from(Pack))
-@settings(deadline=None)
-def test_swapped_pairs_are_the_same_two_texts_in_reverse_order(corpus, pack):
-    _, _, pairs = drawn(corpus, second=SecondSentence.swapped, pack=pack)
-    negative = pairs.labels == 1
-    assert (pairs.second_stop[negative] == pairs.first_start[negative]).all()
-    assert (pairs.first_stop[~negative] == pairs.second_start[~negative]).all()
-
-
 def test_pairs_are_a_function_of_seed_and_epoch_and_differ_between_epochs():
     corpus = [[[3] * 8] * 3] * 20
     facts = [drawn(corpus, seed=seed)[2] for seed in ((1, 0), (1, 0), (1, 1), (2, 0))]
@@ -155,7 +144,9 @@ def rows_of(tokenizer, max_length=24, pack=Pack.segments, **task):
         {"input_ids": draw.integers(0, tokenizer.vocabulary_size, draw.integers(1, 15)).tolist(), "document": (i // 9,)}
         for i in range(200)
     ]
-    store = memory_store(COLUMNS, [sentence | {"paragraph": (i // 3,)} for i, sentence in enumerate(sentences)])
+    store = memory_store(
+        COLUMNS, as_blocks([one | {"paragraph": (i // 3,)} for i, one in enumerate(sentences)], COLUMNS)
+    )
     return SentenceRows(store, Pretraining(PretrainingConfig(name="test", **task), tokenizer, [], max_length), pack)
 
 
@@ -165,13 +156,10 @@ def rows_of(tokenizer, max_length=24, pack=Pack.segments, **task):
     epoch=st.integers(0, 3),
     max_length=st.integers(5, 40),
     chosen=st.integers(0, 2**32 - 1),
-    whole_words=st.booleans(),
 )
 @settings(deadline=None, max_examples=40)
-def test_a_batch_has_the_announced_length_and_number_of_targets(
-    tokenizer, second, pack, epoch, max_length, chosen, whole_words
-):
-    rows = rows_of(tokenizer, max_length, pack, second_sentence=second, whole_words=whole_words)
+def test_a_batch_has_the_announced_length_and_number_of_targets(tokenizer, second, pack, epoch, max_length, chosen):
+    rows = rows_of(tokenizer, max_length, pack, second_sentence=second)
     drawn = rows.epoch(1, epoch)
     some = np.random.default_rng(chosen).integers(0, len(rows), 7)
     batch = drawn.gather(some, tokenizer.pad_id)
@@ -181,15 +169,7 @@ def test_a_batch_has_the_announced_length_and_number_of_targets(
     assert real.tolist() == drawn.lengths[some].tolist()
     assert batch.n_tokens == real.sum() and batch.input_ids.shape[1] <= max_length
     masked = drawn.prepare(batch)
-    assert (batch.n_targets is None) == whole_words
-    assert batch.n_targets in (None, len(masked.target_positions))
-
-
-def test_the_truncated_fraction_counts_rows_longer_than_the_limit(tokenizer):
-    rows = rows_of(tokenizer, max_length=20, pack=Pack.sentences)
-    cut = [len(first) + len(second) > 17 for first, second in rows.epoch(0, 0).texts(np.arange(len(rows)))]
-    assert 0 < np.mean(cut) < 1
-    assert rows.truncated_share() == pytest.approx(np.mean(cut))
+    assert batch.n_targets == len(masked.target_positions)
 
 
 TOKENIZER = SymbolsConfig(symbols="0123").build(list, None)
@@ -201,23 +181,15 @@ def task_of(second=SecondSentence.next, tokenizer=TOKENIZER, max_length=12):
     return Pretraining(PretrainingConfig(name="text", second_sentence=second), tokenizer, [], max_length)
 
 
-@pytest.mark.parametrize("second", SecondSentence)
-def test_it_has_a_head_for_tokens_and_one_for_pairs_if_there_are_any(second):
-    task = task_of(second)
-    assert task.labels == PAIR_LABELS[second] and task.heads.vocabulary
-    assert task.heads.sequence_classes == (None if second is SecondSentence.none else 2)
-
-
 def test_new_texts_are_read_whole_without_masks_or_targets():
     one, pair = task_of().encode([TextExample("012"), TextExample("0", "12")])
     assert TOKENIZER.pieces(one.input_ids) == ["[CLS]", "0", "1", "2", "[SEP]"] and one.token_labels == {}
     assert pair.token_type_ids == [0, 0, 0, 1, 1, 1] and pair.label is None
 
 
-@pytest.mark.parametrize("second", [SecondSentence.next, SecondSentence.swapped])
-def test_the_more_probable_relation_of_a_pair_is_predicted(second):
-    first, other = task_of(second).answers(Prediction(sequence_logits=torch.tensor([[2.0, 0.0], [0.0, 3.0]])), BATCH)
-    assert (first.labels[0], other.labels[0]) == tuple(PAIR_LABELS[second])
+def test_the_more_probable_relation_of_a_pair_is_predicted():
+    first, other = task_of().predictions(Prediction(sequence_logits=torch.tensor([[2.0, 0.0], [0.0, 3.0]])), BATCH)
+    assert (first.labels[0], other.labels[0]) == tuple(PAIR_LABELS)
     assert first.probabilities[0] > 0.5 and sum(other.probabilities) == pytest.approx(1)
 
 
@@ -225,7 +197,7 @@ def test_without_pairs_nothing_is_predicted_for_a_text():
     with pytest.raises(
         DataError, match=r"task\.second_sentence=none and predicts nothing for a whole text.*encoderlab finetune"
     ):
-        task_of(SecondSentence.none).answers(Prediction(), BATCH)
+        task_of(SecondSentence.none).predictions(Prediction(), BATCH)
 
 
 def test_a_tokenizer_without_a_mask_and_a_length_without_room_are_refused():
@@ -253,7 +225,7 @@ def batch(mask):
 def test_the_teacher_computes_every_real_token(mask, positions):
     learned = vectors(token_weight=0.25)
     learned.teacher = lambda given: Targets(token_vectors=torch.zeros(len(given.target_positions), 4))
-    found = learned.ask(batch(mask), 0)
+    found = learned.with_targets(batch(mask), 0)
     assert found.target_positions.tolist() == positions
     assert found.targets.token_vectors.shape == (len(positions), 4)
     assert (found.targets.token_weight, found.targets.sequence_weight) == (0.25, 1.0)
@@ -261,4 +233,4 @@ def test_the_teacher_computes_every_real_token(mask, positions):
 
 def test_without_its_teacher_a_run_cannot_be_scored():
     with pytest.raises(DataError, match="encoderlab embed"):
-        vectors().ask(batch(None), 0)
+        vectors().with_targets(batch(None), 0)

@@ -14,8 +14,8 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
-from encoderlab.tasks.rows import hold_encoded, joined
-from encoderlab.tasks.sequences import Windowing, in_windows, join, longest_first
+from encoderlab.tasks.rows import concatenated, hold_encoded
+from encoderlab.tasks.task import Windowing, in_windows, join, longest_first
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
 CLS, SEP, PAD = TOKENIZER.cls_id, TOKENIZER.sep_id, TOKENIZER.pad_id
@@ -61,12 +61,6 @@ def test_a_pair_keeps_its_special_tokens_its_limit_and_its_segments(first, secon
     assert ids[1 : border - 1] == first[: border - 2]
     assert ids[border:-1] == second[: len(ids) - border - 1]
     assert encoded.truncated == (len(first) + len(second) + 3 > max_length)
-
-
-def test_an_empty_text_is_still_a_sequence():
-    assert join(TOKENIZER, [], None, 10).input_ids == [CLS, SEP]
-    assert join(TOKENIZER, [], [], 10).input_ids == [CLS, SEP, SEP]
-    assert join(TOKENIZER, [], [], 10).token_type_ids == [0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -148,4 +142,4 @@ def test_a_text_longer_than_all_windows_is_truncated_and_marked_so():
     rows, (encoded, _) = long_and_short(most=2, max_length=7)
     assert encoded.window_starts == (0, 9) and encoded.truncated
     assert rows.truncated().tolist() == [1, 0]
-    assert joined([rows, rows]).windows().tolist() == [2, 1, 2, 1]
+    assert concatenated([rows, rows]).windows().tolist() == [2, 1, 2, 1]

@@ -76,7 +76,7 @@ def test_a_word_of_several_pieces_has_its_target_at_the_first(tmp_path):
 
 def test_predictions_are_a_label_for_each_word_read_row_by_row():
     batch = batch_of([0, 2, 7, 8], rows=4, length=3)  # two words in row 0, none in row 1, two in row 2, none in row 3
-    answers = task_of().answers(Prediction(token_logits=torch.eye(3)[[1, 2, 0, 0]]), batch)
+    answers = task_of().predictions(Prediction(token_logits=torch.eye(3)[[1, 2, 0, 0]]), batch)
     assert [answer.labels for answer in answers] == [("verb", "other"), (), ("noun", "noun"), ()]
     assert all(answer.probabilities is None for answer in answers)
 
@@ -96,14 +96,14 @@ def test_predicted_and_scored_entities_are_valid_sequences():
     logits = torch.tensor([[1.0, 0.9, 0.0], [0.0, 0.5, 2.0], [0.0, 2.0, 1.0]])  # word by word: O I-x, and B-x
     batch = batch_of([0, 2, 4], rows=2, length=3, labels=[1, 2, 1])
     task = task_of(labels=BIO)
-    answers = task.answers(Prediction(token_logits=logits), batch)
+    answers = task.predictions(Prediction(token_logits=logits), batch)
     assert [answer.labels for answer in answers] == [("B-x", "I-x"), ("B-x",)]
     chances = logits.softmax(-1)
     assert answers[0].word_confidences == pytest.approx([chances[0, 1].item(), chances[1, 2].item()])
     metrics = task.metrics()
-    metrics.add(Prediction(token_logits=logits), batch)
-    assert metrics.scores().figures["entity_f1"] == 1
-    plain = task_of(labels=BIO, decoding=Decoding.argmax).answers(Prediction(token_logits=logits), batch)
+    metrics.keep(metrics.columns(Prediction(token_logits=logits), batch))
+    assert metrics.scores().values["entity_f1"] == 1
+    plain = task_of(labels=BIO, decoding=Decoding.argmax).predictions(Prediction(token_logits=logits), batch)
     assert plain[0].labels == ("O", "I-x")
     with pytest.raises(SettingError, match="task.decoding=valid needs BIO or BIOES labels.* Set task.decoding=argmax."):
         task_of(decoding=Decoding.valid)

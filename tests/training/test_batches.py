@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
-from encoderlab.training.batches import (
-    epoch_counts,
-    epoch_order,
-    prefetched,
-    scoring_batches,
-    training_batches,
-)
-from encoderlab.training.config import Batching, Compile, TrainingConfig
+from encoderlab.training.batches import epoch_counts, epoch_order, prefetched, scoring_batches, training_batches
+from encoderlab.training.config import Batching, TrainingConfig
 from tests.stand_ins import encoded
 
 PAD = 0
@@ -110,19 +104,6 @@ def test_an_error_in_the_thread_is_raised_unchanged_when_its_batch_is_due():
     assert next(ahead) == 1
     with pytest.raises(ZeroDivisionError, match="the second"):
         next(ahead)
-
-
-def test_cuda_graphs_are_recorded_for_few_shapes():
-    lengths = np.random.default_rng(0).integers(3, 101, 640)
-    store, meta = held(encoded(lengths.tolist())), torch.device("meta")
-
-    def shapes(**settings):
-        steps = islice(training_batches(store, TrainingConfig(batch_size=7, **settings), 0, PAD, meta), 100)
-        return {(*batch.input_ids.shape, batch.attention_mask is None) for [batch] in steps}
-
-    few = shapes(compile=Compile.cuda_graphs)
-    assert len(few) <= 10 < 60 < len(shapes())
-    assert all(length in (8, 16, 24, 32, 48, 64, 96, 100) and not unmasked for _, length, unmasked in few)
 
 
 @given(

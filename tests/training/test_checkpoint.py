@@ -7,13 +7,16 @@ import torch
 from torch import nn
 
 from encoderlab.errors import DataError
+from encoderlab.system.files import differing_files
 from encoderlab.training.checkpoint import (
     checkpoints,
+    keep_only_weights,
     newest_verified,
     prune,
     read_state,
     read_weights,
     save_checkpoint,
+    step_of,
     verified,
     weights_of,
     write_manifest,
@@ -73,6 +76,17 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path):
     assert [path.name for path in checkpoints(tmp_path)] == ["step-2", "step-4", "step-5"]
 
 
+def test_a_finished_run_keeps_the_newest_and_the_best_weights_and_no_state(tmp_path):
+    for step in range(1, 5):
+        save(tmp_path, step)
+    keep_only_weights(tmp_path, {2})
+    keep_only_weights(tmp_path, {2})  # again, as after a kill in between
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-2", "step-4"]
+    for path in checkpoints(tmp_path):
+        assert sorted(file.name for file in path.iterdir()) == ["manifest.json", "model.safetensors"]
+        assert differing_files(path, ["model.safetensors"], step=step_of(path)) == []
+
+
 def test_the_newest_intact_checkpoint_is_found_and_damaged_ones_are_set_aside_with_a_line_each(tmp_path, capsys):
     assert newest_verified(tmp_path) is None
     for step in (1, 2, 3):
@@ -94,6 +108,13 @@ def test_if_every_checkpoint_is_damaged_loading_fails_instead_of_starting_over(t
         DataError, match="Every checkpoint in .* is damaged"
     ):  # and the second time, when it has been set aside
         newest_verified(tmp_path)
+
+
+def test_damage_is_named_even_if_the_error_has_no_words(tmp_path, monkeypatch):
+    path = save(tmp_path)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: (_ for _ in ()).throw(EOFError()))
+    with pytest.raises(DataError, match="is damaged: EOFError"):
+        read_state(path)
 
 
 class Hostile:

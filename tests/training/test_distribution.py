@@ -6,7 +6,7 @@ import torch
 from encoderlab.batch import HeadSizes
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.distribution import Sharded, Whole, distribute, distribution
 from tests.torchrun import torchrun
@@ -16,7 +16,7 @@ import copy
 import torch
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.system.device import Compute
-from encoderlab.metrics import ClassificationMetrics
+from encoderlab.metrics.texts import ClassificationMetrics
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.training.distribution import Sharded, distribute
@@ -113,6 +113,4 @@ def test_one_process_has_the_whole_model_and_says_so():
     whole = distribute(model, training, SINGLE_PROCESS, torch.device("cpu"))
     assert isinstance(whole, Whole) and not isinstance(whole, Sharded)
     assert whole.stepped is whole.model is model
-    assert distribution(training, SINGLE_PROCESS) == "not sharded (one process)"
     assert distribution(TrainingConfig(), SINGLE_PROCESS) is None
-    assert distribution(TrainingConfig(), Processes(1, 4)) == "4 processes"

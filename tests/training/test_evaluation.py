@@ -9,9 +9,7 @@ from torch import nn
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics import (
-    ClassificationMetrics,
-)
+from encoderlab.metrics.texts import ClassificationMetrics
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.training.evaluation import evaluate
@@ -58,7 +56,7 @@ ALL = [list(range(30))]
 def test_scores_do_not_depend_on_the_batches(order, cuts):
     model = Dropping()
     whole, parts = scored(model, ALL), scored(model, [list(group) for group in np.split(order, sorted(cuts))])
-    assert parts.figures == pytest.approx(whole.figures, abs=1e-6)
+    assert parts.values == pytest.approx(whole.values, abs=1e-6)
     assert parts.predicted.tolist() == whole.predicted.tolist()
     assert parts.rows.tolist() == list(range(30))
 
@@ -66,7 +64,7 @@ def test_scores_do_not_depend_on_the_batches(order, cuts):
 def test_evaluation_uses_no_dropout_and_keeps_no_gradient():
     model = Dropping().train()
     first, second = scored(model, ALL), scored(model.train(), ALL)
-    assert first.figures == second.figures
+    assert first.values == second.values
     assert model.calls == [(False, False, torch.float32)] * 2
 
 

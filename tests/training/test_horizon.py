@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, total_steps
+from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, length_in_words, total_steps
 from encoderlab.training.optimizer import learning_rate_at
 from tests.stand_ins import Clock
 
@@ -44,11 +44,6 @@ def test_the_schedule_reaches_zero_at_the_last_step():
     peak = rates.index(max(rates))
     assert 0.08 <= peak / len(rates) <= 0.12
     assert all(a >= b for a, b in zip(rates[peak:], rates[peak + 1 :], strict=False))
-
-
-def test_there_is_always_one_step():
-    ends, _ = run(0.001, [5.0] * 3)
-    assert len(ends) == 1
 
 
 def test_a_budget_resumes_with_what_was_left_of_it():
@@ -89,11 +84,7 @@ def test_every_run_has_at_least_one_epoch_and_no_more_evaluations_than_requested
 
 @pytest.mark.parametrize(
     ("given", "epochs", "steps", "every"),
-    [
-        ({"epochs": 3.0}, 3, 282, 29),
-        ({"steps": 50}, None, 50, 5),
-        ({"epochs": 0.5, "evaluate_every": 7}, 0.5, 47, 7),
-    ],
+    [({"epochs": 3.0}, 3, 282, 29), ({"steps": 50}, None, 50, 5), ({"epochs": 0.5, "evaluate_every": 7}, 0.5, 47, 7)],
 )
 def test_explicit_settings_override_the_number_of_rows(given, epochs, steps, every):
     fixed = fixed_by_rows(replace(FINETUNING, **given), 3_000)
@@ -134,3 +125,12 @@ def test_a_first_step_in_which_code_is_compiled_keeps_the_warmup_and_the_rest_of
 def test_steps_follow_from_epochs_unless_set(settings, steps):
     horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, **settings), rows=100)
     assert (horizon.steps(0), per_epoch) == (steps, 4)
+
+
+@pytest.mark.parametrize(
+    ("steps", "epochs"),
+    [(2, "0.00296 epochs, "), (675, "1 epoch, "), (1350, "2 epochs, "), (675_000, "1,000 epochs, ")],
+)
+def test_a_short_run_is_a_share_of_an_epoch_and_not_none(steps, epochs):
+    words = length_in_words(TrainingConfig(steps=steps, batch_size=32), 21_600, evaluated=False)
+    assert words.startswith(epochs)

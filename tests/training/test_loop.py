@@ -1,6 +1,5 @@
-"""The training loop: exact accumulation, clipping, the schedule, and a stop before a loss that is no number."""
+"""The training loop: exact accumulation, clipping, the schedule, and no waiting for the device."""
 
-import copy
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice, repeat
@@ -10,7 +9,6 @@ import torch
 from torch import nn
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.training.config import Schedule, TrainingConfig
@@ -105,7 +103,7 @@ def test_class_weights_do_not_depend_on_micro_batches(sizes, targets):
     )
     for a, b in zip(one.parameters(), parts.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
-    assert steps[0].figures()["loss"] == pytest.approx(first.figures()["loss"], rel=1e-5)
+    assert steps[0].numbers()["loss"] == pytest.approx(first.numbers()["loss"], rel=1e-5)
     assert steps[0].totals.targets["sequence"] == 8  # a row is a row, whatever it weighs
 
 
@@ -117,7 +115,7 @@ def test_accumulation_over_uneven_micro_batches_gives_the_weights_of_the_whole_b
     micro_batches, micro_batch_steps = trained([cut(whole, targets_in_row, sizes)] * 5)
     for a, b in zip(one.parameters(), micro_batches.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
-    assert micro_batch_steps[-1].figures() == pytest.approx(one_steps[-1].figures(), rel=1e-4)
+    assert micro_batch_steps[-1].numbers() == pytest.approx(one_steps[-1].numbers(), rel=1e-4)
     assert (micro_batch_steps[0].totals.examples, micro_batch_steps[0].totals.tokens) == (8, 48)
 
 
@@ -149,8 +147,8 @@ def steps_on_meta(monkeypatch, processes=SINGLE_PROCESS, micro_batches=1):
     monkeypatch.setattr(
         optimizer, "step", lambda: updates.append(optimizer.found_inf.device.type)
     )  # fused kernels need a GPU
-    guard = NonFiniteGuard(0, waits=False)
-    learner = Learner(model, optimizer, config, meta, guard, processes)
+    learner = Learner(model, optimizer, config, meta, processes)
+    learner.guard = NonFiniteGuard(waits=False)
     given = [part.to(meta.device) for part in cut(rows(4, [1] * 4), [1] * 4, [4 // micro_batches] * micro_batches)]
     steps = list(islice(optimize(learner, repeat(given), Horizon(50), after=1), 3))
     assert updates == ["meta"] * 3
@@ -161,7 +159,7 @@ def test_a_step_never_waits_for_its_device(monkeypatch):
     step = steps_on_meta(monkeypatch)[-1]
     assert (step.number, step.totals.examples, step.totals.tokens) == (4, 4, 24)
     with pytest.raises((RuntimeError, NotImplementedError)):
-        step.figures()
+        step.numbers()
 
 
 def test_large_gradients_are_clipped_and_reported_before_clipping():
@@ -172,15 +170,4 @@ def test_large_gradients_are_clipped_and_reported_before_clipping():
         for m in (clipped, free)
     ]
     assert moved[0] < moved[1] / 100
-    assert steps[0].figures()["gradient_norm"] > 0.1
-
-
-def test_a_nan_loss_stops_the_run_before_it_reaches_the_weights():
-    model = Tiny()
-    with torch.no_grad():
-        model.sequence.bias[0] = float("inf")
-    before = copy.deepcopy(model.state_dict())
-    config = TrainingConfig(steps=1)
-    with pytest.raises(TrainingError, match=r"step 1 is not finite.*learning_rate"):
-        list(optimize(learner(model, config), [[rows(4, [1] * 4)]], Horizon(config.steps)))
-    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+    assert steps[0].numbers()["gradient_norm"] > 0.1

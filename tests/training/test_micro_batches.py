@@ -59,7 +59,7 @@ def run(model, micro_batches, *, after=0, optimizer=None):
 
     torch.manual_seed(7)
     steps = list(taken.take(Learner(model, optimizer, training, CPU), Horizon(STEPS), after))
-    return [step.figures() for step in steps], taken, torch.cat([weight.flatten() for weight in model.parameters()])
+    return [step.numbers() for step in steps], taken, torch.cat([weight.flatten() for weight in model.parameters()])
 
 
 @pytest.mark.parametrize(("room", "number"), [(5, 2), (3, 4), (1, 10)])
@@ -103,7 +103,7 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
         for after, number, last in ((0, 1, 4), (4, 2, STEPS)):
             batches = training_batches(rows(), training, 0, 0, CPU.device, micro_batches=number, after=after)
             for step in optimize(Learner(again, optimizer, training, CPU), batches, Horizon(STEPS), after=after):
-                found.append(step.figures())
+                found.append(step.numbers())
                 if step.number == last:
                     break
         return found, torch.cat([weight.flatten() for weight in again.parameters()])

@@ -99,17 +99,6 @@ def test_the_threads_end_with_a_consumer_that_stops_early():
     assert not running()
 
 
-def test_an_error_while_making_a_batch_ends_the_threads():
-    def batches():
-        yield of_rows(0, 1)
-        yield of_rows(1, 1)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        list(predict_batches(batches(), Reader(7), compute(2)))
-    assert not running()
-
-
 def test_denormal_numbers_are_zero_in_every_thread():
     torch.set_flush_denormal(True)
     found = predict_batches(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
 from pathlib import Path
@@ -11,127 +11,94 @@ from typing import Any
 import yaml
 
 from encoderlab.commands.list import GROUPS, options_of
+from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import SweepConfig
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.settings import allowed_range, brought_along
 
-EXAMPLES = {
+EXAMPLES = {  # of each command: what follows its name, and what that does
     "train": [
-        ("encoderlab train", "the built-in task: no download, no account, no GPU"),
-        ("encoderlab train task=sst2 model.n_layers=2", "another task brings its dataset along"),
-        ("encoderlab train task=classification dataset=files dataset.path=reviews.csv", "your own file"),
-        ("encoderlab train -m seed=1,2,3 model.n_layers=1,2,4", "one run per combination, and a table of all runs"),
-        (
-            "encoderlab train -m sweep=seeds task=sst2",
-            "a named sweep: seeds, model_size, learning_rate, learning_curve",
-        ),
-        ("encoderlab train folds=5 task=sst2", "cross-validation: every training row is tested once"),
-        (
-            "encoderlab train -m trials=20 'training.learning_rate=log(1e-5,1e-2)'",
-            "a search with Optuna, scored on validation",
-        ),
-        ("encoderlab train experiment=sst2", "a whole recipe; settings you add override it"),
-        ("encoderlab train resume=outputs/train/...", "resume a stopped run; resume=auto finds the latest"),
+        ("", "the built-in task: no download, no account, no GPU"),
+        ("task=sst2 model.n_layers=2", "another task brings its dataset along"),
+        ("task=classification dataset=files dataset.path=reviews.csv", "your own file"),
+        ("-m seed=1,2,3 model.n_layers=1,2,4", "one run per combination, and a table of all runs"),
+        ("-m sweep=seeds task=sst2", "a named sweep: seeds, model_size, learning_rate, learning_curve"),
+        ("folds=5 task=sst2", "cross-validation: every training row is tested once"),
+        ("-m trials=20 'training.learning_rate=log(1e-5,1e-2)'", "a search with Optuna, scored on validation"),
+        ("experiment=sst2", "a whole recipe; settings you add override it"),
+        ("resume=outputs/train/...", "resume a stopped run; resume=auto finds the latest"),
     ],
     "pretrain": [
-        ("encoderlab pretrain", "masked tokens and next sentences on the built-in corpus"),
-        ("encoderlab pretrain dataset=wikipedia model=mini training.budget=30m", "for half an hour on Wikipedia"),
-        (
-            "encoderlab pretrain dataset=files dataset.path=articles.txt",
-            "your own text, with a blank line between documents",
-        ),
-        ("encoderlab pretrain task.second_sentence=none", "masked tokens only"),
+        ("", "masked tokens and next sentences on the built-in corpus"),
+        ("dataset=wikipedia model=mini training.budget=30m", "for half an hour on Wikipedia"),
+        ("dataset=files dataset.path=articles.txt", "your own text, with a blank line between documents"),
+        ("task.second_sentence=none", "masked tokens only"),
     ],
     "finetune": [
-        ("encoderlab finetune task=sst2", "from the included encoder (see encoderlab list encoders)"),
-        ("encoderlab finetune task=sst2 init_from=outputs/pretrain/...", "from one of your runs"),
-        (
-            "encoderlab finetune task=amazon_polarity init_from=google-bert/bert-base-uncased",
-            "from the Hugging Face hub",
-        ),
-        (
-            "encoderlab finetune ... training.layer_decay=0.9 training.freeze_layers=2",
-            "lower layers train slowly, or not at all",
-        ),
+        ("task=sst2", "from the included encoder (see encoderlab list encoders)"),
+        ("task=sst2 init_from=outputs/pretrain/...", "from one of your runs"),
+        ("task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
+        ("... training.layer_decay=0.9 training.freeze_layers=2", "lower layers train slowly, or not at all"),
     ],
     "distill": [
-        (
-            "encoderlab distill teacher=outputs/finetune/... model=mini task=sst2",
-            "on labels and the teacher's probabilities",
-        ),
-        ("encoderlab distill teacher=... task=sst2 unlabelled=more.txt", "adds texts labelled by the teacher alone"),
-        (
-            "encoderlab distill teacher=outputs/pretrain/... model=mini dataset=wikipedia",
-            "on documents: the teacher's vectors",
-        ),
-        ("encoderlab distill teacher=... start=embeddings", "starts from the teacher's embeddings, made narrower"),
+        ("teacher=outputs/finetune/... model=mini task=sst2", "on labels and the teacher's probabilities"),
+        ("teacher=... task=sst2 unlabelled=more.txt", "adds texts labelled by the teacher alone"),
+        ("teacher=outputs/pretrain/... model=mini dataset=wikipedia", "on documents: the teacher's vectors"),
+        ("teacher=... start=embeddings", "starts from the teacher's embeddings, made narrower"),
     ],
     "eval": [
-        ("encoderlab eval run=outputs/train/... split=validation", "a split of the run's own dataset"),
-        ("encoderlab eval run=... dataset=files dataset.path=more.csv", "other labelled data"),
+        ("run=outputs/train/... split=validation", "a split of the run's own dataset"),
+        ("run=... dataset=files dataset.path=more.csv", "other labelled data"),
     ],
     "predict": [
-        ("encoderlab predict run=... text='A gorgeous, witty film.'", "one text"),
-        ("encoderlab predict run=... input=new.csv output=answers.csv", "a file"),
-        ("cat lines.txt | encoderlab predict run=...", "lines of standard input (pairs: a tab between the texts)"),
-        (
-            "encoderlab predict run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8",
-            "no label if unsure",
-        ),
+        ("run=... text='A gorgeous, witty film.'", "one text"),
+        ("run=... input=new.csv output=answers.csv", "a file"),
+        ("run=... < lines.txt", "lines of standard input (pairs: a tab between the texts)"),
+        ("run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8", "no label if unsure"),
     ],
     "serve": [
-        ("encoderlab serve run=...", "a web page to try the run, at http://127.0.0.1:8000/"),
-        ("encoderlab serve run=... port=0", "on any free port"),
+        ("run=...", "a web page to try the run, at http://127.0.0.1:8000/"),
+        ("run=... port=0", "on any free port"),
     ],
     "embed": [
-        ("encoderlab embed input=texts.txt output=vectors.npy", "one vector per line, from the included encoder"),
-        ("encoderlab embed run=... input=texts.txt output=vectors.npy", "from one of your runs"),
-        ("encoderlab embed run=... split=test output=test.npy tokens=true", "one vector per token of a split"),
+        ("input=texts.txt output=vectors.npy", "one vector per line, from the included encoder"),
+        ("run=... input=texts.txt output=vectors.npy", "from one of your runs"),
+        ("run=... split=test output=test.npy tokens=true", "one vector per token of a split"),
     ],
     "export": [
-        ("encoderlab export run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
-        ("encoderlab export run=... format=onnx path=exported", "a graph for onnxruntime, checked against the model"),
-        (
-            "encoderlab export run=... format=int8 path=exported",
-            "the same with 8-bit weights, compared on the run's test split",
-        ),
+        ("run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
+        ("run=... format=onnx path=exported", "a graph for onnxruntime, checked against the model"),
+        ("run=... format=int8 path=exported", "the same with 8-bit weights, compared on the run's test split"),
     ],
     "compare": [
-        ("encoderlab compare outputs/train/sst2/*", "all runs of a task; unfinished ones are named and skipped"),
-        ("encoderlab compare outputs/multirun/...", "all runs of a sweep"),
-        (
-            "encoderlab compare FOLDER FOLDER reference=FOLDER output=compared",
-            "against a reference; as page, table and plots",
-        ),
+        ("outputs/train/sst2/*", "all runs of a task; unfinished ones are named and skipped"),
+        ("outputs/multirun/...", "all runs of a sweep"),
+        ("FOLDER FOLDER reference=FOLDER output=compared", "against a reference; as page, table and plots"),
     ],
     "data": [
-        ("encoderlab data task=sst2 model.max_length=64", "a task brings its dataset along"),
-        ("encoderlab data task=classification dataset=files dataset.path=reviews.csv", "your own file"),
-        ("encoderlab data task=pretraining dataset=articles", "documents, sentences and pairs"),
-        ("encoderlab data task=sst2 format=json examples=0", "for programs"),
+        ("task=sst2 model.max_length=64", "a task brings its dataset along"),
+        ("task=classification dataset=files dataset.path=reviews.csv", "your own file"),
+        ("task=pretraining dataset=articles", "documents, sentences and pairs"),
+        ("task=sst2 format=json examples=0", "for programs"),
     ],
     "baseline": [
-        ("encoderlab baseline task=sst2", "the most frequent label, and a linear model of words"),
-        ("encoderlab baseline task=classification dataset=files dataset.path=reviews.csv words=20", "your own file"),
-        ("encoderlab baseline task=sst2 output=baselines.json", "the scores as JSON"),
+        ("task=sst2", "the most frequent label, and a linear model of words"),
+        ("task=classification dataset=files dataset.path=reviews.csv", "your own file"),
+        ("task=sst2 format=json", "the scores as JSON"),
     ],
     "attention": [
-        ("encoderlab attention run=... text='A gorgeous, witty film.'", "one text"),
-        ("encoderlab attention run=... split=validation rows=[0,7]", "selected rows of a split"),
+        ("run=... text='A gorgeous, witty film.'", "one text"),
+        ("run=... split=validation rows=[0,7]", "selected rows of a split"),
     ],
     "explain": [
-        ("encoderlab explain run=... text='A gorgeous, witty film.'", "one text"),
-        ("encoderlab explain run=... text='1 2 3 4' word=3", "the label of one word"),
-        (
-            "encoderlab explain run=... split=test rows=[0,7] label=positive",
-            "what supports one class, in rows of a split",
-        ),
+        ("run=... text='A gorgeous, witty film.'", "one text"),
+        ("run=... text='1 2 3 4' word=3", "the label of one word"),
+        ("run=... split=test rows=[0,7] label=positive", "what supports one class, in rows of a split"),
     ],
 }
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
 SAME_AS_TASK = "${task}"
 NO_VALUES: Mapping[str, Any] = {}
-RECIPES = ("train", "pretrain", "finetune", "distill")
 SWEEPS = """
 Settings of a sweep (with -m; runs several jobs, then prints a table; hydra/launcher=parallel runs them in parallel):"""
 HYDRA_FLAGS = """Hydra's own flags work too:
@@ -139,32 +106,33 @@ HYDRA_FLAGS = """Hydra's own flags work too:
   -m, --multirun      run every combination of a,b values --hydra-help        show Hydra's own help"""
 
 
-def print_help(command: str, description: str, configs: Path) -> None:
-    """Print the help of `command`; its shipped configs are in the folder `configs`."""
+def print_help(command: str, description: str, configs: Path, arguments: Sequence[str] = ()) -> None:
+    """Print the help of `command`, with the settings of the configs that it uses, or that `arguments` choose.
+
+    The shipped configs are in the folder `configs`.
+    """
     print(
         f"encoderlab {command}: {description}\n\nusage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]\n"
     )
-    width = max(len(example) for example, _ in EXAMPLES[command])
-    print("\n".join(f"  {example:<{width}}  {line}" for example, line in EXAMPLES[command]))
+    lines = {f"encoderlab {command} {example}".rstrip(): line for example, line in EXAMPLES[command]}
+    print("\n".join(f"  {example:<{max(map(len, lines))}}  {line}" for example, line in lines.items()))
     schema = COMMAND_CONFIGS[command]
     groups = groups_of(schema)
     if groups:
         print("\nConfig groups (encoderlab list describes each option):")
-        for group in [*groups, *(["experiment", "sweep"] if command in RECIPES else [])]:
+        for group in [*groups, *(["experiment", "sweep"] if command in TRAINING_COMMANDS else [])]:
             print(f"  {group:<12}{', '.join(options_of(configs, group))}")
     print("\nSettings (name=value), with their defaults:")
     print("\n".join(_settings(schema, "", skip=groups)))
-    chosen = chosen_configs(configs, command)
+    options = chosen_configs(configs, command, arguments)
     for group in groups:
-        chosen_kind, values = values_of(configs, group, chosen[group]) if group in chosen else ("", {})
-        for (owner, option), member in SCHEMAS.items():
-            if owner == group:
-                kind = f" ({group} of kind {option})" if option != group else ""
-                print(f"\n{group}{kind}: {first_line(member)}")
-                print(
-                    "\n".join(_settings(member, f"{group}.", skip=[], values=values if option == chosen_kind else {}))
-                )
-    if command in RECIPES:
+        kind, values = values_of(configs, group, options.get(group, ""))
+        if kind:
+            print(f"\n{group}={options[group]}: {first_line(SCHEMAS[group, kind])}")
+            print("\n".join(_settings(SCHEMAS[group, kind], f"{group}.", skip=[], values=values)))
+    if groups:
+        print(f"\nOther choices have other settings: see encoderlab {command} {groups[0]}=NAME --help")
+    if command in TRAINING_COMMANDS:
         print(SWEEPS, *_settings(SweepConfig, "", skip=[]), sep="\n")
     print(f"\n{HYDRA_FLAGS}")
 
@@ -217,15 +185,14 @@ def first_line(schema: type) -> str:
     return (schema.__doc__ or "").strip().splitlines()[0]
 
 
-def chosen_configs(configs: Path, command: str) -> dict[str, str]:
-    """Return the config that `command` uses in each group unless another is chosen; `configs` is the folder of all of
-    them.
-    """
-    chosen: dict[str, str] = {}
+def chosen_configs(configs: Path, command: str, arguments: Sequence[str]) -> dict[str, str]:
+    """Return the config of each group, from the folder `configs`, that `command` with its `arguments` uses."""
+    options: dict[str, str] = {}
     for entry in _read(configs / f"{command}.yaml")["defaults"]:
         if isinstance(entry, dict):
-            chosen |= {group: name for group, name in entry.items() if (configs / group).is_dir()}
-    return {group: chosen["task"] if name == SAME_AS_TASK else name for group, name in chosen.items()}
+            options |= {group: name for group, name in entry.items() if (configs / group).is_dir()}
+    options |= {group: name for group, _, name in (one.partition("=") for one in arguments) if group in GROUPS}
+    return {group: options["task"] if name == SAME_AS_TASK else name for group, name in options.items()}
 
 
 def values_of(configs: Path, group: str, name: str) -> tuple[str, dict[str, Any]]:

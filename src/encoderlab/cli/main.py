@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import sys
 import warnings
@@ -14,10 +15,20 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.config import config_folder
+from encoderlab.config import TRAINING_COMMANDS, config_folder
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.system.processes import SINGLE_PROCESS, Processes, connect, only_main_prints, processes_of_torchrun
-from encoderlab.system.signals import Interrupted, deferred, signals_handled, stop_if_interrupted
+from encoderlab.system.processes import (
+    SINGLE_PROCESS,
+    Interrupted,
+    Processes,
+    connect,
+    deferred,
+    only_main_prints,
+    processes_of_torchrun,
+    set_up_libraries,
+    signals_handled,
+    stop_if_interrupted,
+)
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -51,8 +62,7 @@ usage: encoderlab COMMAND [name=value ...]
   encoderlab compare outputs/train/sst2/*            compare finished runs
   encoderlab COMMAND --help                          every setting of a command, one line each"""
 MULTIRUN = ("-m", "--multirun")
-RESUMABLE = ("train", "pretrain", "finetune", "distill")
-ACROSS_PROCESSES = (*RESUMABLE, "eval")
+ACROSS_PROCESSES = (*TRAINING_COMMANDS, "eval")
 # Objects; with Python's 700, collection took a third of the time that prediction spends outside the model.
 GARBAGE_EVERY = 50_000
 
@@ -62,7 +72,10 @@ def main() -> None:
     gc.set_threshold(GARBAGE_EVERY)
     atexit.register(gc.freeze)  # the last collections would visit every object of the process: 0.5 s after training
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
-    _set_up_libraries()
+    logging.raiseExceptions = False  # or Hydra's --info would print a traceback for each line that `head` does not read
+    if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    set_up_libraries()
     processes, exit_code = SINGLE_PROCESS, 0
     try:
         processes = processes_of_torchrun()
@@ -72,6 +85,7 @@ def main() -> None:
                 stop_if_interrupted(processes)
             run(sys.argv[1:], processes)
             processes.leave()
+            sys.stdout.flush()  # here a closed pipe is handled
     except UserError as error:
         if processes.tells_user():
             print(f"encoderlab: {error}", file=sys.stderr)
@@ -84,20 +98,6 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141
     processes.end(exit_code)
-
-
-def _set_up_libraries() -> None:
-    """Set the environment variables that PyTorch reads when it is loaded or at its first allocation, unless
-    they are.
-    """
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # any job of a sweep may need deterministic products
-    if "WORLD_SIZE" in os.environ:  # DDP would warn that all parameters are used; see `training.distribution`
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
-        # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no
-        # other batch.
-        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 
 def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
@@ -115,15 +115,16 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
             remedy=f"Did you mean encoderlab {near}?" if near else "See encoderlab --help",
         )
     elif arguments[0] == "list":
-        groups = [argument for argument in arguments[1:] if argument not in ("--help", "-h")]
-        import_module("encoderlab.commands.list").list_configs(config_folder(), groups)
+        import_module("encoderlab.commands.list").list_configs(config_folder(), arguments[1:])
     elif {"--help", "-h"} & set(arguments):
-        import_module("encoderlab.cli.help").print_help(arguments[0], COMMANDS[arguments[0]], config_folder())
+        import_module("encoderlab.cli.help").print_help(
+            arguments[0], COMMANDS[arguments[0]], config_folder(), arguments[1:]
+        )
     else:
         _check_processes(processes, *arguments)
         resumes = (
             processes.restarted
-            and arguments[0] in RESUMABLE
+            and arguments[0] in TRAINING_COMMANDS
             and not any(one.startswith("resume=") for one in arguments)
         )
         _run_with_hydra(arguments[0], [*arguments[1:], *(["resume=auto"] if resumes else [])], processes)
@@ -148,8 +149,7 @@ def _check_processes(processes: Processes, command: str, *arguments: str) -> Non
 
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
-    from encoderlab.config.composing import composed, read_line, run_hydra, typed
-    from encoderlab.config.errors import MissingSettingError, explained
+    from encoderlab.config.composing import MissingSettingError, composed, explained, read_line, run_hydra, typed
     from encoderlab.config.schemas import COMMAND_CONFIGS
 
     line = read_line(command, arguments)
@@ -181,6 +181,8 @@ def _start(command: str, processes: Processes, settings: Any, overrides: Sequenc
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
     with processes.connection_watched():
         if getattr(settings, "resume", None) is not None:
-            resume = import_module("encoderlab.runs.resume")
-            settings = processes.broadcast_from_main(lambda: resume.with_recorded_settings(settings, explicit, command))
+            records = import_module("encoderlab.runs.records")
+            settings = processes.broadcast_from_main(
+                lambda: records.with_recorded_settings(settings, explicit, command)
+            )
         getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)

@@ -14,14 +14,12 @@ from encoderlab.reports.plots import attention_plot, write_png
 from encoderlab.runs.assembly import Assembly, reopen
 from encoderlab.runs.explain import check_selection, selected_examples
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.inputs import encoded_rows
+from encoderlab.runs.predict import encoded_rows
 from encoderlab.runs.records import record_start
 
 
 def attention(config: AttentionConfig) -> RunFolder:
-    """Plot the attention maps of a text, or of rows of a split, into a new run folder. Raises SettingError,
-    DataError.
-    """
+    """Plot attention maps of a text or of rows into a new run folder. Raises SettingError, DataError."""
     check_free(config.run_dir)
     check_selection(config)
     assembly = reopen(config)
@@ -32,10 +30,7 @@ def attention(config: AttentionConfig) -> RunFolder:
         for name, example in examples.items():
             weights, ids = _weights(assembly, example)
             _draw(assembly, weights, ids, name, folder)
-    print(
-        f"Attention maps (layer-*.png) and arrays (weights.npz): {folder.attention}",
-        file=sys.stderr,
-    )
+    print(f"Attention maps (layer-*.png) and arrays (weights.npz): {folder.attention}", file=sys.stderr)
     return folder
 
 
@@ -50,9 +45,7 @@ def _check_joint(assembly: Assembly) -> None:
 
 
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights of all layers, [layer, head, query, key], and the token ids; of a long text, those of its
-    first window.
-    """
+    """Return the weights, [layer, head, query, key], and the token ids; of a long text, of its first window."""
     rows = encoded_rows(assembly, [example])
     if assembly.task.windows is not None and (rows.windows() > 1).any():
         print(f"The text is read in {rows.windows()[0]} windows; the maps show the first", file=sys.stderr)
@@ -64,9 +57,7 @@ def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarr
 
 
 def _draw(assembly: Assembly, weights: np.ndarray, ids: np.ndarray, name: str, folder: RunFolder) -> None:
-    """Write one figure per layer with all its heads, and the weights as [layer, head, query, key] with their
-    tokens.
-    """
+    """Write one plot per layer with all its heads, and the weights with their tokens."""
     tokens, task = assembly.tokenizer.pieces(ids.tolist()), assembly.config.task.name
     into = folder.attention / name
     into.mkdir(parents=True)

@@ -1,47 +1,35 @@
-"""encoderlab baseline: the scores of simple models without an encoder, the same that reports show next to
-an encoder's.
-"""
+"""encoderlab baseline: the scores of simple models, without an encoder, that reports show next to an encoder's."""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
-from encoderlab.baselines.supervised import Answers, baselines, marks_of
+from encoderlab.baselines.supervised import baselines, targets_of
 from encoderlab.config.commands import BaselineConfig, TableFormat
-from encoderlab.data.examples import Split, WordsExample
+from encoderlab.data.examples import WordsExample
 from encoderlab.errors import DataError, SettingError
-from encoderlab.reports.preparation import build_baseline_report, show_baselines
+from encoderlab.reports.baselines import build_baseline_report, show_baselines
 from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.task import settled_task
-from encoderlab.system.files import atomic_write_text
+from encoderlab.runs.frozen import frozen_vectors
+from encoderlab.runs.task import resolve_task
+from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, TaggingConfig
 from encoderlab.tasks.texts import positive_class, threshold_rule
 
+TOP_WORDS = 10  # shown for each class
+
 
 def baseline(config: BaselineConfig) -> dict[str, Any]:
-    """Fit and score the simple models; print their scores, and write them to `output` if it is set.
+    """Fit and score the simple models, and print their scores.
 
     Raises DataError if the rows have no labels or do not suit the task, SettingError.
     """
-    if config.output is not None and Path(config.output).exists():
-        wrong = f"output={config.output} already exists"
-        raise SettingError(wrong, allowed="a new file", remedy="Choose another name")
     report = fitted_report(config)
-    plain = json.dumps(report, indent=2, ensure_ascii=False, default=str)
-    if config.output is not None:
-        try:
-            atomic_write_text(Path(config.output), f"{plain}\n")
-        except OSError as error:
-            wrong = f"output={config.output} cannot be written: {error.strerror}"
-            raise DataError(wrong, remedy="Choose another file") from None
     if config.format is TableFormat.json:
-        print(plain)
+        print(json.dumps(report, indent=2, ensure_ascii=False, default=str))
     else:
         show_baselines(report, sys.stdout)
     return report
@@ -59,18 +47,24 @@ def fitted_report(config: BaselineConfig) -> dict[str, Any]:
     rows = corpus.split(split)
     if not len(rows) or not corpus.labelled(split):
         raise DataError(f"split={split} has no labels to score on", allowed=", ".join(corpus.scored_splits()))
-    settled, threshold, positive = settled_task(task, corpus), None, 1
+    settled, threshold, positive = resolve_task(task, corpus), None, 1
     if isinstance(settled, ClassificationConfig):
         threshold, positive = threshold_rule(settled), positive_class(settled, corpus.labels)
     report = build_baseline_report(
         task=task.name,
-        seed=config.seed,
+        seed=0,
         split=split,
-        labels=_labels(rows, len(corpus.labels)),
+        labels=targets_of(rows, len(corpus.labels)),
         names=corpus.labels,
-        found=baselines(corpus.splits, split, threshold, positive),
-        words=config.words,
-        main=task.figure(corpus.labels) if isinstance(task, TaggingConfig) else cast("Any", task).score.value,
+        fitted=baselines(
+            corpus.splits,
+            split,
+            threshold,
+            positive,
+            frozen=frozen_vectors(corpus.split("train"), config.tokenizer, choose_compute()),
+        ),
+        words=TOP_WORDS,
+        main=task.main_score(corpus.labels) if isinstance(task, TaggingConfig) else cast("Any", settled).score.value,
         positive=positive,
     )
     return report | {"origin": corpus.splits.origin}
@@ -83,11 +77,3 @@ def _check_kind(corpus: Corpus, config: BaselineConfig) -> None:
         held, task = ("sequences of labelled words", "tagging") if holds_words else ("labelled texts", "classification")
         wrong = f"This dataset holds {held}, which do not suit task={config.task.name}"
         raise DataError(wrong, remedy=f"Use task={task}")
-
-
-def _labels(split: Split, n_labels: int) -> Answers:
-    if split.target == "label_set":
-        return marks_of(split, n_labels)
-    if isinstance(split[0], WordsExample):
-        return [np.array(example.labels, dtype=np.int64) for example in split.of_words()]
-    return np.array([example.label for example in split.of_texts()])

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from encoderlab.config.commands import CompareConfig
 from encoderlab.errors import DataError
-from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
-from encoderlab.reports.finished import finished_runs
+from encoderlab.reports.comparison import build_comparison, finished_runs, show_comparison, write_comparison
 from encoderlab.runs.folder import runs_in
 
 
@@ -25,6 +24,6 @@ def compare(config: CompareConfig) -> None:
         folders = "1 folder" if len(config.runs) == 1 else f"{len(config.runs)} folders"
         finished = f"{len(runs)} finished {'run' if len(runs) == 1 else 'runs'} among {folders}"
         raise DataError(f"There is nothing to compare: {finished}", remedy="Run encoderlab compare FOLDER FOLDER ...")
-    comparison = build_comparison(runs, config.figure, config.reference)
-    paths = write_comparison(Path(config.output), comparison, runs) if config.output else {}
+    comparison = build_comparison(runs, config.score, config.reference)
+    paths = write_comparison(Path(config.output), comparison) if config.output else {}
     show_comparison(comparison, paths, sys.stdout)

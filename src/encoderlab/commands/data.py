@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from encoderlab.config.commands import DataConfig, TableFormat
+from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
+from encoderlab.data.survey import Oddity, odd_rows
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.model.config import ModelConfig
-from encoderlab.reports.preparation import show_documents, show_rows
-from encoderlab.reports.tables import json_safe
-from encoderlab.runs.assembly import cache_folder, with_length
+from encoderlab.reports.blocks import json_safe
+from encoderlab.reports.facts import show_documents, show_rows
+from encoderlab.runs.assembly import cache_folder, resolve_length
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.data_facts import document_facts, example_facts
-from encoderlab.runs.document_corpus import DocumentCorpus
-from encoderlab.runs.task import build_task, settled_task
+from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts, training_facts
+from encoderlab.runs.task import build_task, resolve_task
 from encoderlab.tasks.config import DocumentTaskConfig
-from encoderlab.tasks.pretraining import Pretraining
-from encoderlab.tasks.teacher_vectors import TeacherVectors
+from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
+from encoderlab.tasks.sentence_rows import SentenceEpoch
+from encoderlab.tasks.task import Task
+from encoderlab.training.batches import EVALUATION_SEED
+
+COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the numbers shown
+COUNTED_WORDS = 200_000
+ODD_SHOWN = 3  # of each kind
+MOST_CHARACTERS = 300  # of each text shown
+MOST_PIECES = 60
+WHOLE = sys.maxsize  # a length that truncates nothing
+_AT_A_TIME = 1000
+_QUANTILES = {"min": 0, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
 
 
 def data(config: DataConfig) -> None:
@@ -25,26 +41,141 @@ def data(config: DataConfig) -> None:
     model = config.model.resolve(None)
     task = config.task
     is_documents = isinstance(task, DocumentTaskConfig)
-    facts = _of_documents(config, task, model) if is_documents else _of_examples(config, model)
+    facts = _document_facts(config, task, model) if is_documents else _example_facts(config, model)
     if config.format is TableFormat.json:
         print(json.dumps(json_safe(facts), indent=2, ensure_ascii=False))
     else:
         (show_documents if is_documents else show_rows)(facts, sys.stdout)
 
 
-def _of_examples(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
+def _example_facts(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
+    """Return the facts of labelled rows by split: counts, lengths in tokens, odd rows, examples."""
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
-    task = settled_task(config.task, corpus)
-    model = with_length(model, task, tokenizer, corpus)
-    return example_facts(corpus, task, tokenizer, model.reach, config.examples)
+    settled = resolve_task(config.task, corpus)
+    reach = resolve_length(model, settled, tokenizer, corpus).reach
+    task = build_task(settled, tokenizer, corpus.labels, reach)
+    whole = build_task(settled, tokenizer, corpus.labels, WHOLE)
+    by_name, odd = corpus.splits.by_name, odd_rows(corpus.splits.by_name)
+    splits = {
+        name: {
+            **counted,
+            "tokens": _lengths(_token_lengths(by_name[name], whole), reach),
+            "odd_rows": [_odd(oddity, by_name, name) for oddity in odd[name]],
+            "examples": [_example(by_name[name], row, task) for row in _spread(len(by_name[name]), config.examples)],
+        }
+        for name, counted in corpus.survey.as_dict().items()
+    }
+    shared = {"task": settled.name, "origin": corpus.splits.origin, "labels": corpus.labels, "max_length": reach}
+    return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
 
 
-def _of_documents(config: DataConfig, task_config: DocumentTaskConfig, model: ModelConfig) -> dict[str, Any]:
+def _document_facts(config: DataConfig, task_config: DocumentTaskConfig, model: ModelConfig) -> dict[str, Any]:
+    """Return the facts of documents by split: what `pair_facts` counts, the lengths of an epoch's rows, examples."""
     corpus = DocumentCorpus.load(config.dataset, task_config, cache_folder(config.cache_dir))
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
-    model = with_length(model, task_config, tokenizer, corpus)
-    task = build_task(task_config, tokenizer, corpus.labels, model.reach)
+    reach = resolve_length(model, task_config, tokenizer, corpus).reach
+    task = build_task(task_config, tokenizer, corpus.labels, reach)
     assert isinstance(task, Pretraining | TeacherVectors)
-    rows = {name: corpus.rows(name, task) for name in corpus.fingerprints()}
-    return document_facts(corpus, task, rows, config.examples)
+    splits = {}
+    for name in corpus.fingerprints():
+        part = corpus.rows(name, task)
+        drawn = part.epoch(EVALUATION_SEED, 0)
+        first, second = drawn.tokens(slice(None))
+        lengths = first + second + (task.max_length - part.room)
+        shown = [_pair(drawn, row) for row in _spread(len(part), config.examples)]
+        counted = training_facts(part, corpus) if name == "train" else pair_facts(part, corpus)
+        splits[name] = {**counted, "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
+    shared = {"task": task.config.name, "origin": corpus.documents.origin, "max_length": task.max_length}
+    return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
+
+
+def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, Any] | None:
+    """Return how the first training words are tokenized, and the share of unknown tokens; None without words."""
+    words = pieces = unknown = 0
+    for texts in in_lists(_counted_texts(corpus), _AT_A_TIME):
+        if words >= COUNTED_WORDS:
+            break
+        words += sum(len(text.split()) for text in texts)
+        ids, _ = tokenizer.encode_flat(texts)
+        pieces, unknown = pieces + len(ids), unknown + int((ids == tokenizer.unk_id).sum())
+    if not words:
+        return None
+    return {
+        "vocabulary_size": tokenizer.vocabulary_size,
+        "pieces_per_word": pieces / words,
+        "unknown_pieces": unknown / max(pieces, 1),
+    }
+
+
+def _counted_texts(corpus: Corpus | DocumentCorpus) -> Iterator[str]:
+    """Yield the training texts; for sequences of words, each word, because each is tokenized on its own."""
+    if isinstance(corpus, Corpus) and isinstance(next(iter(corpus.split("train")), None), WordsExample):
+        return (word for example in corpus.split("train").of_words() for word in example.words)
+    return corpus.training_texts()
+
+
+def _token_lengths(split: Split, task: Task) -> np.ndarray:
+    """Return the number of tokens, with special ones, of at most COUNTED_ROWS rows, spread evenly."""
+    counted = split if len(split) <= COUNTED_ROWS else split.take(_spread(len(split), COUNTED_ROWS))
+    examples, lengths = list(counted), []
+    for start in range(0, len(examples), _AT_A_TIME):
+        lengths += [len(one.input_ids) for one in task.encode(examples[start : start + _AT_A_TIME])]
+    return np.array(lengths, np.int64)
+
+
+def _lengths(lengths: np.ndarray, max_length: int) -> dict[str, Any]:
+    """Return quantiles of lengths before truncation, the share above `max_length`, and how many were `counted`."""
+    if not len(lengths):
+        return {"counted": 0, "truncated": 0.0}
+    quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}
+    truncated = float((lengths > max_length).mean())
+    return {"counted": len(lengths), **quantiles, "mean": float(lengths.mean()), "truncated": truncated}
+
+
+def _spread(total: int, count: int) -> list[int]:
+    """Return `wanted` of the rows 0 to `total`, spread evenly; all if there are no more."""
+    return np.linspace(0, total - 1, count).round().astype(int).tolist() if count < total else list(range(total))
+
+
+def _odd(oddity: Oddity, by_name: Mapping[str, Split], name: str) -> dict[str, Any]:
+    split, other = by_name[name], by_name[oddity.like_split or name]
+    shown = []
+    for place, row in enumerate(oddity.rows[:ODD_SHOWN].tolist()):
+        facts = {"where": split.where(row), "text": _shortened(text_of(split[row]))}
+        shown.append(facts if oddity.like is None else facts | {"like": other.where(int(oddity.like[place]))})
+    return {"kind": oddity.kind, "count": len(oddity.rows), "first": shown}
+
+
+def _example(split: Split, row: int, task: Task) -> dict[str, Any]:
+    example = split[row]
+    ids = task.encode([example])[0].input_ids
+    return {
+        "where": split.where(row),
+        "label": _label_of(example, task.labels),
+        "text": _shortened(text_of(example)),
+        "pieces": task.tokenizer.pieces(ids[:MOST_PIECES]),
+        "tokens": len(ids),
+    }
+
+
+def _pair(drawn: SentenceEpoch, row: int) -> dict[str, Any]:
+    """Return a pretraining row before masking: the tokens of its texts, and the label of the pair."""
+    tokenizer, labels = drawn.rows.task.tokenizer, drawn.rows.task.labels
+    texts = drawn.texts(np.array([row]))[0]
+    pieces = [tokenizer.pieces(ids[:MOST_PIECES]) for ids in (texts if drawn.paired else texts[:1])]
+    return {"label": labels[int(drawn.pairs.labels[row])] if drawn.paired else None, "pieces": pieces}
+
+
+def _label_of(example: Example, labels: Sequence[str]) -> str | None:
+    if isinstance(example, WordsExample):
+        return None if example.labels is None else _shortened(" ".join(labels[one] for one in example.labels))
+    if isinstance(example.label, tuple):
+        return _shortened(", ".join(labels[one] for one in example.label) or "no label applies")
+    if isinstance(example.label, float):
+        return f"{example.label:.6g}"
+    return None if example.label is None else labels[example.label]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."

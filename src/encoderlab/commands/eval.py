@@ -14,18 +14,18 @@ from encoderlab.commands.pretrain import pretraining_report
 from encoderlab.config.commands import EvalConfig
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
-from encoderlab.metrics import PredictionScores, PretrainingScores, SplitScores
+from encoderlab.metrics.pretraining import PretrainingScores
+from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.reports.pretraining import show_pretraining_report, write_pretraining_report
 from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus, reading_note
-from encoderlab.runs.document_corpus import DocumentCorpus
-from encoderlab.runs.explain import token_importance
+from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, pair_facts
+from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.records import announce, files_of, record_start, run_facts, summary_of
-from encoderlab.runs.score import guessed_pairs, pair_facts
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
 from encoderlab.tasks.pretraining import Pretraining
@@ -33,9 +33,7 @@ from encoderlab.training.batches import EVALUATION_SEED, Rows
 
 
 def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder:
-    """Score the run and write a run folder of its own. Raises DataError if the split has no labels, or
-    different ones.
-    """
+    """Score the run into a run folder of its own. Raises DataError if the split has no labels, or others."""
     processes.broadcast_from_main(lambda: check_free(config.run_dir))
     assembly = reopen(config, processes)
     assembly.task.metrics()  # refuses an encoder without a head, before any data is read
@@ -57,8 +55,9 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
             if corpus.splits.labels != assembly.task.labels:
                 matched = f"{assembly.task.labels} are matched with the dataset's {corpus.splits.labels}, in this order"
                 notes.append(f"The model's labels {matched}")
-            report = build_report(summary_of("eval", assembly, replace(scored, notes=notes)), {split: scores}, {})
-            explain = partial(token_importance, assembly)
+            summary = summary_of("eval", assembly, replace(scored, notes=notes), dataset=config.dataset)
+            report = build_report(summary, {split: scores}, {})
+            explain = partial(word_importance, assembly)
             examples = corpus.split(split)
             carried = None if examples.carried is None else examples.carried.select(scores.rows)
             write_report(folder.root, report, run_facts(folder, "eval"), examples, scores, explain, carried)
@@ -111,7 +110,7 @@ def _score(assembly: Assembly, config: EvalConfig, rows: Rows) -> tuple[SplitSco
     scores = assembly.evaluate(rows)
     seconds = time.perf_counter() - started
     assembly.processes.leave()
-    checkpoint = assembly.opened.checkpoint
+    checkpoint = assembly.known_origin.checkpoint
     if config.dataset is not None and checkpoint["chosen_on"] is not None:  # a split that may have the same name
         checkpoint = {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}
     tokens = int(rows.epoch(EVALUATION_SEED, 0).lengths.sum())
@@ -151,7 +150,7 @@ def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
 
 def _check_unchanged(assembly: Assembly, fingerprints: Mapping[str, str], split: str) -> None:
     """Raise DataError if training rows may by now be in the split to score."""
-    if any(fingerprints[name] != assembly.opened.fingerprints.get(name) for name in {"train", split}):
+    if any(fingerprints[name] != assembly.known_origin.fingerprints.get(name) for name in {"train", split}):
         raise DataError(
             "The dataset has changed since this model was trained, so training rows may now be in another split",
             remedy="To score on new rows, set dataset=files dataset.path=FILE",

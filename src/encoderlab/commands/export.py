@@ -1,5 +1,4 @@
-"""encoderlab export: writes a run's model for transformers, sentence-transformers or onnxruntime, to be opened without
-our code.
+"""encoderlab export: writes a run's model for transformers or onnxruntime, to be opened without our code.
 
 Its tokenizer gives the same ids as ours, truncated texts included, with two exceptions. transformers reads [MASK] and
 the like in a text as the special token, as its users expect; we never let a text contain one. And when both texts of a
@@ -11,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,44 +24,28 @@ import safetensors.torch
 import tokenizers
 
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
-from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.exchange import onnx
 from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
-from encoderlab.exchange.sentence_transformers import answers_texts, pooling_of, write_modules
 from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.reports.cards import (
-    export_card,
-    line_that_opens,
-)
+from encoderlab.reports.cards import export_card, line_that_opens
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
-from encoderlab.runs.graph_model import GraphModel
-from encoderlab.runs.inputs import example_of, reads_words
-from encoderlab.runs.predict import answers_of
-from encoderlab.runs.saved_model import SavedModel, check_shapes, config_json, encoder_alone, in_user_units, read_model
+from encoderlab.runs.predict import predictions_of
+from encoderlab.runs.saved_model import SavedModel, config_json, encoder_alone, in_user_units, read_model
 from encoderlab.system.files import atomic_write, write_manifest
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, TaskConfig
-from encoderlab.tasks.task import Answer
 from encoderlab.training.config import Precision
 
 PREDICT = Path(onnx.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
 MOST_ROWS = 500  # on which an 8-bit graph is compared with its model
-SENTENCES = (  # if the run's rows are gone
-    "The film is warm, funny and a little too long.",
-    "Shipping took three weeks, and the box was empty when it came!",
-    "Shares of the company fell by 12% after it lowered its forecast for the year.",
-    "I don't know why, but my phone won't charge any more :(",
-)
 
 
 def export(config: ExportConfig) -> Path:
-    """Write the folder `path`. Raises SettingError if `path` exists or the format cannot represent the model,
-    DataError.
-    """
+    """Write the folder `path`. Raises SettingError if it exists or the format cannot hold the model, and DataError."""
     path = Path(config.path)
     if not config.path or path.exists():
         wrong = f"path={config.path} already exists" if config.path else "path is empty"
@@ -77,33 +61,12 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     averages = "ForSequenceClassification" in fields["architectures"][0] and pooling is Pooling.mean
     about = {"windows": saved.task().windows, "max_length": saved.config.model.reach, "averages": averages}
     with _new_folder(path) as temporary:
-        _write(temporary, fields, weights, saved.tokenizer)
+        _write_json(temporary / "config.json", fields)
+        content = safetensors.torch.save(weights, metadata={"format": "pt"})
+        (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
+        _write_tokenizer(temporary, fields, saved.tokenizer)
         _write_card(temporary, config, saved.config.task.name, "transformers", fields, **about)
     print(f"{path}\n{line_that_opens(fields, config.path)}")
-    return path
-
-
-def _export_to_sentence_transformers(config: ExportConfig, path: Path) -> Path:
-    saved = in_user_units(_read(config, path))
-    name, heads = saved.config.task.name, saved.task().heads
-    pooling, answers = pooling_of(saved.config.model, heads), answers_texts(heads)
-    fields, weights = _as_huggingface(encoder_alone(saved, name))
-    if answers:
-        labels = dict(enumerate(saved.labels))
-        fields |= {"id2label": labels, "label2id": {label: id_ for id_, label in labels.items()}}
-        fields |= thresholds_json(saved.config.task)
-    card = {
-        "windows": saved.task().windows if answers else None,
-        "max_length": saved.config.model.reach,
-        "target": heads.sequence_target if answers else None,
-        "paired": bool(saved.origin.paired),
-    }
-    head = {part: saved.weights[f"sequence_head.{part}"] for part in ("weight", "bias")} if answers else {}
-    with _new_folder(path) as temporary:
-        _write(temporary, fields, weights, saved.tokenizer)
-        write_modules(temporary, saved.config.model, pooling, head)
-        _write_card(temporary, config, name, "sentence-transformers", fields, **card)
-    print(f"{path}\n{path / 'README.md'} shows how sentence-transformers opens it")
     return path
 
 
@@ -111,52 +74,47 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
     """Write config.json, the graph, a tokenizer, and predict.py, which needs neither torch nor encoderlab."""
     assembly = _opened_for_onnx(config)
     task, reach = assembly.task, assembly.config.model.reach
-    opens = gives_answers(assembly) and assembly.config.dataset is not None  # predict and serve do
+    opens = makes_predictions(assembly) and assembly.config.dataset is not None  # predict and serve do
+    is_int8 = config.format is ExportFormat.int8
     with _new_folder(path) as temporary:
         whole = onnx.WholeModel(assembly.model).eval()
         onnx.write_graph(whole, temporary / GRAPH)
         off = onnx.largest_difference(whole, temporary / GRAPH, reach, assembly.tokenizer.vocabulary_size)
-        fields = _graph_fields(assembly, whole) | {"largest_difference": off, "precision": "fp32"}
-        change = ""
-        if config.format is ExportFormat.int8:
-            fields["precision"] = "int8"
-            change = _quantized(temporary / GRAPH, assembly, cache_folder(config.cache_dir))
-        _write_json(temporary / "config.json", fields | (config_json(assembly.saved(assembly.opened)) if opens else {}))
+        precision = "int8" if is_int8 else "fp32"
+        fields = _graph_fields(assembly, whole) | {"largest_difference": off, "precision": precision}
+        change = _quantized(temporary / GRAPH, assembly, cache_folder(config.cache_dir)) if is_int8 else ""
+        _write_json(
+            temporary / "config.json", fields | (config_json(assembly.saved(assembly.known_origin)) if opens else {})
+        )
         _write_padding_tokenizer(temporary / "tokenizer.json", assembly)
         shutil.copyfile(PREDICT, temporary / "predict.py")
         write_manifest(temporary, GRAPH_FILES)
         card = {"windows": task.windows, "max_length": task.max_length, "opened": opens, "change": change}
         _write_card(temporary, config, assembly.config.task.name, "onnx", fields, **card)
-    difference = f"off by {off:.1e} of the largest output (allowed: {fields['tolerance']:g})"
-    print(
-        f"{path}\nopset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}: {difference}; see its "
-        "README.md"
-    )
-    if change:
-        print(f"8 bits: {change}")
+    exact = f"off by {off:.1e} of the largest output (allowed: {fields['tolerance']:g})"
+    checked = f"opset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}"
+    print(f"{path}\n{checked}: {change or exact}; see its README.md")
     return path
 
 
 def _opened_for_onnx(config: ExportConfig) -> Assembly:
-    """Return the model to export. Raises SettingError or DataError, before anything is written, if that is
-    impossible.
-    """
+    """Return the model to export. Raises SettingError or DataError before anything is written."""
     if not config.heads:
         raise SettingError(
             f"heads=false does not work with format={config.format.name}, which writes the heads too",
-            allowed="heads=false with format=huggingface or sentence_transformers",
+            allowed="heads=false with format=huggingface",
         )
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
             wrong = f"format={config.format.name} needs {name}, which is not installed"
             raise SettingError(wrong, remedy='Run pip install "encoderlab[onnx]"')
     assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
-    if config.format is ExportFormat.int8 and not gives_answers(assembly):
+    if config.format is ExportFormat.int8 and not makes_predictions(assembly):
         wrong = (
             f"{assembly.config.task.name} is an encoder without predictions, and format=int8 is checked by predictions"
         )
         raise SettingError(wrong, remedy="Use format=onnx")
-    saved = in_user_units(assembly.saved(assembly.opened))
+    saved = in_user_units(assembly.saved(assembly.known_origin))
     assembly.model.load_state_dict(saved.weights)
     return replace(assembly, config=saved.config, task=saved.task())
 
@@ -169,7 +127,7 @@ def _graph_fields(assembly: Assembly, whole: onnx.WholeModel) -> dict[str, Any]:
     return {
         "task": assembly.config.task.name,
         "answers_for": answers_for,
-        "paired": bool(assembly.opened.paired),
+        "paired": bool(assembly.known_origin.paired),
         "problem_type": None if task.heads.sequence_classes is None else PROBLEM_TYPES[task.heads.sequence_target],
         "id2label": dict(enumerate(task.labels)),
         "label2id": {label: index for index, label in enumerate(task.labels)},
@@ -185,7 +143,7 @@ def _graph_fields(assembly: Assembly, whole: onnx.WholeModel) -> dict[str, Any]:
     } | thresholds_json(assembly.config.task)
 
 
-def gives_answers(assembly: Assembly) -> bool:
+def makes_predictions(assembly: Assembly) -> bool:
     """Return whether the model makes predictions for a task; an encoder alone and a pretrained model do not."""
     heads = assembly.task.heads
     has_head = heads.sequence_classes is not None or heads.token_classes is not None
@@ -200,38 +158,28 @@ def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
     onnx.write_int8(in_32_bits, graph)
     sizes = f"{in_32_bits.stat().st_size / 1e6:.1f} MB reduced to {graph.stat().st_size / 1e6:.1f} MB"
     in_32_bits.unlink()
-    quantized = replace(assembly, model=cast("EncoderWithHeads", GraphModel(graph, assembly.model)))
-    examples, where = _examples_to_compare(assembly, cache)
-    before, after = (answers_of(one, examples) for one in (assembly, quantized))
-    pairs = list(zip(before, after, strict=True))
-    change = float(np.max([np.abs(_values(one) - _values(other)).max(initial=0.0) for one, other in pairs]))
-    if not np.isfinite(change):
-        raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use format=onnx")
-    if before[0].number is not None:
-        return f"{sizes}; on {where} a number changes by at most {change:.4g}"
-    differing = sum(one.labels != other.labels for one, other in pairs)
-    return f"{sizes}; on {where} a probability changes by at most {change:.4f}, and {differing} predictions change"
-
-
-def _values(answer: Answer) -> np.ndarray:
-    if answer.number is not None:
-        return np.array([answer.number])
-    return np.asarray(answer.probabilities if answer.word_probabilities is None else answer.word_probabilities)
-
-
-def _examples_to_compare(assembly: Assembly, cache: Path) -> tuple[list[Example], str]:
-    """Return rows of the split that the run's report scores and their description, or some sentences if it is gone."""
     try:
         corpus = Corpus.load(own_dataset(assembly), cache, assembly.config.task.target)
-        name = corpus.scored_splits()[-1]
-        split = corpus.split(name)
     except UserError:
-        others, paired = SENTENCES[1:] + SENTENCES[:1], bool(assembly.opened.paired)
-        pairs = zip(SENTENCES, others, strict=True)
-        examples = [example_of(text, other if paired else None, reads_words(assembly)) for text, other in pairs]
-        return examples, f"{len(examples)} sentences"
+        return f"{sizes}; its predictions were not compared, because the rows of the run are gone"
+    name = corpus.scored_splits()[-1]
+    split = corpus.split(name)
     rows = np.unique(np.linspace(0, len(split) - 1, min(len(split), MOST_ROWS)).round().astype(np.int64))
-    return list(split.take(rows.tolist())), f"{len(rows)} rows of {name}"
+    quantized = replace(assembly, model=cast("EncoderWithHeads", onnx.GraphModel(graph, assembly.model)))
+    before, after = (predictions_of(one, list(split.take(rows.tolist()))) for one in (assembly, quantized))
+    where = f"{len(rows)} rows of {name}"
+    if before[0].number is not None:
+        change = float(
+            np.max([abs((one.number or 0.0) - (other.number or 0.0)) for one, other in zip(before, after, strict=True)])
+        )
+        if not np.isfinite(change):
+            raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use format=onnx")
+        return f"{sizes}; on {where} a number changes by at most {change:.4g}"
+    changed = sum(one.labels != other.labels for one, other in zip(before, after, strict=True))
+    if changed:
+        warning = f"Warning: with 8-bit weights, {changed} of {len(rows)} predictions change."
+        print(f"{warning} Compare them on your own rows, or use format=onnx", file=sys.stderr)
+    return f"{sizes}; on {where} {changed} predictions change"
 
 
 def _write_padding_tokenizer(path: Path, assembly: Assembly) -> None:
@@ -246,7 +194,6 @@ def _write_padding_tokenizer(path: Path, assembly: Assembly) -> None:
 def _read(config: ExportConfig, path: Path) -> SavedModel:
     """Return the model to export; without heads it is named after its new folder."""
     saved = read_model(model_folder(config.run))
-    check_shapes(saved, f"run={config.run}")
     return saved if config.heads else encoder_alone(saved, path.resolve().name)
 
 
@@ -278,11 +225,8 @@ def _as_huggingface(saved: SavedModel) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _write(folder: Path, fields: dict[str, Any], weights: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """Write a folder of transformers; its tokenizer truncates to the longest sequence that the model reads."""
-    _write_json(folder / "config.json", fields)
-    content = safetensors.torch.save(weights, metadata={"format": "pt"})
-    (folder / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read the file
+def _write_tokenizer(folder: Path, fields: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """Write a tokenizer of transformers that truncates to the longest sequence that the model reads."""
     tokenizer.save(folder / "tokenizer.json")
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     settings["model_max_length"] = fields["max_position_embeddings"]
@@ -302,9 +246,7 @@ def _write_card(
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder to write to, which becomes `path` whole or not at all. Raises DataError if it cannot be
-    written.
-    """
+    """Yield a folder that becomes `path` whole or not at all. Raises DataError if it cannot be written."""
     try:
         with atomic_write(path) as temporary:
             temporary.mkdir(parents=True)
@@ -319,7 +261,6 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 EXPORTERS = {
     ExportFormat.huggingface: _export_to_huggingface,
-    ExportFormat.sentence_transformers: _export_to_sentence_transformers,
     ExportFormat.onnx: _export_to_onnx,
     ExportFormat.int8: _export_to_onnx,
 }

@@ -2,58 +2,77 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import repeat
+from functools import partial
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
-from encoderlab.config.commands import PredictConfig, PredictionFormat
+from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
 from encoderlab.data.examples import Example, Split, WordsExample
-from encoderlab.errors import DataError, SettingError
-from encoderlab.reports.predictions import OPEN_WORD, TEXT_FORMATS, Answered, Wanted, write_parquet
+from encoderlab.errors import DataError, SettingError, one_line, printable
+from encoderlab.metrics.comparison import SEPARATOR
+from encoderlab.reports.predictions import carried_names, cell, in_json, quoting_writer, texts_of
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
-from encoderlab.runs.inputs import (
+from encoderlab.runs.predict import (
     check_sources,
     encoded_rows,
     example_of,
     file_examples,
     in_chunks,
+    is_blank,
+    predictions_of_rows,
     reads_words,
     split_examples,
     standard_input_examples,
 )
-from encoderlab.runs.predict import answers_of_rows
 from encoderlab.system.files import atomic_write
-from encoderlab.tasks.task import Answer
+from encoderlab.tasks.task import RowPrediction, as_objects, likeliest
 
 if TYPE_CHECKING:
-    import datasets
+    import pyarrow
+
+Row = dict[str, Any]  # the cells of a row by column
+Types = Mapping[str, "pyarrow.DataType"]  # of the input's columns
 
 ENDINGS = {f".{form.name}": form for form in PredictionFormat}
-NOT_WRITTEN = (".tsv", ".json", ".xlsx", ".xls", ".gz", ".zst")  # as people might expect
+NOT_WRITTEN = (".tsv", ".json", ".xls", ".gz", ".zst")  # as people might expect
+UNREAD_WORD = "?"  # written for a word that did not fit into the model
+OPEN_WORD = "_"  # written for a word whose label is not probable enough
+SHOWN = 3  # classes on a terminal
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
+ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
 
 
 def predict(config: PredictConfig) -> None:
     """Predict for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
+    config = replace(config, input=None if config.input == "-" else config.input)
     _check_settings(config)
-    form = _form(config)
+    write = _writer(config)
     assembly = reopen(config, or_graph=True)
-    wanted = _wanted(config, assembly)
+    _check_model(config, assembly)
     examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None
-    wanted = wanted if carried is None else replace(wanted, carried=carried.features.arrow_schema)
+    schema = [] if carried is None else carried.features.arrow_schema
+    types = {column.name: column.type for column in schema if not column.type.num_fields}
     counted = Counter[str]()
-    rows = _answered(assembly, examples, total, carried, counted)
+    on_terminal = config.output is None and sys.stdout.isatty()
+    if on_terminal and config.format is None:
+        n_labels = 0 if reads_words(assembly) else len(assembly.task.labels)
+        config = replace(config, top_k=config.top_k or min(SHOWN, n_labels) or None)
+    rows = _rows(config, assembly, examples, total, counted)
     with _output(config.output) as file:
-        if form is PredictionFormat.parquet:
-            write_parquet(cast("BinaryIO", file.buffer), rows, wanted)
+        if on_terminal and config.format is None:
+            show_rows(rows, _text_columns(config, assembly)[0] if config.input else "text")
         else:
-            TEXT_FORMATS[form.value](file, rows, wanted)
+            write(file, map(_printable, rows) if on_terminal else rows, types)
     if config.output is not None:
         cut = f"; {counted['truncated']:,} truncated to {assembly.task.limit}" if counted["truncated"] else ""
         print(f"encoderlab: wrote {counted['rows']:,} rows to {config.output}{cut}", file=sys.stderr)
@@ -64,48 +83,33 @@ def _check_settings(config: PredictConfig) -> None:
     check_sources(config)
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Set text=... too")
-    if config.output is not None and (not config.output or Path(config.output).exists()):
-        wrong = f"output={config.output} already exists" if config.output else "output is empty"
-        raise SettingError(wrong, remedy="Choose another name")
-    if config.unsure is not None and config.min_probability is None:
-        raise SettingError("unsure has no effect without min_probability", remedy="Set min_probability=0.8")
-
-
-def _form(config: PredictConfig) -> PredictionFormat:
-    """Return the format: the one set, or the one of `output`'s extension. Raises SettingError if it cannot be written
-    there.
-    """
-    extension = Path(config.output or "").suffix.lower()
-    if config.format is None and extension in NOT_WRITTEN:
+    if config.output == "":
+        raise SettingError("output is empty", remedy="Set output=predictions.csv")
+    if config.output is not None and Path(config.output).exists() and not config.overwrite:
         raise SettingError(
-            f"Predictions cannot be written as {extension} ({config.output})",
-            allowed=", ".join(ENDINGS),
-            remedy="Choose one of these extensions, or set format",
+            f"output={config.output} already exists", remedy="Choose another name, or set overwrite=true"
         )
-    form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
-    if form is PredictionFormat.parquet and config.output is None:
-        raise SettingError("format=parquet cannot be written to standard output", remedy="Set output=FILE.parquet")
-    return form
 
 
-def _wanted(config: PredictConfig, assembly: Assembly) -> Wanted:
-    """Return what to write for each prediction. Raises SettingError if the model cannot predict it."""
-    labels, heads = assembly.task.labels, assembly.task.heads
-    unsure = OPEN_WORD if heads.sequence_classes is None and config.unsure is None else config.unsure
-    if config.min_probability is not None and heads.sequence_target != "label":
+def _check_model(config: PredictConfig, assembly: Assembly) -> None:
+    """Raise SettingError for settings that do not suit what the model predicts."""
+    check_certainty(config.min_probability, assembly)
+    n_labels = 0 if reads_words(assembly) else len(assembly.task.labels)
+    if config.top_k is not None and not n_labels:
+        raise SettingError("top_k needs a model with labels for whole rows", remedy="Remove top_k")
+    if config.top_k is not None and config.top_k > n_labels:
+        wrong = f"top_k={config.top_k} is more than this model has classes"
+        raise SettingError(wrong, allowed=f"at most {n_labels}")
+
+
+def check_certainty(min_probability: float | None, assembly: Assembly) -> None:
+    """Raise SettingError for `min_probability` if the model does not predict one label per row or word."""
+    if min_probability is not None and assembly.task.heads.sequence_target != "label":
         raise SettingError(
             "min_probability needs a model with one label per row, and this one predicts a number or any number of "
             "labels",
             remedy="Remove min_probability",
         )
-    if config.min_probability is not None and unsure in labels:
-        raise SettingError(
-            f"unsure={unsure} is one of the model's labels", remedy="Set unsure=... to a word that is not a label"
-        )
-    if config.top_k is not None and config.top_k > len(labels):
-        wrong = f"top_k={config.top_k} is more than this model has classes"
-        raise SettingError(wrong, allowed=f"at most {len(labels)}", remedy="" if labels else "Remove top_k")
-    return Wanted(labels, config.top_k, config.min_probability, config.unsure, heads.sequence_target)
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
@@ -115,42 +119,218 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
         return [example_of(config.text, config.text_pair, reads_words(assembly))], 1
     if config.split is not None:
         return split_examples(assembly, config.split, config.cache_dir)
-    dataset = assembly.config.dataset
-    column = config.text_column or getattr(dataset, "text", "text")
-    pair_column = config.text_pair_column or getattr(dataset, "text_pair", None)
+    column, pair_column = _text_columns(config, assembly)
     check_paired(assembly, pair_column is not None)
     if config.input is not None:
         return file_examples(assembly, Path(config.input), column, pair_column, config.dialect, config.cache_dir)
     return standard_input_examples(assembly, paired=pair_column is not None), None
 
 
-def _answered(
-    assembly: Assembly,
-    examples: Iterable[Example],
-    total: int | None,
-    carried: datasets.Dataset | None,
-    counted: Counter[str],
-) -> Iterator[Answered]:
-    """Yield the prediction of each example with its `carried` columns, and count rows and truncated texts."""
+def _text_columns(config: PredictConfig, assembly: Assembly) -> tuple[Any, str | None]:
+    """Return the names of the columns with the text (a list if it was joined from several) and its second text, if the
+    model reads pairs.
+    """
+    dataset = assembly.config.dataset
+    column = config.text_column or getattr(dataset, "text", "text")
+    return column, config.text_pair_column or getattr(dataset, "text_pair", None)
+
+
+def _rows(
+    config: PredictConfig, assembly: Assembly, examples: Iterable[Example], total: int | None, counted: Counter[str]
+) -> Iterator[Row]:
+    """Yield each row of the input, with its columns, and its prediction; count rows and truncated texts."""
+    carried = examples.carried if isinstance(examples, Split) else None
+    names = [name or "text_pair" for name in _text_columns(config, assembly)] if config.input else ["text", "text_pair"]
     for some in in_chunks(examples, total, "predicting"):
         rows = encoded_rows(assembly, some)
         first = counted["rows"]
         others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
         counted.update(rows=len(some), truncated=int(rows.truncated().sum()))
-        yield from map(_joined, some, answers_of_rows(assembly, rows), others)
+        for example, answer, other in zip(some, predictions_of_rows(assembly, rows), others, strict=False):
+            pairs = zip(names, texts_of(example), strict=False)
+            texts = {
+                name: text for name, text in pairs if isinstance(name, str)
+            }  # joined columns are carried as they are
+            columns = {name: texts.get(name, other[name]) for name in other} | texts
+            n_words = len(example.words) if isinstance(example, WordsExample) else 1
+            prediction = _prediction(config, assembly, answer, n_words)
+            if is_blank(example):
+                prediction = _of_no_text(prediction)
+            renamed = carried_names(columns, prediction)
+            yield {renamed[name]: value for name, value in columns.items()} | prediction
 
 
-def _joined(example: Example, answer: Answer, carried: dict[str, Any]) -> Answered:
-    if isinstance(example, WordsExample):
-        return Answered(" ".join(example.words), None, answer, len(example.words), carried)
-    return Answered(example.text, example.text_pair, answer, carried=carried)
+def _of_no_text(prediction: Row) -> Row:
+    """Return the prediction for a blank text: the same keys without values."""
+    empty = {"probabilities": dict.fromkeys(prediction.get("probabilities", {})), "top": []}
+    return {name: empty.get(name) for name in prediction}
+
+
+def _prediction(config: PredictConfig, assembly: Assembly, answer: RowPrediction, n_words: int) -> Row:
+    """Return what is predicted, its probability, and those of all classes or of the most probable if requested.
+
+    `predicted` is a label (None below `min_probability`), a number, a list of labels, or the labels of all words,
+    separated by blanks; `probability` that of the label or a list of them.
+    """
+    labels, target, least = assembly.task.labels, assembly.task.heads.sequence_target, config.min_probability or 0.0
+    if answer.number is not None:
+        return {"predicted": answer.number}
+    if answer.probabilities is None:
+        sure = [float(f"{one:.6g}") for one in answer.word_confidences or ()]
+        words = [label if one >= least else OPEN_WORD for label, one in zip(answer.labels, sure, strict=True)]
+        unread = [UNREAD_WORD] * (n_words - len(words))
+        return {"predicted": " ".join([*words, *unread]), "probability": sure}
+    by_label = {name: float(f"{one:.6g}") for name, one in answer.by_label(labels).items()}
+    if target == "label_set":
+        prediction = {"predicted": list(answer.labels), "probability": [by_label[label] for label in answer.labels]}
+    else:
+        label = answer.labels[0]
+        prediction = {"predicted": label if by_label[label] >= least else None, "probability": by_label[label]}
+    if config.probabilities is Probabilities.all:
+        prediction["probabilities"] = by_label
+    if config.top_k is not None:
+        prediction["top"] = as_objects(likeliest(labels, answer.probabilities, config.top_k))
+    return prediction
+
+
+def _writer(config: PredictConfig) -> Callable[[TextIO, Iterator[Row], Types], None]:
+    """Return the function that writes rows in the format that is set, or that of `output`'s extension.
+
+    Raises SettingError if they cannot be written there.
+    """
+    extension = Path(config.output or "").suffix.lower()
+    if config.format is None and extension in NOT_WRITTEN:
+        raise SettingError(
+            f"Predictions cannot be written as {extension} ({config.output})",
+            allowed=", ".join(ENDINGS),
+            remedy="Choose one of these extensions, or set format",
+        )
+    form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
+    if form in BINARY and config.output is None:
+        wrong = f"format={form.name} cannot be written to standard output"
+        raise SettingError(wrong, remedy=f"Set output=FILE.{form.name}")
+    if form is PredictionFormat.csv and config.escape_formulas:
+        return partial(_write_csv, escape=True)
+    return WRITERS[form]
+
+
+def _printable(row: Row) -> Row:
+    """Return the row for a terminal, which would obey the control characters in a text."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _flat(row: Row) -> Row:
+    """Return the cells of a row of a table: lists as one text, a column for each class or each of the most probable."""
+    flat: Row = {}
+    for name, value in row.items():
+        if name == "probabilities" and isinstance(value, dict):
+            flat |= {f"probability_{label}": probability for label, probability in value.items()}
+        elif name == "top" and isinstance(value, list):
+            for place, one in enumerate(value, start=1):
+                flat |= {f"top_{place}": one["label"], f"top_{place}_probability": one["probability"]}
+        else:
+            separator = SEPARATOR if isinstance(row["predicted"], list) else " "
+            flat[name] = separator.join(map(str, value)) if isinstance(value, list) else value
+    return flat
+
+
+def _write_csv(file: TextIO, rows: Iterator[Row], types: Types, *, escape: bool = False) -> None:
+    """Write a header and the rows, each as soon as it is known.
+
+    With `escape`, an apostrophe is put before each text that a spreadsheet would compute.
+    """
+
+    def written(value: Any) -> Any:
+        return f"'{value}" if escape and isinstance(value, str) and value.startswith(FORMULAS) else cell(value)
+
+    writer, first = quoting_writer(file), next(rows, None)
+    csv.writer(file, lineterminator="\n").writerow(EMPTY if first is None else _flat(first))
+    for row in chain([] if first is None else [first], rows):
+        writer.writerow(map(written, _flat(row).values()))
+
+
+def _write_jsonl(file: TextIO, rows: Iterator[Row], types: Types) -> None:
+    """Write one object per line, each as soon as it is known."""
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False, default=in_json) + "\n")
+
+
+def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types) -> None:
+    """Write the cells, one group of rows at a time; the input's columns keep their `types`."""
+    import pyarrow
+    import pyarrow.parquet
+
+    flat = map(_flat, rows)
+    group = list(islice(flat, ROWS_IN_A_GROUP))
+    kinds = {}
+    for name in group[0] if group else EMPTY:
+        known = (row[name] for row in group if row[name] is not None)  # a blank text has no prediction
+        ours = pyarrow.float64() if isinstance(next(known, None), float) else pyarrow.string()
+        kinds[name] = types.get(name, types.get(name.removeprefix("input_"), ours))
+    schema = pyarrow.schema(kinds)
+    with pyarrow.parquet.ParquetWriter(cast("BinaryIO", file.buffer), schema) as writer:
+        while group:
+            writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
+            group = list(islice(flat, ROWS_IN_A_GROUP))
+
+
+def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types) -> None:
+    """Write a sheet, in which no text is a formula. Raises DataError for what Excel cannot hold."""
+    import openpyxl
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.utils.exceptions import IllegalCharacterError
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("predictions")
+
+    def cells(values: Iterable[Any]) -> Iterator[Any]:
+        for value in values:
+            one = WriteOnlyCell(sheet, value)
+            one.data_type = "s" if isinstance(value, str) else one.data_type
+            yield one
+
+    for number, row in enumerate(map(_flat, rows)):
+        if number == 0:
+            sheet.append(cells(row))
+        if number >= EXCEL_ROWS - 1 or any(
+            isinstance(value, str) and len(value) > EXCEL_CELL for value in row.values()
+        ):
+            wrong = f"Row {number + 1:,} does not fit into an Excel sheet"
+            raise DataError(wrong, allowed=f"{EXCEL_ROWS:,} rows, {EXCEL_CELL:,} characters in a cell", remedy=AS_CSV)
+        try:
+            sheet.append(cells(map(cell, row.values())))
+        except IllegalCharacterError:
+            raise DataError(f"Row {number + 1:,} has a character that Excel cannot hold", remedy=AS_CSV) from None
+    book.save(cast("BinaryIO", file.buffer))
+
+
+def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
+    """Print a line for each row: the prediction, the most probable classes, and the text, which is in `columns`."""
+    for row in rows:
+        predicted, top = row["predicted"], row.get("top", [])
+        words = ", ".join(predicted) or "no label" if isinstance(predicted, list) else str(cell(predicted))
+        chances = ", ".join(f"{one['label']} {one['probability']:.3f}" for one in top)
+        names = [columns] if isinstance(columns, str) else columns
+        text = " | ".join(str(row[name]) for name in names if name in row)
+        unsure = "unsure" if text.strip() else "no text"
+        print(one_line("  ".join(filter(None, [words or unsure, f"({chances})" if top else "", text]))))
+
+
+EMPTY = ("text", "predicted")  # the header of a table without rows
+EXCEL_ROWS, EXCEL_CELL = 1_048_576, 32_767  # support.microsoft.com, "Excel specifications and limits"
+AS_CSV = "Write csv or parquet"
+BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
+WRITERS: dict[PredictionFormat, Callable[[TextIO, Iterator[Row], Types], None]] = {
+    PredictionFormat.csv: _write_csv,
+    PredictionFormat.jsonl: _write_jsonl,
+    PredictionFormat.parquet: _write_parquet,
+    PredictionFormat.xlsx: _write_xlsx,
+}
 
 
 @contextmanager
 def _output(path: str | None) -> Iterator[TextIO]:
-    """Open standard output, or a new file that appears whole or not at all. Raises DataError if it cannot
-    be written.
-    """
+    """Open standard output, or a file that appears whole or not at all. Raises DataError."""
     try:
         if path is None:
             yield sys.stdout

@@ -1,16 +1,19 @@
-"""encoderlab pretrain: trains an encoder on documents, and reports how well it predicts masked tokens and next
-sentences.
-"""
+"""encoderlab pretrain: trains an encoder on documents to predict masked tokens and next sentences."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+import torch
+
+from encoderlab.batch import Batch
 from encoderlab.config.commands import PretrainConfig, RunConfig
 from encoderlab.errors import SettingError
-from encoderlab.metrics import PretrainingScores
+from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.pretraining import (
     build_pretraining_report,
@@ -20,19 +23,21 @@ from encoderlab.reports.pretraining import (
     write_pretraining_report,
 )
 from encoderlab.reports.training import RunSummary
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, settle
-from encoderlab.runs.document_corpus import DocumentCorpus
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, resolve_training
+from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, guessed_tokens, training_facts
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.predict import fill_masks
-from encoderlab.runs.records import Run, files_of, open_run, resumed_or_new, run_facts, summary_of
+from encoderlab.runs.records import Run, files_of, open_run, run_facts, start_of, summary_of
 from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.runs.score import guessed_pairs, guessed_tokens, training_facts
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.sentence_rows import DocumentTask
+from encoderlab.tasks.pretraining import DocumentTask
+from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.stream import sample_of
+from encoderlab.training.batches import EVALUATION_SEED
+
+FILLED_ROWS, FILLINGS = 6, 5  # masked rows in a report, and predictions for each
 
 
 def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
@@ -49,7 +54,7 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
             remedy=f"Remove task, or run encoderlab train task={task.name}",
         )
     refuse_endless(config)
-    config, resumed = resumed_or_new(config, "pretrain", processes)
+    config, start = start_of(config, "pretrain", processes)
     pretrained = load_start(config, processes)
     with processes.main_process_first():
         compute = compute_for(config, pretrained, processes)
@@ -63,11 +68,11 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
         guessed = guessed_pairs(sample_of(rows["train"]), rows[scored[-1]]) if config.baselines else {}
         show_pairs(pairs, guessed)
     del pretrained  # its weights are as large as the model's
-    assembly = settle(assembly, rows)
+    assembly = resolve_training(assembly, rows)
     if config.dry_run:
         return dry_run(assembly, rows, "pretrain")
-    with open_run("pretrain", assembly, corpus, rows, config=config, resumed=resumed) as run:
-        fitted = fit(assembly, rows, run.folder, run.trackers)
+    with open_run("pretrain", assembly, corpus, rows, config=config, start=start) as run:
+        fitted = fit(assembly, rows, run.folder)
         scores = {name: cast("PretrainingScores", assembly.evaluate(rows[name])) for name in scored}
         processes.leave()
         if processes.is_main:
@@ -121,7 +126,6 @@ def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: F
     folder, facts = run.folder, run_facts(run.folder, run.command)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
     save_model(assembly.saved(origin), folder.model, model_card(report, facts))
-    run.trackers.report(report)
     write_pretraining_report(folder.root, report, facts)
     root = shlex.quote(str(folder.root))
     next_commands = [
@@ -129,3 +133,41 @@ def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: F
         f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
     ]
     show_pretraining_report(report, files_of(folder, "page", "report", "plots", "model"), next_commands)
+    run.drop_state(fitted.checkpoint["step"])
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A masked row as `pieces`, with one mask at `place`, its true token as `answer` and the most probable
+    predictions.
+    """
+
+    pieces: list[str]
+    place: int
+    answer: str
+    guesses: list[tuple[str, float]]
+
+
+def fill_masks(assembly: Assembly, rows: SentenceRows) -> list[Filled]:
+    """Return predictions for the first mask in each of a few rows, spread evenly over `rows`; rows without a mask are
+    skipped.
+    """
+    drawn = rows.epoch(EVALUATION_SEED, 0)
+    shown = np.unique(np.linspace(0, len(rows) - 1, FILLED_ROWS).astype(np.int64))
+    batches = (drawn.gather(np.array([row]), assembly.tokenizer.pad_id).to(assembly.compute.device) for row in shown)
+    return [filled for batch in batches if (filled := _filled(assembly, drawn.prepare(batch))) is not None]
+
+
+def _filled(assembly: Assembly, batch: Batch) -> Filled | None:
+    masks = (batch.input_ids.flatten()[batch.target_positions] == assembly.tokenizer.mask_id).nonzero().flatten()
+    if not len(masks):
+        return None
+    assert batch.token_labels is not None
+    assembly.model.eval()
+    with torch.inference_mode(), assembly.compute.autocast():
+        logits = assembly.model(batch).token_logits[masks[0]]
+    best = logits.float().softmax(-1).topk(min(FILLINGS, len(logits)))
+    pieces = assembly.tokenizer.pieces
+    guesses = list(zip(pieces(best.indices.tolist()), best.values.tolist(), strict=True))
+    answer = pieces([int(batch.token_labels[masks[0]])])[0]
+    return Filled(pieces(batch.input_ids[0].tolist()), int(batch.target_positions[masks[0]]), answer, guesses)

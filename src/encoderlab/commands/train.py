@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar, cast
 
 from encoderlab.baselines.supervised import Baseline, baselines
 from encoderlab.config.commands import RunConfig
+from encoderlab.data.dataset import VALIDATION_FRACTION
+from encoderlab.data.files import FilesDataset
 from encoderlab.errors import SettingError
-from encoderlab.metrics import PredictionScores
+from encoderlab.metrics.scores import PredictionScores
 from encoderlab.reports.cards import model_card
-from encoderlab.reports.preparation import labels_alike, shared_rows, show_survey
+from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows, show_survey
 from encoderlab.reports.training import build_report, show_report, write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, settle
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, resolve_training
 from encoderlab.runs.corpus import Corpus, reading_notes
-from encoderlab.runs.dry_run import dry_run
-from encoderlab.runs.explain import token_importance
-from encoderlab.runs.fit import Fitted, fit
+from encoderlab.runs.explain import word_importance
+from encoderlab.runs.fit import Fitted, fit, score_splits, threshold_notes
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.folds import cross_validate
-from encoderlab.runs.records import Run, files_of, open_run, resumed_or_new, run_facts, summary_of
+from encoderlab.runs.frozen import frozen_vectors, start_from_linear_model, starts_from_linear_model
+from encoderlab.runs.records import Run, files_of, open_run, run_facts, start_of, summary_of
 from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.runs.score import score_splits, threshold_notes
-from encoderlab.runs.task import build_task
+from encoderlab.runs.task import build_task, uneven_note
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.tasks.config import DocumentTaskConfig, PretrainingConfig
+from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, PretrainingConfig
+from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task
 from encoderlab.tasks.texts import Classification
 from encoderlab.training.batches import Rows
+from encoderlab.training.horizon import can_choose_by
+
+AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
+LINEAR_START = (
+    "The head was initialised with a logistic regression on the encoder's vectors: there are many labels, with few "
+    "rows each"
+)
+SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
 
 
 def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
@@ -42,42 +52,86 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
     return train_on_labels(config, "train", processes)
 
 
-def train_on_labels(config: RunConfig, command: str, processes: Processes) -> RunFolder | None:
-    """Do the work of `train` and `finetune`: from fresh weights, or from the pretrained encoder in
-    `config.starts_from`.
+def train_on_labels(
+    config: RunConfig, command: str, processes: Processes, finish: Callable[..., None] | None = None
+) -> RunFolder | None:
+    """Train and score from fresh weights, or from the pretrained encoder in `config.starts_from`.
+
+    `finish` takes the place of `report_on_labels`; no split then needs to be scored.
     """
     if isinstance(config.task, DocumentTaskConfig):
         other = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
         raise SettingError(f"task={config.task.name} has no labels to learn", remedy=f"Run encoderlab {other}")
     if config.folds is not None:
+        from encoderlab.runs.folds import cross_validate
+
         return cross_validate(config, command, processes, train_on_labels)
-    config, resumed = resumed_or_new(config, command, processes)
+    config, start = start_of(config, command, processes)
     pretrained = load_start(config, processes)
     with processes.main_process_first():
         compute = compute_for(config, pretrained, processes)
-        corpus = load_examples(config)
-        scored = corpus.scored_splits()
+        config, corpus = load_examples(config, scored=finish is None)
+        held_out = [name for name in ("validation", "test") if name in corpus.splits.by_name]
+        scored = corpus.scored_splits() if finish is None else held_out
         show_survey(corpus.survey.as_dict())
         assembly = assemble(config, compute, corpus, pretrained, processes)
         rows = encoded_splits(corpus, assembly.task, scored)
     del pretrained  # its weights are as large as the model's
-    assembly = settle(assembly, rows)
+    assembly = resolve_training(assembly, rows)
     if config.dry_run:
+        from encoderlab.runs.dry_run import dry_run
+
         return dry_run(assembly, rows, command)
-    with open_run(command, assembly, corpus, rows, config=config, resumed=resumed) as run:
-        fitted = fit(assembly, rows, run.folder, run.trackers)
+    notes = []
+    if config.starts_from is not None and starts_from_linear_model(assembly, rows["train"]):
+        notes.append(LINEAR_START)
+        if start.resumed is None or not start.resumed.has_checkpoint:  # otherwise its weights replace these
+            start_from_linear_model(assembly, cast("ExampleRows", rows["train"]))
+            print(LINEAR_START, file=sys.stderr)
+    with open_run(command, assembly, corpus, rows, config=config, start=start) as run:
+        fitted = fit(assembly, rows, run.folder)
+        fitted = replace(fitted, notes=[*fitted.notes, *notes])
         assembly, scores = score_splits(assembly, rows)
         processes.leave()
         if processes.is_main:
-            report_on_labels(run, assembly, corpus, rows, fitted, scores)
+            (finish or report_on_labels)(run, assembly, corpus, rows, fitted, scores)
     return run.folder
 
 
-def load_examples(config: RunConfig) -> Corpus:
-    """Load the dataset of a run. Raises SettingError or DataError if it cannot be read, or nothing can be learned."""
+def load_examples(config: AnyRunConfig, *, scored: bool = True) -> tuple[AnyRunConfig, Corpus]:
+    """Load the dataset of a run, and return the settings with its columns and its `validation_fraction` decided.
+
+    If the latter is open, and a tenth of the rows is too few to choose a checkpoint by, all rows are trained on, unless
+    the task fits thresholds on held-out rows, or there is no other split although one is to be `scored`. Raises
+    SettingError or DataError if the dataset cannot be read, or nothing can be learned.
+    """
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     corpus.check_training_labels()
-    return corpus
+    config = replace(config, dataset=replace(config.dataset, **corpus.splits.guessed))
+    splits, task = corpus.splits.by_name, config.task
+    if getattr(config.dataset, "validation_fraction", 0.0) is not None or "validation" not in splits:
+        return config, corpus
+    held_out = "validation" in corpus.splits.origin.get("taken_from_train", {})
+    fits_thresholds = isinstance(task, MultilabelConfig) or isinstance(getattr(task, "threshold", None), str)
+    enough = can_choose_by(config.training, len(splits["validation"]), _labels_to_learn(config, corpus))
+    if not held_out or fits_thresholds or enough or (scored and "test" not in splits):
+        return config, corpus
+    dataset = replace(cast("FilesDataset", config.dataset), validation_fraction=0.0)
+    config = replace(config, dataset=dataset)
+    print(_all_rows_note(sum(len(splits[name]) for name in ("train", "validation")), config), file=sys.stderr)
+    return config, Corpus.load(dataset, corpus.cache, task.target)
+
+
+def _labels_to_learn(config: RunConfig, corpus: Corpus) -> int:
+    return len(corpus.labels) if isinstance(config.task, ClassificationConfig) else 0
+
+
+def _all_rows_note(rows: int, config: RunConfig) -> str:
+    least = config.training.min_validation_rows
+    return (
+        f"All {rows:,} training rows are trained on, and the last weights are kept: a tenth of them would be too few "
+        f"to choose a checkpoint by (training.min_validation_rows={least}, and two rows per label)"
+    )
 
 
 def encoded_splits(corpus: Corpus, task: Task, scored: list[str]) -> dict[str, Rows]:
@@ -100,15 +154,19 @@ def report_on_labels(
     config, folder, split = run.config, run.folder, list(rows)[-1]
     survey = corpus.survey.as_dict()
     notes = [*fitted.notes, *_frozen_notes(assembly), *reading_notes(rows, assembly.task)]
+    n_rows, n_labels = len(rows["train"]), _labels_to_learn(config, corpus)
+    if "validation" not in rows and not can_choose_by(config.training, round(VALIDATION_FRACTION * n_rows), n_labels):
+        notes.append(_all_rows_note(n_rows, config))
     notes += threshold_notes(config.task, scores)
-    notes += filter(None, [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"])])
+    warnings = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
+    notes += filter(None, warnings)
+    notes += filter(None, [uneven_note(config.task, corpus.labels, survey["train"]["labels"])])
     summary = summary_of(run.command, assembly, replace(fitted, notes=notes), config.starts_from)
-    report = build_report(summary, scores, _baselines(corpus, split, config, assembly.task))
+    report = build_report(summary, scores, _baselines(corpus, split, config, assembly))
     facts = run_facts(folder, run.command)
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
     save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
-    run.trackers.report(report)
-    examples, explain = corpus.split(split), partial(token_importance, assembly)
+    examples, explain = corpus.split(split), partial(word_importance, assembly)
     carried = None if examples.carried is None else examples.carried.select(scores[split].rows)
     write_report(folder.root, report, facts, examples, scores[split], explain, carried)
     show_report(
@@ -116,18 +174,22 @@ def report_on_labels(
         files_of(folder, "page", "report", "predictions", "plots", "model"),
         _next_commands(folder, split, corpus.paired),
     )
+    run.drop_state(fitted.checkpoint["step"])
 
 
-def _baselines(corpus: Corpus, split: str, config: RunConfig, task: Task) -> dict[str, Baseline]:
-    """Return the baselines on a split; for two classes, the linear one gets a threshold by the rule of
-    `config.task`.
-    """
+def _baselines(corpus: Corpus, split: str, config: RunConfig, assembly: Assembly) -> dict[str, Baseline]:
+    """Return the baselines on a split; the linear ones of two classes get a threshold by the task's rule."""
     if not config.baselines:
         return {}
-    asked = build_task(config.task, task.tokenizer, task.labels, task.max_length)
-    if isinstance(asked, Classification):
-        return baselines(corpus.splits, split, asked.threshold, asked.positive)
-    return baselines(corpus.splits, split)
+    task, steps = assembly.task, config.training.steps
+    if steps is not None and steps < SHORTEST_RUN:
+        frozen = f"a run of {steps} steps is a trial, and reading all rows with an encoder would take longer"
+    else:
+        frozen = frozen_vectors(corpus.split("train"), config.tokenizer, assembly.compute)
+    configured = build_task(config.task, task.tokenizer, task.labels, task.max_length)
+    if isinstance(configured, Classification):
+        return baselines(corpus.splits, split, configured.threshold, configured.positive, frozen=frozen)
+    return baselines(corpus.splits, split, frozen=frozen)
 
 
 def _frozen_notes(assembly: Assembly) -> list[str]:

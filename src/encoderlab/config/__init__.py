@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+TRAINING_COMMANDS = ("train", "pretrain", "finetune", "distill")  # whose runs resume, and have recipes and sweeps
+
 
 def config_folder() -> Path:
     """Return the shipped configs: inside the package in a wheel, at the top of the repository in a checkout."""

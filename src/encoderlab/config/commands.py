@@ -1,6 +1,4 @@
-"""The settings of every command, a dataclass each: commands that train, commands that use a run, commands
-that inspect.
-"""
+"""The settings of every command, a dataclass each."""
 
 from __future__ import annotations
 
@@ -17,7 +15,6 @@ from encoderlab.shipped import SHIPPED
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
-TRACKERS = ("tensorboard", "wandb")
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 
 
@@ -55,17 +52,19 @@ class RunConfig(CommandConfig):
         least=2,
         most=100,
     )
-    baselines: bool = setting(True, "Score simple baselines (no encoder) on the same rows, for comparison.")
+    baselines: bool = setting(
+        True,
+        "Score simple baselines on the same rows, for comparison: the most frequent label, and linear models of words "
+        "and of the shipped encoder's vectors.",
+    )
     dry_run: bool = setting(
         False,
         "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written.",
     )
-    trackers: list[str] = setting([], "Trackers that receive the run's scores: [tensorboard,wandb] or one of them.")
+    tensorboard: bool = setting(False, "Also write what metrics.jsonl holds as event files for TensorBoard.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if unknown := sorted({*self.trackers} - {*TRACKERS}):
-            raise SettingError(f"trackers has {', '.join(unknown)}", allowed=f"[{','.join(TRACKERS)}] or one of them")
         if self.folds is not None and self.dataset.fold is not None:
             raise SettingError(
                 f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one",
@@ -178,7 +177,6 @@ class ExportFormat(Enum):
     """The formats a model can be exported to."""
 
     huggingface = "huggingface"
-    sentence_transformers = "sentence_transformers"
     onnx = "onnx"
     int8 = "int8"
 
@@ -190,9 +188,9 @@ class ExportConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     format: ExportFormat = setting(
         ExportFormat.huggingface,
-        "huggingface: a folder for transformers' Auto classes; sentence_transformers: one for that library (mean "
-        "pooling); onnx: a graph for onnxruntime, checked against the model, which predict and serve open too; int8: "
-        "the graph with 8-bit weights, a quarter of the size, whose predictions are compared with the model's.",
+        "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked against the "
+        "model, which predict and serve open too; int8: the graph with 8-bit weights, a quarter of the size, whose "
+        "predictions are compared with the model's.",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
     heads: bool = setting(
@@ -201,17 +199,33 @@ class ExportConfig(CommandConfig):
 
 
 class PredictionFormat(Enum):
-    """How predictions are written: as a table, one JSON object per line, or a Parquet file."""
+    """How predictions are written: as a table, one JSON object per line, a Parquet file, or an Excel sheet."""
 
     csv = "csv"
     jsonl = "jsonl"
     parquet = "parquet"
+    xlsx = "xlsx"
+
+
+class Probabilities(Enum):
+    """Which probabilities are written beside a prediction: its own, or those of all classes."""
+
+    predicted = "predicted"
+    all = "all"
 
 
 @dataclass
 class InputConfig(OpenRunConfig):
-    """The settings of commands that read a file of new texts."""
+    """The settings of commands that read new texts: a file, a split or standard input."""
 
+    input: str | None = setting(
+        None, "File of texts (csv, xlsx, jsonl, parquet, txt, ...); null or -: lines of standard input."
+    )
+    split: str | None = setting(None, "A split of the run's dataset.")
+    text_column: str | None = setting(
+        None, "Column of `input` that holds the text; null: the one the run was trained on."
+    )
+    text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
     quoting: Quoting = setting(
         Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal."
     )
@@ -240,30 +254,20 @@ class PredictConfig(InputConfig):
 
     text: str | None = setting(None, "One text to predict.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    input: str | None = setting(
-        None, "File to predict (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input."
-    )
-    split: str | None = setting(None, "A split of the run's dataset to predict.")
-    text_column: str | None = setting(
-        None, "Column of `input` that holds the text; null: the one the run was trained on."
-    )
-    text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
     output: str | None = setting(None, "File to write; null: standard output.")
     format: PredictionFormat | None = setting(
-        None, "csv, jsonl or parquet; null: by the extension of output, otherwise csv."
+        None, "csv, jsonl, parquet or xlsx; null: by the extension of output, otherwise csv (lines on a terminal)."
     )
-    top_k: int | None = setting(
-        None,
-        "Write only this many of the most probable classes instead of all (for each word, if words are labelled).",
-        least=1,
+    overwrite: bool = setting(False, "Replace an existing output.")
+    probabilities: Probabilities = setting(
+        Probabilities.predicted, "predicted: the probability of what is predicted; all: also those of all classes."
     )
+    top_k: int | None = setting(None, "Also write this many of the most probable classes.", least=1)
     min_probability: float | None = setting(
-        None, "Give no label below this probability; `unsure` is written instead.", least=0, most=1
+        None, "Predict nothing below this probability (in csv an empty cell; _ for a word).", least=0, most=1
     )
-    unsure: str | None = setting(
-        None,
-        "What to write instead of a label below min_probability; null: nothing (in csv an empty cell), and _ for a "
-        "word.",
+    escape_formulas: bool = setting(
+        False, "In csv, put ' before each text that a spreadsheet would compute: those that begin with =, +, - or @."
     )
 
 
@@ -275,13 +279,16 @@ class ServeConfig(OpenRunConfig):
         "127.0.0.1", "Address to listen on; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from others too."
     )
     port: int = setting(8000, "Port to listen on; 0: any free port.", least=0, most=65535)
+    min_probability: float | None = setting(
+        None, "Give no label (null) below this probability, for a text or a word.", least=0, most=1
+    )
     max_texts: int = setting(100, "Most texts, or pairs, in one request.", least=1, most=10_000)
     max_characters: int = setting(10_000, "Most characters in each text.", least=1, most=1_000_000)
 
 
 @dataclass
-class AttentionConfig(OpenRunConfig):
-    """Plot attention maps: one figure per layer, and the arrays."""
+class SelectionConfig(OpenRunConfig):
+    """The settings of commands that show a model at work on some texts."""
 
     text: str | None = setting(None, "One text to read.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
@@ -293,15 +300,14 @@ class AttentionConfig(OpenRunConfig):
 
 
 @dataclass
-class ExplainConfig(OpenRunConfig):
+class AttentionConfig(SelectionConfig):
+    """Plot attention maps: one figure per layer, and the arrays."""
+
+
+@dataclass
+class ExplainConfig(SelectionConfig):
     """Show which words support a prediction, and which count against it: on screen, and as a page."""
 
-    text: str | None = setting(None, "One text to explain the prediction for.")
-    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
-    split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
-    rows: list[int] | None = setting(
-        None, "Rows of the split to explain, such as [0,7], counted from 0; null: the first row."
-    )
     label: str | None = setting(None, "The class to explain; null: the most probable one.")
     word: int | None = setting(
         None, "If words are labelled, the word to explain, counted from 0; null: the first.", least=0, most=1048575
@@ -309,7 +315,6 @@ class ExplainConfig(OpenRunConfig):
     precision: Precision = setting(
         Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
     )
-    run_dir: str | None = setting(None, RUN_DIR)
 
 
 class VectorPooling(Enum):
@@ -326,13 +331,6 @@ class EmbedConfig(InputConfig):
     run: str = setting(
         SHIPPED,
         "The encoder: a name from encoderlab list encoders, a run folder, its model/ folder or a Hugging Face folder.",
-    )
-    input: str | None = setting(
-        None, "File of texts (csv, xlsx, jsonl, parquet, txt, ...); null: lines of standard input."
-    )
-    split: str | None = setting(None, "A split of the run's dataset.")
-    text_column: str | None = setting(
-        None, "Column of `input` that holds the text; null: the one the run was trained on."
     )
     text_pair_column: str | None = setting(
         None, "Column of `input` that holds the second text; null: as trained, or none if text_column is set."
@@ -355,9 +353,7 @@ class TableFormat(Enum):
 
 @dataclass
 class DataConfig(CommandConfig):
-    """Inspect a dataset before training on it: rows, classes, lengths, duplicates, odd rows, and how texts are
-    tokenized.
-    """
+    """Inspect a dataset: rows, classes, lengths, duplicates, odd rows, and how texts are tokenized."""
 
     task: TaskConfig = setting(REQUIRED, "What the rows are for.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
@@ -369,17 +365,14 @@ class DataConfig(CommandConfig):
 
 @dataclass
 class BaselineConfig(CommandConfig):
-    """Score simple baselines (no encoder): the most frequent label, and a linear model of words."""
+    """Score simple baselines: the most frequent label, a linear model of words, and one of mini-en's vectors."""
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: TokenizerConfig | None = setting(
-        None, "Set by some tasks, but not used: baselines count words.", brought=True
+        None, "Set by some tasks; baselines use it only to tell texts from symbols.", brought=True
     )
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
-    seed: int = setting(0, "Seed of the bootstrap that the intervals come from.", least=0, most=2**32 - 1)
-    words: int = setting(10, "How many of the strongest words to show for each class.", least=0, most=100)
-    output: str | None = setting(None, "New file to write the scores to, as JSON; null: they are only printed.")
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 
 
@@ -391,8 +384,8 @@ class CompareConfig(CommandConfig):
         REQUIRED, "Run folders, or folders of sweeps, given without a name: outputs/train/sst2/*."
     )
     reference: str | None = setting(None, "The run that the others are compared with; null: the best one.")
-    figure: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
-    output: str | None = setting(None, "Folder for compare.html, .csv, .json and plots; null: not written.")
+    score: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
+    output: str | None = setting(None, "Folder for compare.html, .json and plots; null: not written.")
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """From command-line arguments to typed settings: Hydra composes them from YAML, and the rest is checked here.
 
-Hydra's own grammar, flags and configs are used as they are. Added are: free texts and paths arrive as they were typed,
-flags may stand anywhere, files of one's own imply a task, a group on the command line replaces that of an experiment,
-and a key that no dataclass declares is refused (Hydra accepts `+model.n_layer=2`).
+Hydra's own grammar, flags and configs are used as they are. This module adds that free texts and paths arrive as they
+were typed, that flags may stand anywhere, that a user's own files imply a task, that a group on the command line
+replaces that of an experiment, and that a key which no dataclass declares is refused (Hydra accepts
+`+model.n_layer=2`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import hydra
 import yaml
@@ -23,22 +27,30 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+    ValidationError,
+)
 
 from encoderlab.config import config_folder
 from encoderlab.config.commands import SweepConfig
-from encoderlab.config.errors import explained, required_setting, unknown_setting
 from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, names_of, register_schemas
-from encoderlab.errors import SettingError, closest
-from encoderlab.settings import brought_along
+from encoderlab.errors import SettingError, UserError, closest
+from encoderlab.settings import allowed_range, brought_along
 
-FOLDERS = {"compare": "runs"}  # commands that take folders as plain arguments, and the setting that these become
+MISSPELLED = 0.85  # how alike a setting beside it has to be to be meant rather than one of another group
+OWN_FILE = "For a file of your own, set dataset=files dataset.path={}"
+EXTRAS = {"joblib": "parallel", "submitit": "slurm"}  # Hydra's name of a launcher, and the extra that installs it
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list such as [a,b]"}
 OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own
 MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
-FREE_TEXT = ("text", "text_pair", "label", "unsure")
+FREE_TEXT = ("text", "text_pair", "label")
 # The recipe's batch, and with it the result, stays the same: the machine decides only the number of micro-batches. (The
 # setting is not a union of number and text because OmegaConf 2.3 cannot merge one, see its issue 1087.)
 ALIASES = {
@@ -84,7 +96,7 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
                 del rest[0]
             else:
                 flags.append(argument)
-        overrides = [_quoted(ALIASES.get(one, one)) for one in _with_folders_as_setting(command, options.overrides)]
+        overrides = [_quoted(ALIASES.get(one, one)) for one in _with_names(command, options.overrides)]
         if _has_own_data_without_task(command, overrides):
             overrides.append("task=classification")
         of_sweep = [one for one in overrides if one.partition("=")[0] in names_of(SweepConfig)]
@@ -141,16 +153,29 @@ def _unknown_flag(flag: str, command: str) -> SettingError:
     return SettingError(f"Unknown flag {flag}", remedy=remedy)
 
 
-def _with_folders_as_setting(command: str, overrides: list[str]) -> list[str]:
-    """Return `compare a b output=c` as `compare output=c runs=[a,b]`.
+def _with_names(command: str, arguments: list[str]) -> list[str]:
+    """Return the arguments with a setting's name before each that has none: a path, or several for `compare`.
 
-    A folder is an argument without an equals sign, or one that exists, because a path may contain one.
+    `finetune reviews.csv` reads that file; `predict new.csv` too, and `eval outputs/mine more.csv` opens that run, and
+    reads that file. Raises SettingError if two paths would be the same setting.
     """
-    if command not in FOLDERS:
-        return overrides
-    folders = [one for one in overrides if "=" not in one or _exists(one)]
-    others = [one for one in overrides if one not in folders]
-    return [*others, f"{FOLDERS[command]}=[{','.join(map(quote, folders))}]"] if folders else overrides
+    settings = names_of(COMMAND_CONFIGS[command])
+    bare = [one for one in arguments if _exists(one) or ("=" not in one and command == "compare")]
+    named = [one for one in arguments if one not in bare]
+    if command == "compare":
+        return [*named, f"runs=[{','.join(map(quote, bare))}]"] if bare else named
+    meant: dict[str, str] = {}
+    for path in bare:
+        is_file = Path(path).is_file()
+        if is_file and "input" in settings:
+            name = "input"
+        else:
+            name = "run" if "run" in settings and not (is_file and "dataset" in settings) else "dataset.path"
+        if name in meant:
+            raise SettingError(f"{path} and {meant[name]} are both {name}", remedy=f"Give one, as {name}=...")
+        meant[name] = path
+    files = ["dataset=files"] if "dataset.path" in meant else []
+    return [*named, *files, *(f"{name}={path}" for name, path in meant.items())]
 
 
 def _exists(path: str) -> bool:
@@ -162,9 +187,9 @@ def _exists(path: str) -> bool:
 
 def _has_own_data_without_task(command: str, overrides: list[str]) -> bool:
     """Return whether own data is chosen without a task: the default task would only lend it its name."""
-    chosen = {one.partition("=")[0] for one in overrides}
+    names = {one.partition("=")[0] for one in overrides}
     has_own_data = command in LABELLED_BY_DEFAULT and bool(OWN_DATA & set(overrides))
-    return has_own_data and not chosen & {"task", "experiment", "resume"}
+    return has_own_data and not names & {"task", "experiment", "resume"}
 
 
 def _quoted(argument: str) -> str:
@@ -175,6 +200,8 @@ def _quoted(argument: str) -> str:
     key, equals, value = argument.partition("=")
     if not equals:
         return argument
+    if key.lstrip("+") in (*GROUPS, "experiment", "sweep"):  # as in Hydra projects whose defaults name no experiment
+        argument = argument.lstrip("+")
     if key not in FREE_TEXT:
         argument = LOGARITHMIC.sub(r"=tag(log,interval(\1))", argument)
         with suppress(HydraException):
@@ -184,9 +211,7 @@ def _quoted(argument: str) -> str:
 
 
 def quote(value: str) -> str:
-    """Return the value as a quoted string of Hydra's grammar that reads back as exactly `value`, without
-    interpolation.
-    """
+    """Return the value as a quoted string of Hydra's grammar, which reads back as exactly `value`."""
     value = _uninterpolated(value)
     value = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
     return f"'{value}'"
@@ -200,16 +225,18 @@ def _uninterpolated(value: str) -> str:
 def _check(line: CommandLine) -> None:
     """Raise SettingError for settings that Hydra refuses without a remedy, or not at all."""
     schema, command = COMMAND_CONFIGS[line.command], line.command
-    chosen = {one.partition("=")[0] for one in line.overrides}
+    names = {one.partition("=")[0] for one in line.overrides}
     for override in line.parsed():
         text, key = override.input_line or "", override.key_or_group
         group, _, name = key.partition(".")
+        if key in ("hydra.run.dir", "hydra.sweep.dir"):
+            raise SettingError(f"{text} has no effect", remedy=f"Set {key.split('.')[1]}_dir=... instead")
         if key in GROUPS and not override.is_sweep_override() and override.value() in (None, ""):
             raise SettingError(f"{text} names no config", remedy=f"Use a name from encoderlab list {key}")
         if group in brought_along(schema) or (group in GROUPS and group not in names_of(schema)):
             remedy = f"Did you mean {name}?" if name in names_of(schema) else f"Remove {text}"
             raise SettingError(f"encoderlab {command} has no {group} settings", remedy=remedy)
-        if command == "eval" and group == "dataset" and name and "dataset" not in chosen:
+        if command == "eval" and group == "dataset" and name and "dataset" not in names:
             raise SettingError(f"{text} needs a dataset", remedy="Set dataset=files or dataset=hub too")
         if override.is_interval_sweep() and not (line.sweep and line.sweep.trials):
             raise SettingError(f"{text} is a range", remedy="Add trials=20 to search it, and -m")
@@ -228,12 +255,12 @@ def _groups_over_experiment(line: CommandLine) -> list[str]:
     Hydra lets the single settings of an experiment win over the chosen group. So the experiment is registered again,
     without those groups and under another name.
     """
-    chosen = {override.key_or_group: override for override in line.parsed()}
-    groups = sorted(GROUPS & chosen.keys())
-    if "experiment" not in chosen or not groups:
+    by_name = {override.key_or_group: override for override in line.parsed()}
+    groups = sorted(GROUPS & by_name.keys())
+    if "experiment" not in by_name or not groups:
         return line.overrides
     names = []
-    for name in str(chosen["experiment"].get_value_element_as_str()).split(","):
+    for name in str(by_name["experiment"].get_value_element_as_str()).split(","):
         folders = [config_folder(), *([Path(line.config_dir)] if line.config_dir else [])]
         file = next((file for one in folders if (file := one / "experiment" / f"{name}.yaml").is_file()), None)
         if file is not None:
@@ -255,7 +282,9 @@ def typed(config: DictConfig, schema: type[Typed]) -> Typed:
     """
     for key, owner in _keys(config, schema):
         if key.rpartition(".")[2] not in names_of(owner):
-            raise unknown_setting(_to_the_end(config, key), names_of(owner))
+            value = OmegaConf.select(config, key, throw_on_missing=False)
+            inner = f".{next(iter(value))}" if isinstance(value, DictConfig) and value else ""  # +trainig.epochs=1
+            raise unknown_setting(f"{key}{inner}", names_of(owner))
     _read_mappings(config)
     try:
         return cast("Typed", OmegaConf.to_object(config))  # guaranteed by its schema
@@ -270,15 +299,6 @@ def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[
         value = config._get_node(name)
         if isinstance(value, DictConfig) and is_dataclass(node_type := OmegaConf.get_type(config, cast("str", name))):
             yield from _keys(value, node_type, f"{prefix}{name}.")
-
-
-def _to_the_end(config: DictConfig, key: str) -> str:
-    """Return the key with the first names inside its value, because a misspelt `+trainig.epochs=1` creates a group."""
-    inside = OmegaConf.select(config, key, throw_on_missing=False, throw_on_resolution_failure=False)
-    while isinstance(inside, DictConfig) and len(inside):
-        name = next(iter(inside))
-        key, inside = f"{key}.{name}", inside._get_node(name)
-    return key
 
 
 def _read_mappings(config: DictConfig) -> None:
@@ -334,3 +354,141 @@ def _literal(value: Any) -> Any:
     if isinstance(value, list):
         return [_literal(inner) for inner in value]
     return _uninterpolated(value) if isinstance(value, str) else value
+
+
+@contextmanager
+def explained(command: str) -> Iterator[None]:
+    """Raise any error of the enclosed reading of a command line as a one-line SettingError.
+
+    Besides errors of their own, Hydra and OmegaConf raise plain ones of many kinds for input they cannot read.
+    """
+    try:
+        yield
+    except (UserError, BrokenExecutor):  # of a launcher's worker, which reads no line
+        raise
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explain(error, command) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingError(f"A config file cannot be read: {error}") from None
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise SettingError(
+            f"The command line cannot be read: {reason}", remedy=f"See encoderlab {command} --help"
+        ) from None
+
+
+def _explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
+    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
+    if isinstance(error, MissingConfigException):
+        return _missing_option(error)
+    if isinstance(error, OverrideParseException):
+        allowed, remedy = "name=value, or an existing file", f"See encoderlab {command} --help"
+        return SettingError(f"{error.override} cannot be read", allowed=allowed, remedy=remedy)
+    if isinstance(cause, ConfigKeyError | ConfigAttributeError):
+        return _unknown_key(cause)
+    if isinstance(cause, ValidationError) and cause.full_key:
+        return _bad_value(cause)
+    return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
+
+
+def _missing_option(error: MissingConfigException) -> SettingError:
+    """Return the error for an unknown option of a config group, such as `task=sts2`."""
+    group, _, name = (error.missing_cfg_file or "").rpartition("/")
+    if not group:
+        remedy = "Choose a recipe with experiment=NAME; --config-dir names the folder of your own configs"
+        return SettingError(f"There is no config named {name}", remedy=remedy)
+    extra = next((extra for launcher, extra in EXTRAS.items() if name.startswith(launcher)), None)
+    if group == "hydra/launcher" and extra and not error.options:
+        return SettingError(f"hydra/launcher needs {name}", remedy=f"Run pip install 'encoderlab[{extra}]'")
+    if (group, name) == ("hydra/sweeper", "optuna"):
+        return SettingError(
+            "hydra/sweeper=optuna is not supported", remedy="Use trials=N to search with Optuna, such as trials=20"
+        )
+    options = [option for option in error.options or [] if not option.endswith("_schema")]
+    near = closest(name, options)
+    hint = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
+    if group.startswith("dataset") and Path(name).suffix:
+        path = f"{group}/{name}".removeprefix("dataset/")
+        return SettingError(f"There is no dataset named {path}", remedy=OWN_FILE.format(path))
+    if group == "dataset" and name == "pretraining":
+        return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
+    if group == "dataset" and ("task", name) in SCHEMAS:
+        hint = (
+            f"The task {name} has no data of its own: set dataset=files dataset.path=... "
+            "or dataset=hub dataset.path=..."
+        )
+        return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
+    return SettingError(
+        f"There is no config named {name} in the group {group}", allowed=", ".join(options), remedy=hint
+    )
+
+
+def _unknown_key(error: OmegaConfBaseException) -> SettingError:
+    """Return the error for an unknown key, with the closest among those of the dataclass that lacks it."""
+    schema, key = error.object_type, str(error.full_key)
+    group = next((group for (group, _), member in SCHEMAS.items() if member is schema), "")
+    if group and not key.startswith(f"{group}."):  # in a config file of that group
+        key = f"{group}.{key}"
+    if schema not in [*SCHEMAS.values(), *COMMAND_CONFIGS.values()]:
+        return SettingError(f"There is no setting {key}", remedy="See --hydra-help" if key[:6] == "hydra." else "")
+    assert isinstance(schema, type)
+    return unknown_setting(key, names_of(schema))
+
+
+def unknown_setting(key: str, known: list[str]) -> SettingError:
+    """Return the error for a key that is not among the `known` names beside it, with the name that was meant."""
+    group, _, name = key.rpartition(".")
+    owners = [option for (owner, option), schema in SCHEMAS.items() if owner == group and name in names_of(schema)]
+    if owners:
+        where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
+        return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
+    beside = [f"{group}.{one}" if group in GROUPS else one for one in known]
+    names = {f"{owner}.{one}": one for (owner, _), schema in SCHEMAS.items() for one in names_of(schema)}
+    elsewhere = {full: one for full, one in names.items() if group or full.partition(".")[0] in known}
+    meant = [full for full, one in elsewhere.items() if name in (one, initials(one))]
+    near = closest(key, beside, MISSPELLED) or closest(key, meant, cutoff=0) or closest(key, [*beside, *elsewhere])
+    if near:
+        return SettingError(f"There is no setting {key}", remedy=f"Did you mean {near}?")
+    return SettingError(f"There is no setting {key}", allowed=", ".join(beside))
+
+
+def initials(name: str) -> str:
+    """Return what people shorten a name to: lr for learning_rate."""
+    return "".join(word[:1] for word in name.split("_"))
+
+
+class MissingSettingError(SettingError):
+    """A setting without a default is missing."""
+
+
+def required_setting(key: str) -> MissingSettingError:
+    """Return the error for a missing setting that has no default."""
+    if key == "runs":  # of compare
+        return MissingSettingError("There is nothing to compare", remedy="Run encoderlab compare FOLDER FOLDER ...")
+    return MissingSettingError(f"{key} is not set", remedy=f"Set {key}=...")
+
+
+def _bad_value(error: ValidationError) -> SettingError:
+    """Return the error for a value of the wrong type, or one that is not among an Enum's names."""
+    key, schema, written = str(error.full_key), error.object_type, error.value
+    declared = getattr(schema, "__dataclass_fields__", {}).get(key.rpartition(".")[2])
+    if declared is None:
+        return SettingError(f"{key}={written} cannot be read: {' '.join(str(error.msg).split())}")
+    allowed = _kinds(get_type_hints(schema)[declared.name], written)
+    limits = allowed_range(declared.metadata)
+    return SettingError(
+        f"{key}={written} is not a valid value",
+        allowed=" or ".join(allowed) + (f", {limits}" if limits else ""),
+        remedy=declared.metadata.get("help", ""),
+    )
+
+
+def _kinds(declared: Any, written: Any) -> list[str]:
+    """Return what a setting of a declared type may be, in words."""
+    if get_origin(declared) in (Union, UnionType):
+        return [kind for member in get_args(declared) for kind in _kinds(member, written)]
+    if declared is NoneType:
+        return ["null"]
+    if isinstance(declared, type) and issubclass(declared, Enum):
+        return [", ".join(member.name for member in declared)]
+    return [KINDS.get(get_origin(declared) or declared, "a config")]

@@ -1,6 +1,4 @@
-"""The table of schemas behind the config groups and commands, and the conversion of Hydra's config to typed
-settings.
-"""
+"""The schemas behind config groups and commands, and settings as plain values."""
 
 from __future__ import annotations
 
@@ -8,28 +6,11 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from encoderlab.config.commands import (
-    AttentionConfig,
-    BaselineConfig,
-    CompareConfig,
-    DataConfig,
-    DistillConfig,
-    EmbedConfig,
-    EvalConfig,
-    ExplainConfig,
-    ExportConfig,
-    FinetuneConfig,
-    PredictConfig,
-    PretrainConfig,
-    RunConfig,
-    ServeConfig,
-)
-from encoderlab.data.built_in import ArticlesDataset, IntentsDataset
+from encoderlab.config import commands
+from encoderlab.data.built_in import ArticlesDataset, BracketsDataset, IntentsDataset, ReverseDataset
 from encoderlab.data.files import FilesDataset
-from encoderlab.data.generated import BracketsDataset, ReverseDataset
-from encoderlab.data.hub import HubDataset
+from encoderlab.data.hub import HubDataset, WikipediaDataset
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
-from encoderlab.data.wikipedia import WikipediaDataset
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
 from encoderlab.settings import check_settings, setting
@@ -57,7 +38,7 @@ class AsPretrained(ModelChoice):
     )
     pooling: Pooling | None = setting(
         None,
-        "Pooling of a sequence: cls, mean, max, pooler or relu_pooler; null: as trained if trained on labels, "
+        "Pooling of a sequence: cls, mean, pooler or relu_pooler; null: as trained if trained on labels, "
         "otherwise mean.",
     )
     pairs: Pairs | None = setting(
@@ -70,9 +51,6 @@ class AsPretrained(ModelChoice):
     )
     attention_dropout: float | None = setting(
         None, "Dropout of attention weights; null: as pretrained.", least=0, most=0.9
-    )
-    word_dropout: float | None = setting(
-        None, "Dropout of whole token embeddings; null: as pretrained.", least=0, most=0.9
     )
 
     def __post_init__(self) -> None:
@@ -90,8 +68,8 @@ class AsPretrained(ModelChoice):
                 remedy="Set init_from=... (encoderlab finetune or pretrain), or another model such as model=mini",
             )
         changes = {declared.name: getattr(self, declared.name) for declared in fields(self)}
-        given = {name: value for name, value in changes.items() if value is not None}
-        resolved = replace(pretrained, **given | {"max_length": self.max_length})
+        own = {name: value for name, value in changes.items() if value is not None}
+        resolved = replace(pretrained, **own | {"max_length": self.max_length})
         check_reach(resolved.max_length, pretrained)
         return resolved
 
@@ -121,20 +99,20 @@ SCHEMAS: dict[tuple[str, str], type] = {
 
 GROUPS = {group for group, _ in SCHEMAS}
 COMMAND_CONFIGS: dict[str, type] = {
-    "train": RunConfig,
-    "eval": EvalConfig,
-    "predict": PredictConfig,
-    "serve": ServeConfig,
-    "attention": AttentionConfig,
-    "explain": ExplainConfig,
-    "pretrain": PretrainConfig,
-    "finetune": FinetuneConfig,
-    "distill": DistillConfig,
-    "embed": EmbedConfig,
-    "export": ExportConfig,
-    "data": DataConfig,
-    "baseline": BaselineConfig,
-    "compare": CompareConfig,
+    "train": commands.RunConfig,
+    "eval": commands.EvalConfig,
+    "predict": commands.PredictConfig,
+    "serve": commands.ServeConfig,
+    "attention": commands.AttentionConfig,
+    "explain": commands.ExplainConfig,
+    "pretrain": commands.PretrainConfig,
+    "finetune": commands.FinetuneConfig,
+    "distill": commands.DistillConfig,
+    "embed": commands.EmbedConfig,
+    "export": commands.ExportConfig,
+    "data": commands.DataConfig,
+    "baseline": commands.BaselineConfig,
+    "compare": commands.CompareConfig,
 }
 
 
@@ -162,9 +140,7 @@ def names_of(schema: type) -> list[str]:
 
 
 def settings_to_dict(settings: Any) -> dict[str, Any]:
-    """Return settings as plain values. An option of a config group also names its `schema`, which `settings_from_dict`
-    needs.
-    """
+    """Return settings as plain values, with the `schema` of each config group for `settings_from_dict`."""
     schemas = {schema: name for (_, name), schema in SCHEMAS.items()}
     plain: dict[str, Any] = {"schema": schemas[type(settings)]} if type(settings) in schemas else {}
     for declared in fields(settings):

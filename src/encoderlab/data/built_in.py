@@ -1,14 +1,21 @@
-"""The data sets in the package: a task, to which of 150 intents a query belongs, and articles to pretrain on."""
+"""The data sets in the package: queries in 150 intents, articles to pretrain on, and generated brackets and digits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from encoderlab.data.dataset import DatasetConfig
+import numpy as np
+
+from encoderlab.data.dataset import MAIN_SPLITS, DatasetConfig
 from encoderlab.data.documents import Documents, as_documents
 from encoderlab.data.examples import Split, Splits
+from encoderlab.errors import SettingError
+from encoderlab.settings import setting
 
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
@@ -16,7 +23,12 @@ if TYPE_CHECKING:
 CLINC150 = Path(__file__).parent / "intents" / "clinc150.parquet"  # licence and origin: LICENSE.md beside it
 ARTICLES = Path(__file__).parent / "articles" / "articles.parquet"  # sources and licences: LICENSE.md beside it
 HELD_OUT = 0.05  # of the articles, for validation and for testing each; they are stored in random order
-SPLITS = ("train", "validation", "test")
+BRACKETS = "()[]{}<>"
+DIGITS = "0123456789"
+
+Draw = Callable[[int], np.ndarray]  # count -> about as many random rows of indices in an alphabet, uint8 [rows, length]
+_BATCH = 4096  # rows drawn at once
+_PATIENCE = 20  # a kind is used up when this many times its number of rows brings nothing new
 
 
 @dataclass
@@ -33,7 +45,7 @@ class IntentsDataset(DatasetConfig):
         names = sorted(table["label"].unique().to_pylist())
         ids = pc.index_in(table["label"], value_set=pa.array(names)).cast(pa.int64())
         rows = pa.table({"text": table["text"], "label": ids})
-        by_name = {name: Split(rows.filter(pc.equal(table["split"], name))) for name in SPLITS}
+        by_name = {name: Split(rows.filter(pc.equal(table["split"], name))) for name in MAIN_SPLITS}
         origin = {"source": "CLINC150, official splits, in-scope queries", "license": "CC BY 3.0"}
         return Splits(by_name, names, origin)
 
@@ -58,3 +70,178 @@ class ArticlesDataset(DatasetConfig):
     def read_documents(self, cache_dir: Path) -> Documents:
         """Return each row as a document."""
         return as_documents(self.limited(self.read(cache_dir)))
+
+
+@dataclass
+class GeneratedDataset(DatasetConfig):
+    """Random rows: always the same for the same settings, and never twice, within a split or across splits."""
+
+    longer: ClassVar[str]  # the setting that makes sequences longer
+
+    train_rows: int = setting(24_000, "Rows of the training split.", least=1)
+    validation_rows: int = setting(4_000, "Rows of the validation split.", least=1)
+    test_rows: int = setting(4_000, "Rows of the test split.", least=1)
+    data_seed: int = setting(0, "Seed of the rows; the run's seed does not change them.", least=0)
+
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+        """Draw the rows again at each call, which takes a second.
+
+        The test split is drawn first and the training split last, so that a larger training split leaves the others
+        unchanged. Raises SettingError if more rows are wanted than exist.
+        """
+        import pyarrow as pa
+
+        generator, seen = np.random.default_rng(self.data_seed), set[str]()
+        columns = {split: self.draw(split, generator, seen) for split in reversed(MAIN_SPLITS)}
+        splits = {split: Split(pa.table(columns[split])) for split in MAIN_SPLITS}
+        settings = {
+            name: value for name, value in asdict(self).items() if name not in ("limit", "pack", "fold", "train_share")
+        }
+        return Splits(splits, self.label_names(), {"source": "generated", **settings})
+
+    @abstractmethod
+    def draw(self, split: str, generator: np.random.Generator, seen: set[str]) -> dict[str, list]:
+        """Return the columns of one split, made of strings that are not yet in `seen`, and add them to it."""
+
+    @abstractmethod
+    def label_names(self) -> list[str]:
+        """Return the names of the labels in the order of their ids."""
+
+    def rows_of(self, split: str) -> int:
+        """Return how many rows the settings ask for."""
+        return getattr(self, f"{split}_rows")
+
+    def distinct(self, count: int, what: str, split: str, draw: Draw, alphabet: str, seen: set[str]) -> list[str]:
+        """Return the first `count` strings of `draw` that are not in `seen`, and add them; SettingError if there are
+        fewer.
+        """
+        texts: list[str] = []
+        in_vain = 0
+        while len(texts) < count:
+            new = [text for text in dict.fromkeys(_strings(draw(_BATCH), alphabet)) if text not in seen][
+                : count - len(texts)
+            ]
+            texts += new
+            seen.update(new)
+            in_vain = 0 if new else in_vain + _BATCH
+            if in_vain > _PATIENCE * max(len(seen), _BATCH):
+                raise SettingError(
+                    f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}",
+                    allowed=f"at most {len(texts):,} besides those of the other splits",
+                    remedy=f"Set a smaller dataset.{split}_rows or a larger {self.longer}",
+                )
+        return texts
+
+
+@dataclass
+class BracketsDataset(GeneratedDataset):
+    """Is a string of brackets balanced? Half of the rows are.
+
+    Balanced strings are drawn uniformly from all possible ones. Easy negatives are random unbalanced strings of
+    brackets; hard ones become balanced when two characters change places. Of 10 pairs of one kind there are 16,796
+    balanced strings (a Catalan number), which bounds the rows.
+    """
+
+    longer: ClassVar[str] = "dataset.pairs"
+
+    pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", least=1)
+    kinds: int = setting(1, "Kinds of brackets, out of ( [ { <.", least=1, most=len(BRACKETS) // 2)
+    hard_negatives: float = setting(
+        0.0, "Share of the unbalanced strings that are one swap away from balanced.", least=0, most=1
+    )
+
+    def label_names(self) -> list[str]:
+        return ["unbalanced", "balanced"]
+
+    def draw(self, split: str, generator: np.random.Generator, seen: set[str]) -> dict[str, list]:
+        rows = self.rows_of(split)
+        n_balanced = rows // 2
+        n_hard = round((rows - n_balanced) * self.hard_negatives)
+        counts = {self._balanced: n_balanced, self._hard: n_hard, self._easy: rows - n_balanced - n_hard}
+        names = {self._balanced: "balanced", self._hard: "unbalanced (hard)", self._easy: "unbalanced"}
+        texts = []
+        for draw, count in counts.items():
+            texts += self.distinct(
+                count, f"{names[draw]} strings", split, partial(draw, generator=generator), BRACKETS, seen
+            )
+        order = generator.permutation(rows).tolist()
+        return {"text": [texts[row] for row in order], "label": [int(row < n_balanced) for row in order]}
+
+    def _balanced(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        return uniform_balanced(rows, self.pairs, self.kinds, generator)
+
+    def _easy(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        symbols = generator.integers(2 * self.kinds, size=(rows, 2 * self.pairs), dtype=np.uint8)
+        return symbols[~is_balanced(symbols)]
+
+    def _hard(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        symbols = uniform_balanced(rows, self.pairs, self.kinds, generator)
+        every, (one, other) = np.arange(rows), generator.integers(2 * self.pairs, size=(2, rows))
+        symbols[every, one], symbols[every, other] = symbols[every, other], symbols[every, one]
+        return symbols[~is_balanced(symbols)]
+
+
+@dataclass
+class ReverseDataset(GeneratedDataset):
+    """Label every digit of a sequence with the digit at its position in the reversed sequence."""
+
+    longer: ClassVar[str] = "dataset.length"
+
+    train_rows: int = setting(50_000, "Rows of the training split.", least=1)
+    validation_rows: int = setting(5_000, "Rows of the validation split.", least=1)
+    test_rows: int = setting(5_000, "Rows of the test split.", least=1)
+    length: int = setting(8, "Digits of a sequence.", least=1)
+    digits: int = setting(10, "Different digits: 0 to this number minus one.", least=1, most=len(DIGITS))
+
+    def label_names(self) -> list[str]:
+        return list(DIGITS[: self.digits])
+
+    def draw(self, split: str, generator: np.random.Generator, seen: set[str]) -> dict[str, list]:
+        draw = partial(self._sequences, generator=generator)
+        texts = self.distinct(self.rows_of(split), "different sequences", split, draw, DIGITS, seen)
+        return {
+            "words": [list(text) for text in texts],
+            "labels": [[int(digit) for digit in text[::-1]] for text in texts],
+        }
+
+    def _sequences(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        return generator.integers(self.digits, size=(rows, self.length), dtype=np.uint8)
+
+
+def uniform_balanced(rows: int, pairs: int, kinds: int, generator: np.random.Generator) -> np.ndarray:
+    """Return balanced strings drawn uniformly from all Catalan(pairs) * kinds**pairs: indices in `BRACKETS`, uint8
+    [rows, 2 pairs].
+
+    From left to right: with `left` characters remaining and `depth` brackets open, the next one opens with probability
+    (depth + 2) (left - depth) / (2 left (depth + 1)). Source: Arnold and Sleep, Uniform random generation of balanced
+    parenthesis strings, ACM TOPLAS 2(1), 1980, section 2.
+    """
+    symbols = np.empty((rows, 2 * pairs), np.uint8)
+    open_kinds = np.empty((rows, pairs + 1), np.uint8)  # for each row, a stack of `depth` kinds
+    depth, every = np.zeros(rows, np.int64), np.arange(rows)
+    for place in range(2 * pairs):
+        left = 2 * pairs - place
+        opens = generator.random(rows) * 2 * left * (depth + 1) < (depth + 2) * (left - depth)
+        top = np.where(opens, depth, depth - 1)
+        open_kinds[every, top] = np.where(opens, generator.integers(kinds, size=rows), open_kinds[every, top])
+        symbols[:, place] = 2 * open_kinds[every, top] + ~opens
+        depth += np.where(opens, 1, -1)
+    return symbols
+
+
+def is_balanced(symbols: np.ndarray) -> np.ndarray:
+    """Return whether each row of indices in `BRACKETS`, uint8 [rows, length], is balanced: bool [rows]."""
+    rows, length = symbols.shape
+    open_kinds = np.zeros((rows, length + 1), np.uint8)
+    depth, right, every = np.zeros(rows, np.int64), np.ones(rows, bool), np.arange(rows)
+    for place in range(length):
+        kind, closes = symbols[:, place] // 2, symbols[:, place] % 2 == 1
+        right &= ~closes | ((depth > 0) & (open_kinds[every, depth - 1] == kind))
+        open_kinds[every, depth] = kind
+        depth = np.maximum(depth + np.where(closes, -1, 1), 0)
+    return right & (depth == 0)
+
+
+def _strings(symbols: np.ndarray, alphabet: str) -> list[str]:
+    characters = np.frombuffer(alphabet.encode("ascii"), np.uint8)[symbols]
+    return characters.view(f"S{symbols.shape[1]}").ravel().astype(str).tolist()

@@ -1,9 +1,10 @@
-"""The columns that a user names, and the checks that turn them into texts, words and targets."""
+"""The columns that a user names or that are guessed, and the checks that turn them into texts, words and targets."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
 
 _LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
+JOINT = " | "  # between the columns that make up a text
 _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 Where = Callable[[int], str]  # returns how messages name a row, given its index
 types = pa.types
@@ -24,14 +26,14 @@ types = pa.types
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns to read, by the user's names; None if a column is not needed.
+    """The columns to read, by the user's names; None if a column is not needed. Several columns of `text` are joined.
 
     `target` says what the label column is read for. Alternatively there are `label_columns` of 0 and 1, one for each
     label. `setting` is the setting that names a column, with {} for text, text_pair or label. `others` are further
     columns to carry along, None for all that hold single values. With `drop`, rows may lack any of them.
     """
 
-    text: str
+    text: str | Sequence[str]
     text_pair: str | None = None
     label: str | None = None
     setting: str = "dataset.{}"
@@ -46,16 +48,27 @@ class Columns:
 
     def by_setting(self) -> dict[str, str]:
         """Return each column by the setting that names it."""
-        named = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        texts = {f"text[{index}]": name for index, name in enumerate(self.parts)}
+        texts = {"text": self.parts[0]} if len(self.parts) == 1 else texts
+        named = {**texts, "text_pair": self.text_pair, "label": self.label}
         named |= {f"label_columns[{index}]": name for index, name in enumerate(self.label_columns)}
         return {setting: name for setting, name in named.items() if name is not None}
 
     def texts(self) -> list[str]:
         """Return the names of the columns that hold texts."""
-        return [name for name in (self.text, self.text_pair) if name is not None]
+        return [name for name in (*self.parts, self.text_pair) if name is not None]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the columns that make up a row's text."""
+        return (self.text,) if isinstance(self.text, str) else tuple(self.text)
+
+    def labels(self) -> list[str]:
+        """Return the names of the columns that hold labels."""
+        return [name for setting, name in self.by_setting().items() if setting.startswith("label")]
 
     def to_read(self, existing: Sequence[str], where: str) -> list[str]:
-        """Return the columns to read out of the `existing` ones, those to carry along last.
+        """Return the columns to read out of the `existing` ones, in their order.
 
         Raises DataError if one is missing, or occurs twice.
         """
@@ -71,24 +84,25 @@ class Columns:
                 remedy = f"Did you mean {near!r}?" if near else "Check dataset.carry and dataset.group"
                 raise DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
         others = [name for name in existing if existing.count(name) == 1] if self.others is None else self.others
-        return list(dict.fromkeys([*used.values(), *others]))
+        return [name for name in dict.fromkeys(existing) if name in {*used.values(), *others}]
 
     def _missing(self, setting: str, existing: Sequence[str], where: str) -> DataError:
         named, name = self.setting.format(setting), self.by_setting()[setting]
-        near = closest(name, existing)
+        near = closest(name, existing, cutoff=0.65)
+        remedy = f"Set {shlex.quote(f'{named}={near}')}" if near else f"Set {named}=COLUMN"
         if near and near.strip() == name:
             remedy = f"Remove the spaces around {near!r} in the data"
-        elif near:
-            remedy = f"Set {shlex.quote(f'{named}={near}')}"
-        else:
-            remedy = f"Set {named}=COLUMN"
-            if any(len(one) > _LONGEST_NAME for one in existing) or len(existing) < len(self.by_setting()):
-                remedy += ". If these are not column names, add a first line with the names"
-        return DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
+        elif not near and any(len(one) > _LONGEST_NAME for one in existing):
+            remedy += ". If these are not column names, add a first line with the names"
+        return MissingColumnError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
+
+
+class MissingColumnError(DataError):
+    """A file lacks a column of texts or labels."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class RawRows:
     """The rows of a split before its labels have ids.
 
     `table` has the columns `text` (string, or a list of words), `text_pair` and `label` (string, a list of strings, or
@@ -104,13 +118,13 @@ class Rows:
         """Return the label column."""
         return self.table["label"]
 
-    def with_labels(self, column: pa.ChunkedArray) -> Rows:
+    def with_labels(self, column: pa.ChunkedArray) -> RawRows:
         """Return the rows with this label column."""
         table = self.table.drop_columns("label") if "label" in self.table.column_names else self.table
         return replace(self, table=table.append_column("label", column))
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def concatenated(parts: Sequence[RawRows]) -> RawRows:
     """Return the rows of several files, one file after another. Raises DataError if their columns do not go
     together.
     """
@@ -136,7 +150,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
             f"{parts[0].where(0)} and the other files cannot be combined: {error}",
             remedy="Give a column the same type in every file, or name the columns to carry (dataset.carry)",
         ) from error
-    return Rows(table, where, others)
+    return RawRows(table, where, others)
 
 
 def is_list(column: pa.Array | pa.ChunkedArray) -> bool:
@@ -178,13 +192,17 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
     missing text, or not one label for each word.
     """
     settings = columns.by_setting()
-    arrays = {
-        setting: _labels(batch[name], name, where)
-        if setting.startswith("label")
-        else _texts(batch[name], name, where, columns)
-        for setting, name in settings.items()
-    }
-    kept = np.ones(len(arrays["text"]), bool)
+    arrays = {}
+    for setting, name in settings.items():
+        array = plain(batch[name])
+        try:
+            array.validate(full=True)  # parquet files claim that their strings are UTF-8, and no reader checks
+        except pa.ArrowInvalid as error:
+            wrong = f"{where(0)} or a row after it has invalid text in column {name!r}: {error}"
+            raise DataError(wrong, allowed="text in UTF-8") from error
+        is_label = setting.startswith("label")
+        arrays[setting] = _labels(array, name, where) if is_label else _texts(array, name, where, columns)
+    kept = np.ones(len(next(iter(arrays.values()))), bool)
     if columns.drop:
         for setting, array in arrays.items():
             if not (setting.startswith("label") and columns.target == "label_set"):
@@ -192,6 +210,13 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
         arrays = {setting: array.filter(pa.array(kept)) for setting, array in arrays.items()}
         rows, all_rows = np.flatnonzero(kept), where
         where = lambda row: all_rows(int(rows[row]))  # noqa: E731
+    if len(columns.parts) > 1:
+        texts = [arrays.pop(setting) for setting in list(arrays) if setting.startswith("text[")]
+        if any(map(is_list, texts)):
+            raise DataError(f"dataset.text joins columns of texts, and these are lists of words ({where(0)})")
+        arrays["text"] = pc.binary_join_element_wise(
+            *(part.cast(pa.large_string()) for part in texts), pa.scalar(JOINT, pa.large_string())
+        )
     _refuse_shapes(arrays, columns, where)
     if columns.label_columns:
         named = {name: arrays.pop(setting) for setting, name in settings.items() if setting.startswith("label")}
@@ -219,8 +244,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Array:
-    array = plain(array)
-    setting = columns.setting.format("text" if name == columns.text else "text_pair")
+    setting = columns.setting.format("text" if name in columns.parts else "text_pair")
     kind = flat(array).type
     if types.is_null(kind):
         array, kind = array.cast(pa.string()), pa.string()
@@ -228,7 +252,6 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
         raise DataError(
             f"Column {name!r} holds {array.type}, not text ({where(0)})", remedy=f"Choose another with {setting}=COLUMN"
         )
-    _refuse_broken(array, name, where)
     lacking = missing(array) if is_list(array) and flat(array).null_count else np.asarray(array.is_null())
     if lacking.any() and not columns.drop:
         remedy = 'Write an empty text as ""'
@@ -236,28 +259,8 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
     return array
 
 
-def _refuse_broken(array: pa.Array, name: str, where: Where) -> None:
-    """Raise DataError if a string is not UTF-8: parquet files claim that it is, and no reader checks."""
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as error:
-        row = next((row for row in range(len(array)) if not _is_valid(array.slice(row, 1))), 0)
-        raise DataError(
-            f"{where(row)} has invalid text in column {name!r}: {error}", allowed="text in UTF-8"
-        ) from error
-
-
-def _is_valid(array: pa.Array) -> bool:
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
     """Return labels as strings, numbers as written; NaN is a missing label."""
-    array = plain(array)
     kind = flat(array).type
     tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_floating)
     if not (types.is_null(kind) or any(test(kind) for test in tests)):
@@ -265,7 +268,6 @@ def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
         raise DataError(f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed=allowed)
     if types.is_floating(kind):
         array = _mapped(array, lambda values: pc.if_else(pc.is_nan(values), None, values))
-    _refuse_broken(array, name, where)
     return _mapped(array, lambda values: values.cast(pa.string()))
 
 
@@ -277,7 +279,11 @@ def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) 
             f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging"
         )
     if columns.target == "label" and label is not None and is_list(label) and not words:
-        raise several_labels(columns.label or "", where(0))
+        raise DataError(
+            f"Column {columns.label!r} holds lists of labels ({where(0)})",
+            allowed="one label for each text",
+            remedy="Use task=multilabel",
+        )
     if "text_pair" in arrays and (words or is_list(arrays["text_pair"])):
         raise DataError(f"A pair consists of two texts, not of lists of words ({where(0)})")
     if words and label is not None:
@@ -293,15 +299,6 @@ def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) 
             raise DataError(
                 f"{where(row)} has {n_words[row]} words and {n_labels[row]} labels", allowed="one label for each word"
             )
-
-
-def several_labels(name: str, where: str) -> DataError:
-    """Return the error for a text with a list of labels where one is expected."""
-    return DataError(
-        f"Column {name!r} holds lists of labels ({where})",
-        allowed="one label for each text",
-        remedy="Use task=multilabel",
-    )
 
 
 def _numbers(array: pa.Array, name: str, where: Where) -> pa.Array:
@@ -353,3 +350,56 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     """Return names separated by commas, for messages."""
     names = list(names)
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+Cells = Sequence[str]  # the first values of a column
+_TEXTS = "text review sentence content body comment message tweet query question utterance document abstract"
+_LABELS = "label class category target sentiment stars rating intent topic verdict polarity emotion grade score y"
+_LONGEST_LABEL = 40  # characters, on average
+_MOST_LABELS = 200
+
+
+def guess_text(columns: Mapping[str, Cells], where: str) -> str:
+    """Return the column of texts: by its name, or the one with by far the longest. Raises DataError if in doubt."""
+    texts = {name: cells for name, cells in columns.items() if _are_texts(cells)}
+    pool = _with_known_names(texts, _TEXTS) or list(texts)
+    lengths = {name: sum(map(len, texts[name])) / len(texts[name]) for name in pool}
+    longest = max(lengths.values(), default=0.0)
+    return _only([name for name, length in lengths.items() if 2 * length > longest], "text", pool or columns, where)
+
+
+def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) -> str:
+    """Return the column of labels (or numbers): by its name, or the only possible one. Raises DataError if in doubt."""
+    possible = {name: cells for name, cells in columns.items() if _are_labels(cells, target)}
+    pool = _with_known_names(possible, _LABELS) or list(possible)
+    return _only(pool, "label", pool or columns, where)
+
+
+def _only(names: Sequence[str], setting: str, candidates: Sequence[str] | Mapping[str, Cells], where: str) -> str:
+    if len(names) == 1:
+        return names[0]
+    raise DataError(
+        f"{where} does not show which column holds the {setting}s",
+        allowed=listed(candidates),
+        remedy=f"Set dataset.{setting}={names[0] if names else 'COLUMN'}",
+    )
+
+
+def _with_known_names(columns: Mapping[str, Cells], known: str) -> list[str]:
+    return [name for name in columns if {*re.split(r"[\W_]+", name.casefold())} & {*known.split()}]
+
+
+def _are_texts(cells: Cells) -> bool:
+    """Return whether at least half of the cells have several words, most of them made of letters."""
+    texts = [cell for cell in cells if cell.strip()]
+    letters = sum(character.isalpha() for cell in texts for character in cell)
+    several = sum(len(cell) > 2 * _LONGEST_LABEL or len(cell.split()) > 1 for cell in texts)
+    return bool(texts) and 2 * several >= len(texts) and 2 * letters > sum(len(cell) for cell in texts)
+
+
+def _are_labels(cells: Cells, target: TargetKind) -> bool:
+    known = [cell for cell in cells if cell.strip()]
+    if target == "number":
+        return bool(known) and all(map(is_number, known)) and len(set(known)) > 1
+    short = sum(map(len, known)) <= _LONGEST_LABEL * len(known)
+    return short and 1 < len(set(known)) <= min(_MOST_LABELS, max(len(known) - 1, 2))

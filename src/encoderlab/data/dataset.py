@@ -23,9 +23,10 @@ from encoderlab.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
-    from encoderlab.data.columns import Columns, Rows
+    from encoderlab.data.columns import Columns, RawRows
     from encoderlab.data.labels import Labels
 
+VALIDATION_FRACTION = 0.1
 MAIN_SPLITS = ("train", "validation", "test")  # in this order; others follow
 
 
@@ -79,14 +80,14 @@ class DatasetConfig(ABC):
         _refuse_unwritable(cache_dir)
         if target not in self.targets:
             name = type(self).__name__.removesuffix("Dataset").lower()
-            wanted = "a number" if target == "number" else "a set of labels"
+            needed = "a number" if target == "number" else "a set of labels"
             raise DataError(
-                f"dataset={name} has one label in each row, but the task needs {wanted}",
+                f"dataset={name} has one label in each row, but the task needs {needed}",
                 allowed="dataset=files, dataset=hub",
                 remedy="Use task=classification, or another dataset",
             )
         splits = self.limited(self.read(cache_dir, target))
-        if self.fold is not None and splits.folded is None:
+        if self.fold is not None and splits.folded is None:  # a source that holds out rows has divided them before
             splits, _ = self.in_fold(splits, self.fold)
         if self.train_share == 1:
             return splits
@@ -109,14 +110,14 @@ class DatasetConfig(ABC):
         unused = len(splits.by_name.get("test", ()))
         origin = splits.origin | {"fold": fold, "unused_test_rows": unused}
         left = None if groups is None else [groups[row] for row in np.flatnonzero(assigned != one.number)]
-        given = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
-        by_name = {"train": parts["train"], **given, "test": parts["test"]}
+        validation = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
+        by_name = {"train": parts["train"], **validation, "test": parts["test"]}
         return replace(splits, by_name=by_name, origin=origin, folded=folded), left
 
     @property
     def is_stream(self) -> bool:
         """Return whether `documents` are an endless stream, which a run reads during training."""
-        return False
+        return getattr(self, "streaming", False)
 
     @property
     def row_seed(self) -> int:
@@ -171,20 +172,17 @@ class DatasetConfig(ABC):
         return np.linspace(0, total - 1, self.limit).round().astype(np.int64)
 
 
-class OnInvalidTags(Enum):
-    """What to do with invalid sequences of BIO or BIOES labels, such as I-person at the start of an entity."""
-
-    error = "error"
-    repair = "repair"
-
-
 @dataclass
 class ColumnDataset(DatasetConfig):
     """Rows with a text (or two, or words) and a label, in columns that the user names."""
 
     targets: ClassVar[tuple[str, ...]] = ("label", "label_set", "number")
 
-    text: str = setting("text", "The column of the text, or of the words; in CoNLL files a name or a number.")
+    # A name or a list; OmegaConf has no such union.
+    text: Any = setting(
+        "text",
+        "The column of the text, or of the words; [subject,body] joins several; in CoNLL files a name or a number.",
+    )
     text_pair: str | None = setting(None, "The column of the second text, for pairs.")
     label: str | None = setting(
         "label", "The column of the label, or of the words' labels; null reads texts without labels."
@@ -201,15 +199,16 @@ class ColumnDataset(DatasetConfig):
         "The labels in order, or names for the labels 0, 1, ..., or a mapping ({1: bad, 2: bad, 3: good}); null: "
         "sorted.",
     )
-    on_invalid_tags: OnInvalidTags = setting(
-        OnInvalidTags.error, "Invalid BIO or BIOES labels: error, or repair (read them as conlleval does; for IOB1)."
-    )
     group: str | None = setting(None, "A column such as an author: rows with the same value are held out together.")
     carry: list[str] | None = setting(
         None, "Further columns to copy to predictions, such as an id; null: all others, []: none."
     )
-    validation_fraction: float = setting(
-        0.1, "Share of training rows to hold out if there is no validation split.", least=0, below=1
+    validation_fraction: float | None = setting(
+        None,
+        "Share of training rows to hold out if there is no validation split; null: 0.1, but none in a run with a test "
+        "split and too few rows to choose a checkpoint by (training.min_validation_rows).",
+        least=0,
+        below=1,
     )
     test_fraction: float = setting(
         0.0, "Share of training rows to hold out if there is no test split.", least=0, below=1
@@ -218,13 +217,14 @@ class ColumnDataset(DatasetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.validation_fraction + self.test_fraction >= 1:
-            fractions = (
-                f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
-            )
+        if sum(self.held_out.values()) >= 1:
+            fractions = " and dataset.".join(f"{name}_fraction={share:g}" for name, share in self.held_out.items())
             raise SettingError(f"dataset.{fractions} leave no training rows", allowed="a sum below 1")
         label = [self.label] if self.label_columns is None else self.label_columns
-        named = [name for name in (self.text, self.text_pair, *label) if name is not None]
+        texts = [self.text] if isinstance(self.text, str) else self.text
+        if not isinstance(texts, list) or not texts or not all(isinstance(name, str) for name in texts):
+            raise SettingError(f"dataset.text is {self.text!r}", allowed="a column, or a list of columns")
+        named = [name for name in (*texts, self.text_pair, *label) if name is not None]
         if self.fold is not None and self.test_fraction:
             raise SettingError(
                 f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, but every fold is "
@@ -273,7 +273,7 @@ class ColumnDataset(DatasetConfig):
 
     def splits(
         self,
-        rows: dict[str, Rows],
+        rows: dict[str, RawRows],
         origin: dict[str, Any],
         class_names: list[str] | None = None,
         target: TargetKind = "label",
@@ -281,7 +281,7 @@ class ColumnDataset(DatasetConfig):
         """Return the splits of a dataset from the rows of each, read for `target`, with rows held out from training.
 
         `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from
-        training or almost equals another, SettingError if `label_names` do not fit.
+        training, SettingError if `label_names` do not fit.
         """
         from encoderlab.data.labels import as_split, refuse_other_targets, with_label_sets
 
@@ -293,8 +293,7 @@ class ColumnDataset(DatasetConfig):
                 refuse_other_targets(rows["train"], self.label)
             rows, labels = self._labelled(rows, class_names)
         by_name = {name: as_split(part, labels) for name, part in rows.items()}
-        held_out = {"validation": self.validation_fraction, "test": self.test_fraction}
-        fractions = {name: fraction for name, fraction in held_out.items() if fraction and name not in by_name}
+        fractions = {name: fraction for name, fraction in self.held_out.items() if fraction and name not in by_name}
         groups, splits = self._groups(rows["train"]), Splits(by_name, labels.names if labels else [], origin)
         if self.fold is not None:
             splits, groups = self.in_fold(splits, self.fold, groups)
@@ -307,37 +306,34 @@ class ColumnDataset(DatasetConfig):
         return replace(splits, by_name={name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name})
 
     @property
+    def held_out(self) -> dict[str, float]:
+        """Return the share of the training rows that becomes each split, if there is none of that name."""
+        validation = VALIDATION_FRACTION if self.validation_fraction is None else self.validation_fraction
+        return {"test": self.test_fraction, "validation": validation}  # the test rows do not depend on the others
+
+    @property
     def row_seed(self) -> int:
         return self.split_seed
 
-    def _labelled(self, rows: dict[str, Rows], class_names: list[str] | None) -> tuple[dict[str, Rows], Labels]:
+    def _labelled(self, rows: dict[str, RawRows], class_names: list[str] | None) -> tuple[dict[str, RawRows], Labels]:
         """Return the rows with the labels that a mapping gives them, and the names of the labels, in order.
 
         A label with a column of its own counts even if no row has it.
         """
-        from encoderlab.data.labels import (
-            Labels,
-            name_labels,
-            refuse_labels_alike,
-            with_mapped_labels,
-            with_valid_entities,
-        )
+        from encoderlab.data.labels import Labels, mapped_labels, name_labels, with_valid_entities, without_outer_spaces
 
-        refuse_labels_alike(rows.values())
-        names = self.label_names
-        if isinstance(names, dict):
-            rows = {name: with_mapped_labels(part, names, class_names) for name, part in rows.items()}
-            names, class_names = list(dict.fromkeys(names.values())), None
+        rows, names = without_outer_spaces(rows), self.label_names
         if self.label_columns is not None and names is None:
-            return rows, Labels(self.label_columns, self.label_columns)
-        labels = name_labels(rows["train"], names, class_names)
-        return with_valid_entities(rows, labels, repair=self.on_invalid_tags is OnInvalidTags.repair)
+            return rows, Labels.of(self.label_columns)
+        if isinstance(names, dict):
+            return with_valid_entities(rows, mapped_labels(names, class_names))
+        return with_valid_entities(rows, name_labels(rows["train"], names, class_names))
 
-    def _groups(self, rows: Rows) -> list[Any] | None:
+    def _groups(self, rows: RawRows) -> list[Any] | None:
         """Return the values that keep rows together. Raises DataError if there is no such column."""
         if self.group is None:
             return None
-        named = {"text": self.text, "text_pair": self.text_pair}
+        named = {"text": str(self.text), "text_pair": self.text_pair}
         table = rows.table.select([name for name in named if name in rows.table.column_names])
         columns = {named[name]: table[name] for name in table.column_names}
         if rows.carried is not None:
@@ -362,20 +358,20 @@ def _refuse_unwritable(cache_dir: Path) -> None:
         ) from error
 
 
-def _label_names(given: Any) -> list[str] | dict[str, str]:
+def _label_names(value: Any) -> list[str] | dict[str, str]:
     """Return label names as strings: a list, or a mapping from values. Raises SettingError if they are neither, or too
     few.
     """
-    names = list(given.values()) if isinstance(given, dict) else given
+    names = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(names, list) or any(isinstance(name, dict | list) or name is None for name in names):
         raise SettingError(
-            f"dataset.label_names is {given!r}",
+            f"dataset.label_names is {value!r}",
             allowed="a list such as [bad,good], or a mapping such as {0:bad,1:good}",
         )
     texts = [_as_written(name) for name in names]
-    if len(set(texts)) < 2 or (isinstance(given, list) and len(set(texts)) < len(texts)):
+    if len(set(texts)) < 2 or (isinstance(value, list) and len(set(texts)) < len(texts)):
         raise SettingError(f"dataset.label_names is [{', '.join(texts)}]", allowed="at least two different names")
-    return dict(zip(map(_as_written, given), texts, strict=True)) if isinstance(given, dict) else texts
+    return dict(zip(map(_as_written, value), texts, strict=True)) if isinstance(value, dict) else texts
 
 
 def _as_written(value: Any) -> str:

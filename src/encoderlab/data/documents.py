@@ -8,23 +8,28 @@ window are shuffled (`tasks.stream`).
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.data.examples import Example, Split, Splits, WordsExample
+from encoderlab.data.examples import Example, Split, Splits, WordsExample, in_lists, stored
+from encoderlab.data.formats import encoding_of, text_lines
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from datasets import IterableDataset
+
+    from encoderlab.data.columns import RawRows
 
 TOKENIZER_CHARACTERS = 50_000_000  # the most a tokenizer is trained on: more text changes only rare tokens
 READERS = 8  # shards of a stream that are read at the same time
@@ -97,6 +102,41 @@ def fingerprint(made_from: bytes) -> str:
     return hashlib.sha256(b"%d " % PARAGRAPHS_VERSION + made_from).hexdigest()[:16]
 
 
+def documents_in(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the documents of a .txt file, a paragraph per line, with blank lines between documents: the line each
+    begins on, and its paragraphs.
+    """
+    first, some = 0, []
+    for number, line in enumerate(chain(text_lines(path, encoding_of(path, encoding)), [""]), start=1):
+        if stripped := line.strip():
+            first = first if some else number
+            some.append(stripped)
+        elif some:
+            yield first, some
+            some = []
+
+
+def document_rows(path: Path, encoding: str, folder: Path | None) -> RawRows:
+    """Return the documents of a .txt file, one per row, with each paragraph on its own line; DataError if there are
+    none.
+    """
+    import pyarrow as pa
+
+    from encoderlab.data.columns import RawRows
+
+    lines = array("q")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for documents in in_lists(documents_in(path, encoding), 1000):
+            lines.extend(number for number, _ in documents)
+            texts = ["\n".join(some) for _, some in documents]
+            yield pa.record_batch({"text": pa.array(texts, pa.large_string())})
+        if not lines:
+            raise DataError(f"{path} has no documents", allowed="a paragraph per line, a blank line between documents")
+
+    return RawRows(stored(batches(), folder), lambda row: f"{path}, line {lines[row]}")
+
+
 def refuse_lone_document(total: int) -> None:
     """Raise DataError if training has fewer than two documents: negative pairs need a second one."""
     if total < 2:
@@ -120,6 +160,21 @@ class StreamSettings:
     window: int = setting(
         16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", least=100
     )
+
+    def refuse_stream(self) -> None:
+        """Raise DataError if rows are requested from a stream."""
+        if self.streaming:
+            raise DataError(
+                "dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false"
+            )
+
+    def refuse_limit(self, limit: int | None) -> None:
+        """Raise SettingError if a stream has a limit."""
+        if limit is not None:
+            raise SettingError(
+                f"dataset.limit={limit} does not apply to dataset.streaming=true, which has no end",
+                remedy="Remove dataset.limit and set training.steps, or set dataset.streaming=false",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +212,8 @@ class DocumentStream:
         the first READ_TO_HOLD_OUT for others.
         """
         rows = self.dataset if name == "train" else self.dataset.take(READ_TO_HOLD_OUT)
-        chosen = (text for text in texts_of(rows, self.explained) if self.split_of(text) == name)
-        yield from map(paragraphs, chosen if name == "train" else islice(chosen, HELD_OUT_DOCUMENTS))
+        texts = (text for text in stream_texts(rows, self.explained) if self.split_of(text) == name)
+        yield from map(paragraphs, texts if name == "train" else islice(texts, HELD_OUT_DOCUMENTS))
 
     def as_documents(self, origin: dict[str, Any]) -> Documents:
         """Return the splits of the stream."""
@@ -171,7 +226,7 @@ class DocumentStream:
         return Documents(by_name, origin | {"streamed": len(self.shards)}, self)
 
 
-def texts_of(
+def stream_texts(
     dataset: IterableDataset, explained: Callable[[], AbstractContextManager[Any]] = nullcontext
 ) -> Iterator[str]:
     """Yield the texts of a stream; errors of its source are `explained`."""
@@ -239,20 +294,3 @@ class StreamReader:
         if state is not None:
             self._rows.load_state_dict(state)
         self._iterator = iter(self._rows)
-
-
-def refuse_stream(streaming: bool) -> None:
-    """Raise DataError if rows are requested from a stream."""
-    if streaming:
-        raise DataError(
-            "dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false"
-        )
-
-
-def refuse_limit(limit: int | None) -> None:
-    """Raise SettingError if a stream has a limit."""
-    if limit is not None:
-        raise SettingError(
-            f"dataset.limit={limit} does not apply to dataset.streaming=true, which has no end",
-            remedy="Remove dataset.limit and set training.steps, or set dataset.streaming=false",
-        )

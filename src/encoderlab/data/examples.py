@@ -52,6 +52,13 @@ class WordsExample:
 Example = TextExample | WordsExample
 
 
+def text_of(example: Example) -> str:
+    """Return an example as one text for people: the two of a pair joined by a bar, words by blanks."""
+    if isinstance(example, WordsExample):
+        return " ".join(example.words)
+    return example.text if example.text_pair is None else f"{example.text} | {example.text_pair}"
+
+
 def are_texts(examples: Sequence[Example]) -> TypeGuard[Sequence[TextExample]]:
     """Return whether all are texts, or pairs of texts."""
     return all(isinstance(example, TextExample) for example in examples)
@@ -137,14 +144,18 @@ class Split:
             return "number"
         return "label_set" if pa.types.is_list(kind) or pa.types.is_large_list(kind) else "label"
 
+    def known(self) -> np.ndarray:
+        """Return which rows have a known target: bool [rows]."""
+        name = "labels" if self.holds_words else "label"
+        if name not in self.rows.column_names:
+            return np.zeros(len(self), bool)
+        batches = _in_tables(self.rows.select_columns([name]), 10 * _AT_A_TIME)
+        return np.concatenate([np.zeros(0, bool), *(batch[name].is_valid().to_numpy() for batch in batches)])
+
     @property
     def labelled(self) -> bool:
         """Return whether any row has a known target."""
-        name = "labels" if self.holds_words else "label"
-        if name not in self.rows.column_names:
-            return False
-        targets = self.rows.select_columns([name])
-        return any(batch[name].null_count < len(batch) for batch in _in_tables(targets, 10 * _AT_A_TIME))
+        return bool(self.known().any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +171,15 @@ class Splits:
     """All splits of a dataset by name (train, validation, test), and the names of its labels in the order of their ids.
 
     `origin` tells where the rows came from, as far as the source knows: name, revision, files. It is kept with the run.
-    If `test` is a fold of the training rows, `folded` holds them all.
+    If `test` is a fold of the training rows, `folded` holds them all. `guessed` has the dataset's settings that were
+    guessed from the rows.
     """
 
     by_name: dict[str, Split]
     labels: list[str]
     origin: dict[str, Any] = field(default_factory=dict)
     folded: Folded | None = None
+    guessed: dict[str, Any] = field(default_factory=dict)
 
 
 def _as_dataset(rows: datasets.Dataset | pa.Table) -> datasets.Dataset:

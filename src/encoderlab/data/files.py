@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,10 @@ from encoderlab.data.documents import (
     Documents,
     DocumentStream,
     StreamSettings,
+    document_rows,
+    documents_in,
     paragraphs,
-    refuse_limit,
     refuse_lone_document,
-    refuse_stream,
     stream_of_files,
 )
 from encoderlab.data.examples import Split, Splits
@@ -39,7 +40,7 @@ from encoderlab.settings import setting
 
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
-    from encoderlab.data.columns import Rows
+    from encoderlab.data.columns import RawRows
 
 _SPLITS = ("train", "validation", "test")
 _END = 2**16  # bytes
@@ -59,7 +60,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     test: Any = setting(None, "The test file, or several.")
     format: Format = setting(
         Format.auto,
-        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .arrow, .xlsx, .txt, .conll, or a folder.",
+        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .txt, .conll, or a folder.",
     )
     quoting: Quoting = setting(
         Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal."
@@ -92,24 +93,64 @@ class FilesDataset(ColumnDataset, StreamSettings):
                 setattr(self, name, absolute(path, f"dataset.{name}"))
 
     @property
-    def is_stream(self) -> bool:
-        return self.streaming
-
-    @property
     def dialect(self) -> Dialect:
         """Return how the files are to be read."""
         return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
-        from encoderlab.data.columns import joined
+        from encoderlab.data.columns import MissingColumnError
 
-        refuse_stream(self.streaming)
+        self.refuse_stream()
         files = self._files(of_labels=True)
-        rows = {name: joined([self._rows(path, cache_dir, target) for path in paths]) for name, paths in files.items()}
+        try:
+            rows = self._rows_of(files, cache_dir, target)
+        except MissingColumnError as error:
+            guesses = self._guessed_columns(files["train"][0], target, error)
+            guessed = replace(self, **guesses)
+            rows = guessed._rows_of(files, cache_dir, target)
+            return replace(guessed.splits(rows, _origin(files), target=target), guessed=guesses)
         return self.splits(rows, _origin(files), target=target)
 
-    def _rows(self, path: Path, cache_dir: Path, target: TargetKind = "label") -> Rows:
+    def _guessed_columns(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
+        """Return the columns of the file that stand for the defaults of `text` and `label` it lacks, and say so.
+
+        Raises `error` if a column was named that is missing, another DataError if there is a doubt.
+        """
+        from encoderlab.data.columns import Columns, guess_label, guess_text
+        from encoderlab.data.tables import read_batches
+
+        kind = format_of(path, self.format)
+        if kind in (Format.txt, Format.conll, Format.folder):
+            raise error
+        _, arrays = next(read_batches(path, kind, Columns((), others=None), self.dialect), (0, {}))
+        cells = {name: [str(value or "") for value in array.to_pylist()] for name, array in arrays.items()}
+        parts = [self.text] if isinstance(self.text, str) else self.text
+        has_text = set(parts) <= set(cells)
+        if not (has_text or self.text == "text") or self.label not in ("label", None, *cells):
+            raise error
+        guesses: dict[str, str] = {}
+        if not has_text:
+            texts = {name: one for name, one in cells.items() if name not in (self.text_pair, self.label)}
+            guesses["text"] = guess_text(texts, str(path))
+        if self.label is not None and self.label_columns is None and self.label not in cells:
+            taken = (*guesses.values(), *parts, self.text_pair)
+            others = {name: one for name, one in cells.items() if name not in taken}
+            guesses["label"] = guess_label(others, target, str(path))
+        if not guesses:
+            raise error  # of another split's file
+        named = [f"{setting}s are read from {name!r} (dataset.{setting})" for setting, name in guesses.items()]
+        print(f"encoderlab: {path}: {', '.join(named)}", file=sys.stderr)
+        return guesses
+
+    def _rows_of(self, files: dict[str, list[Path]], cache_dir: Path, target: TargetKind) -> dict[str, RawRows]:
+        """Return the rows of each split."""
+        from encoderlab.data.columns import concatenated
+
+        parts = {name: [self._rows(path, cache_dir, target) for path in paths] for name, paths in files.items()}
+        return {name: concatenated(some) for name, some in parts.items()}
+
+    def _rows(self, path: Path, cache_dir: Path, target: TargetKind = "label") -> RawRows:
         from encoderlab.data.labels import refuse_missing_labels
         from encoderlab.data.tables import read_table
 
@@ -123,13 +164,12 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Return each row as a document; with `streaming`, the run reads them during training."""
         if not self.streaming:
             return super().read_documents(cache_dir)
-        refuse_limit(self.limit)
+        self.refuse_limit(self.limit)
         files = {
             name: [file for path in paths for file in _text_files(path)]
             for name, paths in self._files(of_labels=False).items()
         }
-        fractions = {"validation": self.validation_fraction, "test": self.test_fraction}
-        fractions = {name: share for name, share in fractions.items() if name not in files}
+        fractions = {name: share for name, share in self.held_out.items() if name not in files}
         documents = self._stream(files["train"], fractions).as_documents(_origin(files))
         separate = {name: self._stream(paths, {}) for name, paths in files.items() if name != "train"}
         by_name = {name: stream.as_documents({}).by_name["train"] for name, stream in separate.items()}
@@ -143,12 +183,11 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _documents(self, path: Path) -> Iterator[list[str]]:
         """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one."""
-        from encoderlab.data.tables import encoding_of, read_batches, read_documents
+        from encoderlab.data.tables import read_batches
 
         kind = format_of(path, self.format)
         if kind is Format.txt:
-            for _, document in read_documents(path, encoding_of(path, self.encoding)):
-                yield document["text"].split("\n")
+            yield from (document for _, document in documents_in(path, self.encoding))
             return
         columns = replace(self, label=None, label_columns=None, carry=[], group=None).columns()
         for _, arrays in read_batches(path, kind, columns, self.dialect):
@@ -157,22 +196,26 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
-        from encoderlab.data.columns import joined
+        from encoderlab.data.columns import concatenated
 
         files = self._files(of_labels=False)
-        rows = {name: joined([self._document_rows(path, cache_dir) for path in paths]) for name, paths in files.items()}
+        rows = {
+            name: concatenated([self._document_rows(path, cache_dir) for path in paths])
+            for name, paths in files.items()
+        }
+        if len(rows["train"].table) == 1:
+            rows["train"] = _lines_as_documents(rows["train"])
         refuse_lone_document(len(rows["train"].table))
         return self.splits(rows, _origin(files))
 
-    def _document_rows(self, path: Path, cache_dir: Path) -> Rows:
-        from encoderlab.data.columns import joined
-        from encoderlab.data.tables import document_rows
+    def _document_rows(self, path: Path, cache_dir: Path) -> RawRows:
+        from encoderlab.data.columns import concatenated
 
         if format_of(path, self.format) not in (Format.txt, Format.folder):
             return self._rows(path, cache_dir)
         if self.text_pair is not None:
             raise DataError(f"{path} holds documents, which have no column dataset.text_pair={self.text_pair}")
-        return joined([document_rows(file, self.encoding, cache_dir) for file in _text_files(path)])
+        return concatenated([document_rows(file, self.encoding, cache_dir) for file in _text_files(path)])
 
     def _files(self, *, of_labels: bool) -> dict[str, list[Path]]:
         """Return the files of each split. A folder may have a sub-folder for each of them, `of_labels` or documents."""
@@ -189,6 +232,21 @@ class FilesDataset(ColumnDataset, StreamSettings):
         if strangers := sorted(names - {*_SPLITS}):
             raise DataError(f"{folder / strangers[0]} is next to the training split", allowed=", ".join(_SPLITS))
         return {name: [folder / name] for name in _SPLITS if name in names}
+
+
+def _lines_as_documents(lone: RawRows) -> RawRows:
+    """Return each paragraph of the only document as one, and say so."""
+    import pyarrow as pa
+
+    paragraphs = lone.table["text"][0].as_py().split("\n")
+    if len(paragraphs) > 1:
+        print(
+            f"encoderlab: {lone.where(0)}: no blank line follows, so each line is a document. If lines are single "
+            "sentences, set task.second_sentence=none task.min_sentences=1",
+            file=sys.stderr,
+        )
+    table = pa.table({"text": pa.array(paragraphs, pa.large_string())})
+    return replace(lone, table=table, where=lambda row: f"{lone.where(0)}, paragraph {row + 1}")
 
 
 def _text_files(path: Path) -> list[Path]:
@@ -232,7 +290,7 @@ def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
 def read_unlabelled(
     path: Path,
     *,
-    text: str,
+    text: str | Sequence[str],
     text_pair: str | None,
     words: bool,
     dialect: Dialect | None = None,

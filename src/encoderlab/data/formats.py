@@ -1,18 +1,24 @@
-"""The formats of users' own files: how a file's format is found, and the settings that say how it is read."""
+"""The formats of users' own files: how format and encoding are found, their settings, and the lines of a text."""
 
 from __future__ import annotations
 
+import codecs
 import glob
+import io
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.errors import DataError, SettingError, closest, one_line
 
 AUTO = "auto"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}  # characters special to a shell or Hydra
 COMPRESSED = (".gz", ".zst", ".bz2")
+_WESTERN = "cp1252"
+_SHOWN = 40  # characters of a line that is not UTF-8
 
 
 class Format(Enum):
@@ -24,7 +30,6 @@ class Format(Enum):
     jsonl = "jsonl"
     json = "json"
     parquet = "parquet"
-    arrow = "arrow"
     excel = "excel"
     txt = "txt"
     conll = "conll"
@@ -69,7 +74,6 @@ _SUFFIXES = {
     Format.jsonl: (".jsonl", ".ndjson"),
     Format.json: (".json",),
     Format.parquet: (".parquet",),
-    Format.arrow: (".arrow",),
     Format.excel: (".xlsx",),
     Format.txt: (".txt",),
     Format.conll: (".conll", ".conllu", ".iob", ".iob2", ".bio"),
@@ -100,8 +104,8 @@ def absolute(path: Any, setting: str) -> str | list[str]:
     if not isinstance(paths, list) or not paths or not all(isinstance(one, str) and one for one in paths):
         allowed = "a file, a folder, a pattern such as data/*.csv, or a list of files"
         raise SettingError(f"{setting} is {path!r}", allowed=allowed)
-    found = [str(Path(one).expanduser().absolute()) for one in paths]
-    return found[0] if isinstance(path, str) else found
+    whole = [str(Path(one).expanduser().absolute()) for one in paths]
+    return whole[0] if isinstance(path, str) else whole
 
 
 def paths_of(paths: str | list[str], setting: str) -> list[Path]:
@@ -110,7 +114,7 @@ def paths_of(paths: str | list[str], setting: str) -> list[Path]:
     Those inside the working folder are relative to it, so that messages are short. Raises DataError for a pattern
     without a match.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for one in [paths] if isinstance(paths, str) else paths:
         path, is_pattern = Path(one), glob.has_magic(one) and not Path(one).exists()
         pattern = path.relative_to(path.anchor)
@@ -118,9 +122,9 @@ def paths_of(paths: str | list[str], setting: str) -> list[Path]:
         if not matches:
             remedy = f"Patterns start from {Path.cwd()}, unless they begin with /"
             raise DataError(f"{setting}={one} matches no file", remedy=remedy)
-        found += matches
+        files += matches
     here = Path.cwd()
-    return [one.relative_to(here) if one.is_relative_to(here) else one for one in found]
+    return [one.relative_to(here) if one.is_relative_to(here) else one for one in files]
 
 
 def format_of(path: Path, kind: Format = Format.auto) -> Format:
@@ -142,11 +146,99 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
     if kind is Format.auto:
         if name.suffix.lower() not in _BY_SUFFIX:
             raise DataError(
-                f"The extension of {path} does not tell its format",
+                f"The format of {path} is unknown: its extension is {name.suffix or 'missing'}",
                 allowed=f"{', '.join(_BY_SUFFIX)}, or a folder",
                 remedy="Set dataset.format (csv, tsv, ...), rename the file, or save it in one of these formats",
             )
         kind = _BY_SUFFIX[name.suffix.lower()]
-    if kind in (Format.parquet, Format.arrow, Format.excel) and path.suffix in COMPRESSED:
+    if kind in (Format.parquet, Format.excel) and path.suffix in COMPRESSED:
         raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll", remedy="Unpack it first")
-    return kind
+    return Format.jsonl if kind is Format.json and not _is_array(path) else kind
+
+
+def _is_array(path: Path) -> bool:
+    """Return whether a .json file holds an array, and not an object in each line."""
+    import pyarrow as pa
+
+    try:
+        with _opened(path) as file:
+            return file.read(2**12).lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith(b"[")
+    except (OSError, pa.ArrowException):
+        return True  # reading it explains the error
+
+
+def lines_of(path: Path, encoding: str, newline: str = "", noted: list[str] | None = None) -> Iterator[str]:
+    """Yield the lines of a text file, also of one in .gz, .zst or .bz2, each with its line end.
+
+    `newline` is that of `open`: "" accepts any line end, a line feed only that. Lines are also appended to `noted`.
+    Raises DataError if the file cannot be read or decoded, or contains a NUL byte.
+    """
+    import pyarrow as pa
+
+    try:
+        with io.TextIOWrapper(cast("Any", _opened(path)), encoding=encoding, newline=newline) as file:
+            for number, line in enumerate(file, start=1):
+                if "\0" in line:
+                    raise DataError(f"{path}, line {number} contains a NUL byte", allowed="a text file")
+                if noted is not None:
+                    noted.append(line)
+                yield line
+    except UnicodeError as error:
+        raise DataError(
+            f"{path} cannot be decoded as {encoding}: {error}",
+            remedy="Set the encoding (dataset.encoding) it was written in",
+        ) from error
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
+
+
+def text_lines(path: Path, encoding: str) -> Iterator[str]:
+    """Yield the lines of a text file without their ends: a line feed, perhaps after a carriage return."""
+    return (line.removesuffix("\n").removesuffix("\r") for line in lines_of(path, encoding, "\n"))
+
+
+def _opened(path: Path) -> io.BufferedIOBase:
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.input_stream(str(path), compression="detect"), 2**17)
+
+
+def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encoding") -> str:
+    """Return Python's name of the encoding of a text file; `setting` chooses it.
+
+    With `auto` it is UTF-16 if the file begins with its byte-order mark, otherwise UTF-8, otherwise Windows-1252, with
+    a warning that shows how the first such line reads. Raises DataError if some lines are UTF-8 and others are not.
+    """
+    if encoding != AUTO:
+        return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+    import pyarrow as pa
+
+    undecodable, shown, has_utf_8 = 0, b"", False
+    try:
+        with _opened(path) as file:
+            for number, line in enumerate(file, start=1):
+                if number == 1 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                    return "utf-16"
+                if not line.isascii():
+                    try:
+                        line.decode()
+                        has_utf_8 = True
+                    except UnicodeDecodeError:
+                        undecodable, shown = undecodable or number, shown or line
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
+    if undecodable and has_utf_8:
+        raise DataError(
+            f"{path}, line {undecodable} is not UTF-8, but other lines are",
+            remedy=f"Correct the line, or set {setting} to the encoding of the file",
+        )
+    if not undecodable:
+        return "utf-8-sig"
+    text = one_line(shown.decode(_WESTERN, "replace").strip())
+    start = max(next(index for index, letter in enumerate(text) if not letter.isascii()) - _SHOWN // 2, 0)
+    print(
+        f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, line {undecodable} as "
+        f"{text[start : start + _SHOWN]!r}. If that is wrong, set {setting}.",
+        file=sys.stderr,
+    )
+    return _WESTERN

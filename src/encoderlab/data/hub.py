@@ -1,20 +1,21 @@
-"""Any dataset of the Hugging Face hub, by its id."""
+"""Any dataset of the Hugging Face hub by its id, and Wikipedia's articles from there: cached, or streamed."""
 
 from __future__ import annotations
 
 import logging
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
+from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
+from encoderlab.data.documents import Documents, DocumentStream, StreamSettings
 from encoderlab.data.examples import Splits
-from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.data.sentences import LANGUAGES
+from encoderlab.errors import DataError, SettingError, closest, one_line
 from encoderlab.settings import REQUIRED, setting
 from encoderlab.system.hub_access import http_error, hub_answers, no_requests, quiet
 
@@ -23,23 +24,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from encoderlab.batch import TargetKind
-    from encoderlab.data.columns import Columns, Rows
-
-Result = TypeVar("Result")
+    from encoderlab.data.columns import Columns, RawRows
 
 logger = logging.getLogger(__name__)
 
-_PAUSES = (1.0, 2.0)  # seconds to wait before a retry if the hub answers but breaks off
 _OFFLINE = "`encoderlab train` and dataset=files need no network"
 
 
 @dataclass
 class HubDataset(ColumnDataset):
     """A dataset of the Hugging Face hub, kept in the hub's own cache (HF_HOME)."""
-
-    found_by: ClassVar[str] = (
-        "dataset.path and dataset.revision"  # the settings named in the message for a missing dataset
-    )
 
     path: str = setting(REQUIRED, "The dataset's id, such as nyu-mll/glue.")
     name: str | None = setting(None, "The configuration, such as sst2, if the dataset has several.")
@@ -55,10 +49,12 @@ class HubDataset(ColumnDataset):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        taken = next((name for name in self.further_splits or () if name in MAIN_SPLITS), None)
-        if taken is not None:
+        repeated = next((name for name in self.further_splits or () if name in MAIN_SPLITS), None)
+        if repeated is not None:
             raise SettingError(
-                f"dataset.further_splits names {taken}", allowed="other names", remedy=f"Set dataset.{taken}_split"
+                f"dataset.further_splits names {repeated}",
+                allowed="other names",
+                remedy=f"Set dataset.{repeated}_split",
             )
         if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
             raise self._not_an_id()
@@ -87,7 +83,9 @@ class HubDataset(ColumnDataset):
 
         reachable = hub_answers(config.HF_ENDPOINT)
         with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
-            return _patiently(self._load, _PAUSES if reachable else ())
+            builder = self._builder()
+            builder.download_and_prepare()
+            return builder, cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
 
     @contextmanager
     def hub_errors_explained(self, *, reachable: bool = True) -> Iterator[None]:
@@ -106,19 +104,19 @@ class HubDataset(ColumnDataset):
 
         line = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         if isinstance(error, DatasetNotFoundError):
-            return DataError(line, remedy=f"Check {self.found_by}; a private or gated one needs hf auth login")
+            return DataError(
+                line,
+                remedy="Check dataset.path, dataset.revision and HF_ENDPOINT; a gated one needs hf auth login",
+            )
         fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
         if not reachable or fetching:
             cache = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
             reason = "HF_HUB_OFFLINE is set" if config.HF_HUB_OFFLINE else f"{config.HF_ENDPOINT} cannot be reached"
             remedy = f"Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; {_OFFLINE}"
             return DataError(f"{cache}, and {reason} ({line})", remedy=remedy)
-        listed = re.search(r"\[([^\]]*)\]", str(error))  # `datasets` names the configurations in a message only
-        names = re.findall(r"'([^']+)'", listed[1]) if listed and isinstance(error, ValueError) else []
-        if names and self.name not in names:
-            near = closest(self.name or "", names) or names[0]
-            has = f"has no configuration {self.name!r}" if self.name else "has several configurations"
-            return DataError(f"{self.path} {has}", allowed=", ".join(names[:20]), remedy=f"Set {self.naming(near)}")
+        if isinstance(error, ValueError) and "onfig" in line:
+            remedy = "Set dataset.name (of Wikipedia dataset.language) to one of them"
+            return DataError(f"{self.path}: {one_line(str(error))[:500]}", remedy=remedy)
         words = (
             f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {line.rpartition(' Hub either: ')[2]}"
         )
@@ -126,18 +124,10 @@ class HubDataset(ColumnDataset):
             words, remedy=f"Check for a login page or a proxy in between, try later, or offline: {_OFFLINE}"
         )
 
-    def _load(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
-        builder = self._builder()
-        try:
-            builder.download_and_prepare()
-        except _unreadable():  # a file in the cache may be a saved error page: nothing has checked it
-            builder.download_and_prepare(download_mode="force_redownload")
-        return builder, cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
-
     def open_builder(self) -> datasets.DatasetBuilder:
         """Return the builder with which `datasets` reads the rows from a reachable hub. Raises as `load` does."""
         with self.hub_errors_explained():
-            return _patiently(self._builder, _PAUSES)
+            return self._builder()
 
     def _builder(self) -> datasets.DatasetBuilder:
         import datasets
@@ -160,20 +150,16 @@ class HubDataset(ColumnDataset):
             logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
         return builder
 
-    def naming(self, configuration: str) -> str:
-        """Return the setting that chooses a configuration."""
-        return f"dataset.name={configuration}"
-
     def _split_names(self) -> dict[str, str]:
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split}
         further = {name: name for name in self.further_splits or ()}
         return {name: of_hub for name, of_hub in names.items() if of_hub is not None} | further
 
-    def _rows(self, whole: datasets.DatasetDict, name: str, columns: Columns) -> Rows:
+    def _rows(self, whole: datasets.DatasetDict, name: str, columns: Columns) -> RawRows:
         """Return the rows of a split; texts stay where the hub's cache has them, mapped from a file."""
         import pyarrow as pa
 
-        from encoderlab.data.columns import Rows, can_be_carried, checked, plain
+        from encoderlab.data.columns import RawRows, can_be_carried, checked, plain
 
         if name not in whole:
             raise self._no_split(name, [str(split) for split in whole])
@@ -188,7 +174,7 @@ class HubDataset(ColumnDataset):
         others = (
             pa.table({one: pa.chunked_array(map(plain, table[one].chunks)) for one in carried}) if carried else None
         )
-        return Rows(pa.Table.from_batches(batches), lambda row: f"{place} {row + 1}", others)
+        return RawRows(pa.Table.from_batches(batches), lambda row: f"{place} {row + 1}", others)
 
     def _no_split(self, name: str, existing: list[str]) -> DataError:
         """Return the error for a missing split. It never proposes a split that another setting uses."""
@@ -202,32 +188,12 @@ class HubDataset(ColumnDataset):
         return DataError(f"{self.path} has no split {name!r}", allowed=", ".join(existing), remedy=remedy)
 
 
-def _patiently(action: Callable[[], Result], pauses: tuple[float, ...]) -> Result:
-    """Return the result of `action`, retried after each of `pauses` (seconds) if the hub breaks off."""
-    try:
-        return action()
-    except (ConnectionError, http_error()) as error:
-        response = getattr(error, "response", None)
-        if not pauses or (response is not None and response.status_code < 500):
-            raise
-        time.sleep(pauses[0])
-        return _patiently(action, pauses[1:])
-
-
-def _unreadable() -> tuple[type[Exception], ...]:
-    """Return the errors raised if a file of the hub is not what its name says."""
-    import pyarrow as pa
-    from datasets.exceptions import DatasetGenerationError
-
-    return pa.ArrowInvalid, DatasetGenerationError
-
-
 def _class_names(feature: Any) -> list[str] | None:
     """Return the names of a ClassLabel feature, or of a list of them."""
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 
-def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows]:
+def _hide_unknown(rows: dict[str, RawRows], *, has_classes: bool) -> dict[str, RawRows]:
     """Make labels -1 unknown, as the hub marks those of GLUE's test splits; without class names, only if no training
     row has it.
     """
@@ -244,3 +210,80 @@ def _hide_unknown(rows: dict[str, Rows], *, has_classes: bool) -> dict[str, Rows
         return pc.if_else(pc.equal(values, hidden), None, values)
 
     return {name: part.with_labels(mapped(part.labels, shown)) for name, part in rows.items()}
+
+
+@dataclass
+class WikipediaDataset(DatasetConfig, StreamSettings):
+    """Wikipedia articles as cleaned by the Wikimedia Foundation (wikimedia/wikipedia), without labels."""
+
+    date: str = setting("20231101", "Day of the dump, as the hub names it.")
+    language: str = setting("en", "Wikipedia's language code, such as en, de or simple.")
+    revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; null: the newest.")
+    validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", least=0, below=1)
+    test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", least=0, below=1)
+    split_seed: int = setting(0, "Seed that selects the articles to hold out.", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not re.fullmatch(r"[0-9]{8}", self.date):
+            raise SettingError(f"dataset.date is {self.date!r}", allowed="year, month and day, such as 20231101")
+        if self.validation_fraction + self.test_fraction >= 1:
+            fractions = (
+                f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
+            )
+            raise SettingError(f"dataset.{fractions} leave no training articles", allowed="a sum below 1")
+
+    @property
+    def sentence_language(self) -> str:
+        """Return the language of the articles, by punkt_tab's name; English for those that it lacks."""
+        return LANGUAGES.get(self.language, "english")
+
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+        """Read the articles as texts without labels. Raises DataError as `HubDataset.read` does, and if they are
+        streamed.
+        """
+        self.refuse_stream()
+        return self._of_hub().read(cache_dir)
+
+    def read_documents(self, cache_dir: Path) -> Documents:
+        """Return each article as a document."""
+        articles = self._of_hub()
+        return self._streamed(articles) if self.streaming else articles.read_documents(cache_dir)
+
+    def _of_hub(self) -> HubDataset:
+        return HubDataset(
+            limit=self.limit,
+            text="text",
+            label=None,
+            validation_fraction=self.validation_fraction,
+            test_fraction=self.test_fraction,
+            split_seed=self.split_seed,
+            path="wikimedia/wikipedia",
+            name=f"{self.date}.{self.language}",
+            revision=self.revision,
+            validation_split=None,
+            test_split=None,
+        )
+
+    def _streamed(self, articles: HubDataset) -> Documents:
+        """Return the articles of the hub's files, in a stream."""
+        from datasets import config
+
+        self.refuse_limit(self.limit)
+        if not hub_answers(config.HF_ENDPOINT):
+            raise DataError(
+                f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from",
+                remedy="Set HF_ENDPOINT to a reachable hub, or dataset.streaming=false to use its cache",
+            )
+
+        builder = articles.open_builder()
+        name, version = builder.config.name, builder.hash
+        origin = {"source": "hub", "path": articles.path, "name": name, "revision": version}
+        with articles.hub_errors_explained():
+            stream = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train"))
+            stream = stream.select_columns(["text"])
+        total = stream.num_shards
+        shards = {f"{name}-{shard:05}-of-{total:05}": f"{version} {shard}" for shard in range(total)}
+        fractions = (self.validation_fraction, self.test_fraction, self.split_seed)
+        explained = articles.hub_errors_explained
+        return DocumentStream(stream, shards, self.window, *fractions, explained).as_documents(origin)

@@ -32,29 +32,25 @@ def hold_out(
     for the rarest, and numbers are drawn equally from each fifth of their range. Training keeps every label that
     another part has. Raises DataError if a part would be empty.
     """
+    if not fractions:
+        return {}
     hashes = hashed(split)
-    groups = groups_of(hashes.texts, kept_together)
-    labels = strata_of(split, hashes)
+    groups, labels = groups_of(hashes.texts, kept_together), strata_of(split, hashes)
     part = np.zeros(len(split), np.int8)  # 0: training
     generator = np.random.default_rng(seed)
     for number, (name, fraction) in enumerate(fractions.items(), start=1):
         free = np.flatnonzero(part == 0)
         share = fraction * len(split) / len(free)
-        taken = free[_drawn(groups[free], labels[free], share, generator)]
-        if not len(taken):
+        rows = free[_drawn(groups[free], labels[free], share, generator)]
+        if not len(rows):
             raise DataError(
                 f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group) "
-                "are too "
-                f"few to take {name} rows from, because training keeps a text of every label",
+                f"are too few to take {name} rows from, because training keeps a text of every label",
                 remedy=f"Add rows, check dataset.label, or use a separate file: dataset.train=FILE dataset.{name}=FILE",
             )
-        part[taken] = number
+        part[rows] = number
     names = ["train", *fractions]
-    return (
-        {name: split.take(np.flatnonzero(part == number).tolist()) for number, name in enumerate(names)}
-        if fractions
-        else {}
-    )
+    return {name: split.take(np.flatnonzero(part == number)) for number, name in enumerate(names)}
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
@@ -103,26 +99,26 @@ def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: n
     """
     _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     label_of_group = rarest_labels(groups, labels, len(sizes))
-    taken = np.zeros(len(sizes), bool)
+    held_out = np.zeros(len(sizes), bool)
     next_ones: list[tuple[float, float, int]] = []
     budget = fraction * len(labels)
-    for label, wanted in _quotas(label_of_group, sizes, budget).items():
+    for label, quota in _quotas(label_of_group, sizes, budget).items():
         members = np.flatnonzero(label_of_group == label)
-        # A text repeated more often than rows are wanted stays in training, unless all texts are.
-        small = members[sizes[members] <= max(wanted, sizes[members].min())]
+        # A text repeated more often than its quota stays in training, unless all texts are.
+        small = members[sizes[members] <= max(quota, sizes[members].min())]
         drawn = generator.permutation(small)[: len(members) - 1]
         rows = np.cumsum(sizes[drawn])
-        count = int(np.searchsorted(rows, wanted + 1e-9, side="right"))
-        taken[drawn[:count]] = True
+        count = int(np.searchsorted(rows, quota + 1e-9, side="right"))
+        held_out[drawn[:count]] = True
         if count < len(drawn):
-            lacking = wanted - (rows[count - 1] if count else 0)
+            lacking = quota - (rows[count - 1] if count else 0)
             next_ones.append((-lacking, generator.random(), int(drawn[count])))
     for _, _, group in sorted(next_ones):  # the largest remainders first
-        if not taken.any() or sizes[taken].sum() + sizes[group] / 2 <= budget:
-            taken[group] = True
-    only_taken = np.setdiff1d(labels[taken[groups]], labels[~taken[groups]])
-    taken[groups[np.isin(labels, only_taken)]] = False
-    return taken[groups]
+        if not held_out.any() or sizes[held_out].sum() + sizes[group] / 2 <= budget:
+            held_out[group] = True
+    only_taken = np.setdiff1d(labels[held_out[groups]], labels[~held_out[groups]])
+    held_out[groups[np.isin(labels, only_taken)]] = False
+    return held_out[groups]
 
 
 def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dict[int, float]:
@@ -132,12 +128,12 @@ def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dic
     """
     values, of_label, n_groups = np.unique(label_of_group, return_inverse=True, return_counts=True)
     rows = np.bincount(of_label, weights=sizes)
-    wanted = budget * rows / rows.sum()
-    rare = (wanted < 1) & (n_groups > 1)
+    quotas = budget * rows / rows.sum()
+    rare = (quotas < 1) & (n_groups > 1)
     if 4 * rare.sum() <= budget and not rare.all():
-        wanted[~rare] *= (budget - rare.sum()) / wanted[~rare].sum()
-        wanted[rare] = 1
-    return dict(zip(values.tolist(), wanted.tolist(), strict=True))
+        quotas[~rare] *= (budget - rare.sum()) / quotas[~rare].sum()
+        quotas[rare] = 1
+    return dict(zip(values.tolist(), quotas.tolist(), strict=True))
 
 
 def rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.ndarray:
@@ -161,8 +157,8 @@ class Fold:
     @classmethod
     def parse(cls, text: str) -> Fold:
         """Return the fold that `dataset.fold` names. Raises SettingError unless it is written as 2/5."""
-        found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text, re.ASCII)
-        fold = cls(*map(int, found.groups())) if found else cls(0, 0)
+        match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text, re.ASCII)
+        fold = cls(*map(int, match.groups())) if match else cls(0, 0)
         if not (fold.of >= 2 and 1 <= fold.number <= fold.of):
             raise SettingError(
                 f"dataset.fold is {text}", allowed="one of several, such as 2/5", remedy="Use folds=5 to run them all"
@@ -181,8 +177,7 @@ def assign_folds(
     labels' names. Raises DataError if a label, or the whole split, has too few rows.
     """
     hashes = hashed(split)
-    groups = groups_of(hashes.texts, kept_together)
-    labels = strata_of(split, hashes)
+    groups, labels = groups_of(hashes.texts, kept_together), strata_of(split, hashes)
     if (n_groups := int(groups.max(initial=-1)) + 1) < folds:
         raise _too_many_folds(folds, n_groups, "in all")
     has_classes = hashes.target == "label" and not hashes.of_words
@@ -199,9 +194,9 @@ def _refuse_labels_in_fewer(
 ) -> None:
     """Raise DataError if a label occurs in fewer than `least` of the `parts` (groups of equal rows, or folds)."""
     pairs = np.unique(np.stack([labels, parts], axis=1)[labels >= 0], axis=0)
-    found, counts = np.unique(pairs[:, 0], return_counts=True)
-    if len(found) and counts.min() < least:
-        raise _too_many_folds(folds, int(counts.min()), f"of the label {names[int(found[counts.argmin()])]!r}")
+    values, counts = np.unique(pairs[:, 0], return_counts=True)
+    if len(values) and counts.min() < least:
+        raise _too_many_folds(folds, int(counts.min()), f"of the label {names[int(values[counts.argmin()])]!r}")
 
 
 def _too_many_folds(folds: int, n_groups: int, of_what: str) -> DataError:
@@ -219,8 +214,8 @@ def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.ra
     sizes = np.bincount(groups)
     label_of_group = rarest_labels(groups, labels, len(sizes))
     fold_of_group, totals = np.zeros(len(sizes), np.int64), [0] * folds
-    found, counts = np.unique(label_of_group, return_counts=True)
-    for label in found[np.argsort(counts, kind="stable")].tolist():
+    values, counts = np.unique(label_of_group, return_counts=True)
+    for label in values[np.argsort(counts, kind="stable")].tolist():
         members = generator.permutation(np.flatnonzero(label_of_group == label))
         of_label = [0] * folds
         for group in members[np.argsort(-sizes[members], kind="stable")].tolist():
@@ -248,5 +243,5 @@ def nested_share(train: Split, share: float, seed: int) -> Split:
     for label in np.unique(labels):
         members = generator.permutation(np.flatnonzero(labels == label))
         ranks[members] = (np.arange(len(members)) + generator.random()) / len(members)
-    chosen = np.argsort(ranks, kind="stable")[: max(round(share * len(train)), 1)]
-    return train.take(np.sort(chosen).tolist())
+    kept = np.argsort(ranks, kind="stable")[: max(round(share * len(train)), 1)]
+    return train.take(np.sort(kept).tolist())

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.data.examples import Split, Splits
+from encoderlab.data.examples import Split, Splits, text_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from encoderlab.batch import TargetKind
 
 _BATCH = 10_000
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: multiplying by it loses nothing
 _UNLABELLED = -1
+ROWS_LOOKED_AT = 20_000  # of a split, for markup
 LONG = 10  # times as many words as the median has
 LONG_FROM = 50  # words: ten times a very short text is not long
-# Patterns in texts, for both `re` and RE2. Joiners do not count as invisible: emoji, Persian and Hindi need them.
-PATTERNS = {
-    "control characters": "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]",
-    "characters that could not be decoded (U+FFFD)": "\ufffd",
-    "characters of a wrong encoding": "\u00c3[\x80-\xbf]|\u00e2\u20ac|\u00c2[\xa0-\xbf]",
-    "invisible characters": "[\xad\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]",
-    "markup": "</?[a-zA-Z][^<>]*>|&(?:amp|lt|gt|quot|nbsp|#[0-9]+|#x[0-9a-fA-F]+);",
-}
-BLANK, SYMBOLS = "nothing but white space", "no letter and no digit"
-UNLABELLED, LENGTH = "no label", f"more than {LONG} times as many words as the median"
-REPEATED, CONTRADICTED = "the text of an earlier row", "the text of an earlier row, with another label"
-SHARED, SHARED_OTHERWISE = (
-    "a text of the training split",
-    "a text of the training split, with a label it never has there",
-)
+MARKUP = re.compile("</?[a-zA-Z][^<>]*>|&(?:amp|lt|gt|quot|nbsp|#[0-9]+|#x[0-9a-fA-F]+);")
 
 
 @dataclass(frozen=True)
@@ -68,7 +54,8 @@ class Hashes:
 class SplitSurvey:
     """One split. `labels` counts rows, or words if each word has a label; lengths are in words.
 
-    `numbers` holds `min`, `mean`, `deviation` and `max` of the targets, if those are numbers.
+    `markup` is the share of rows with HTML in their text, in a sample. `numbers` holds `min`, `mean`, `deviation` and
+    `max` of the targets, if those are numbers.
     """
 
     rows: int
@@ -80,8 +67,10 @@ class SplitSurvey:
     words_max: int
     empty: int
     duplicates: int
+    conflicting: int
     shared_with_train: int
     shared_with_other_label: int
+    markup: float
     fingerprint: str
     numbers: dict[str, float] | None = None
 
@@ -100,14 +89,19 @@ class Survey:
 def survey(splits: Splits) -> Survey:
     """Read every split once; 24 bytes per row are kept.
 
-    `duplicates` are rows whose text occurs earlier in the split. `shared_with_train` are rows whose text is in the
-    training split; of these, `shared_with_other_label` have a label that training never gives that text.
+    `duplicates` are rows whose text occurs earlier in the split, `conflicting` those of them with another label than
+    the first. `shared_with_train` are rows whose text is in the training split; of these, `shared_with_other_label`
+    have a label that training never gives that text.
     """
     hashes = {name: hashed(split) for name, split in splits.by_name.items()}
     train = hashes.get("train")
-    return Survey(
-        {name: _surveyed(one, None if name == "train" else train, splits.labels) for name, one in hashes.items()}
-    )
+    surveyed = {}
+    for name, one in hashes.items():
+        split = splits.by_name[name]
+        looked_at = np.unique(np.linspace(0, len(split) - 1, min(len(split), ROWS_LOOKED_AT)).round().astype(np.int64))
+        markup = float(with_markup(split.take(looked_at)).mean()) if len(split) else 0.0
+        surveyed[name] = _surveyed(one, None if name == "train" else train, splits.labels, markup)
+    return Survey(surveyed)
 
 
 def hashed(split: Split) -> Hashes:
@@ -124,7 +118,7 @@ def _texts_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
     texts = columns["text"]
     pairs = columns.get("text_pair", [None] * len(texts))
     rows = zip(texts, pairs, strict=True)
-    hashes = _joined(
+    hashes = _as_array(
         _hash(text) if pair is None else _hash(f"{len(text)}:{text}{pair}", b"pair") for text, pair in rows
     )
     lengths = [len(text.split()) + len((pair or "").split()) for text, pair in zip(texts, pairs, strict=True)]
@@ -147,7 +141,7 @@ def _texts_labels(labels: list[Any]) -> tuple[np.ndarray, np.ndarray]:
 def _words_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
     sentences = columns["words"]
     labels = columns.get("labels", [None] * len(sentences))
-    hashes = _joined(_hash("".join(f"{len(word)}:{word}" for word in words), b"words") for words in sentences)
+    hashes = _as_array(_hash("".join(f"{len(word)}:{word}" for word in words), b"words") for words in sentences)
     flat = np.array([label for ids in labels if ids is not None for label in ids], np.int64)
     lengths = np.array([len(words) for words in sentences], np.int64)
     return hashes, _hashed_ids(labels), lengths, flat
@@ -156,9 +150,9 @@ def _words_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
 def _hashed_ids(labels: list[Any]) -> np.ndarray:
     """Return a hash of each row's ids, -1 if they are unknown."""
     # Shifted to stay at or above 0, so that no hash of labels looks like an unknown label.
-    answers = _joined(_hash("" if ids is None else ",".join(map(str, ids))) for ids in labels) >> np.uint64(1)
+    hashes = _as_array(_hash("" if ids is None else ",".join(map(str, ids))) for ids in labels) >> np.uint64(1)
     known = np.array([ids is not None for ids in labels], bool)
-    return np.where(known, answers.astype(np.int64), _UNLABELLED)
+    return np.where(known, hashes.astype(np.int64), _UNLABELLED)
 
 
 def _hash(text: str, kind: bytes = b"") -> bytes:
@@ -168,14 +162,15 @@ def _hash(text: str, kind: bytes = b"") -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8, person=kind).digest()
 
 
-def _joined(hashes: Iterable[bytes]) -> np.ndarray:
+def _as_array(hashes: Iterable[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(hashes), np.uint64)
 
 
-def _surveyed(split: Hashes, train: Hashes | None, names: list[str]) -> SplitSurvey:
+def _surveyed(split: Hashes, train: Hashes | None, names: list[str], markup: float) -> SplitSurvey:
     counts = np.zeros(len(names), np.int64)
     counts[: len(split.places)] = split.places
-    shared, differing = _shared(split, train) if train else (0, 0)
+    repeated, conflicting, _ = _same_texts(split, split)
+    shared, differing, _ = _same_texts(split, train) if train else (np.zeros(1), np.zeros(1), None)
     lengths = split.lengths if len(split.lengths) else np.zeros(1, np.int64)
     return SplitSurvey(
         rows=len(split.texts),
@@ -186,9 +181,11 @@ def _surveyed(split: Hashes, train: Hashes | None, names: list[str]) -> SplitSur
         words_p95=float(np.percentile(lengths, 95)),
         words_max=int(lengths.max()),
         empty=int((split.lengths == 0).sum()),
-        duplicates=len(split.texts) - len(np.unique(split.texts)),
-        shared_with_train=shared,
-        shared_with_other_label=differing,
+        duplicates=int(repeated.sum()),
+        conflicting=int(conflicting.sum()),
+        shared_with_train=int(shared.sum()),
+        shared_with_other_label=int(differing.sum()),
+        markup=markup,
         fingerprint=hashlib.sha256(split.texts.tobytes() + split.labels.tobytes()).hexdigest()[:16],
         numbers=_described(split.numbers) if split.target == "number" else None,
     )
@@ -207,10 +204,20 @@ def _described(numbers: np.ndarray) -> dict[str, float] | None:
     }
 
 
-def _shared(split: Hashes, train: Hashes) -> tuple[int, int]:
-    shared = np.isin(split.texts, train.texts)
-    same = np.isin(split.with_labels(), train.with_labels())
-    return int(shared.sum()), int((shared & ~same & (split.labels != _UNLABELLED)).sum())
+def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which rows have the text of an earlier row, or of a row of another split: bool [rows].
+
+    Also which of them have a label that the earlier row, or no such row of the other split, has (bool), and the first
+    row with the text (int64).
+    """
+    if not len(reference.texts):
+        return np.zeros(len(split.texts), bool), np.zeros(len(split.texts), bool), np.zeros(len(split.texts), np.int64)
+    known, first = np.unique(reference.texts, return_index=True)
+    place = np.minimum(np.searchsorted(known, split.texts), len(known) - 1)
+    like, same, pairs = first[place], known[place] == split.texts, reference.with_labels()
+    if reference is split:
+        same, pairs = same & (like != np.arange(len(like))), pairs[first]
+    return same, same & ~np.isin(split.with_labels(), pairs) & (split.labels != _UNLABELLED), like
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,79 +237,29 @@ class Oddity:
 def odd_rows(by_name: dict[str, Split]) -> dict[str, list[Oddity]]:
     """Return the kinds of odd rows in each split. Rows of other splits are compared with those of `train`."""
     hashes = {name: hashed(split) for name, split in by_name.items()}
-    train = hashes.get("train")
-    found: dict[str, list[Oddity]] = {}
+    odd: dict[str, list[Oddity]] = {}
     for name, split in by_name.items():
-        masks = _by_text(split) | _by_length(hashes[name]) | _by_label(hashes[name])
-        if SYMBOLS in masks and masks[SYMBOLS].mean() > 0.5:  # normal for this data, such as brackets
-            del masks[SYMBOLS]
-        found[name] = [Oddity(kind, np.flatnonzero(mask)) for kind, mask in masks.items() if mask.any()]
-        found[name] += _repeated(hashes[name])
-        if train is not None and name != "train":
-            found[name] += _shared_rows(hashes[name], train)
-    return found
+        own = hashes[name]
+        long = own.lengths > max(LONG * float(np.median(own.lengths)) if len(own.lengths) else 0, LONG_FROM)
+        kinds = [
+            Oddity("nothing but white space", np.flatnonzero(own.lengths == 0)),
+            Oddity("markup", np.flatnonzero(with_markup(split))),
+            Oddity(f"more than {LONG} times as many words as the median", np.flatnonzero(long)),
+            *_repeated(own, own, "the text of an earlier row", None),
+        ]
+        if name != "train" and "train" in hashes:
+            kinds += _repeated(own, hashes["train"], "a text of the training split", "train")
+        odd[name] = [kind for kind in kinds if len(kind.rows)]
+    return odd
 
 
-def _by_text(split: Split) -> dict[str, np.ndarray]:
-    parts = [_of_texts(_whole_texts(batch)) for batch in split.batches(_BATCH)]
-    return {kind: np.concatenate([part[kind] for part in parts]) for kind in (parts[0] if parts else {})}
+def _repeated(split: Hashes, reference: Hashes, kind: str, like_split: str | None) -> list[Oddity]:
+    """Return the rows whose text `reference` has, with the same label and with another one."""
+    same, otherwise, like = _same_texts(split, reference)
+    masks = {kind: same & ~otherwise, f"{kind}, with another label": otherwise}
+    return [Oddity(words, np.flatnonzero(mask), like[mask], like_split) for words, mask in masks.items()]
 
 
-def _whole_texts(table: pa.Table) -> pa.ChunkedArray:
-    """Return the text of each row, joined with its pair; words are joined with blanks."""
-    import pyarrow.compute as pc
-
-    if "words" in table.column_names:
-        return pc.binary_join(table["words"], " ")
-    if "text_pair" not in table.column_names:
-        return table["text"]
-    return pc.binary_join_element_wise(table["text"], table["text_pair"], " ")
-
-
-def _of_texts(texts: pa.ChunkedArray) -> dict[str, np.ndarray]:
-    import pyarrow.compute as pc
-
-    blank = _mask(pc.equal(pc.utf8_trim_whitespace(texts), ""))
-    masks = {kind: _mask(pc.match_substring_regex(texts, pattern)) for kind, pattern in PATTERNS.items()}
-    return {BLANK: blank, **masks, SYMBOLS: ~blank & ~_mask(pc.match_substring_regex(texts, r"[\p{L}\p{N}]"))}
-
-
-def _mask(found: pa.ChunkedArray) -> np.ndarray:
-    return found.to_numpy(zero_copy_only=False).astype(bool)
-
-
-def _by_length(split: Hashes) -> dict[str, np.ndarray]:
-    if not len(split.lengths):
-        return {}
-    return {LENGTH: split.lengths > max(LONG * float(np.median(split.lengths)), LONG_FROM)}
-
-
-def _by_label(split: Hashes) -> dict[str, np.ndarray]:
-    """Return rows without a label if others have one. A split without any labels, such as a test split, is not odd."""
-    unknown = split.labels == _UNLABELLED
-    return {} if unknown.all() else {UNLABELLED: unknown}
-
-
-def _repeated(split: Hashes) -> list[Oddity]:
-    """Return rows whose text occurred before, with the same label as its first occurrence, and with another one."""
-    if not len(split.texts):
-        return []
-    _, first, group = np.unique(split.texts, return_index=True, return_inverse=True)
-    earlier, labels = first[group], split.labels
-    repeated = earlier != np.arange(len(group))
-    other = repeated & (labels != labels[earlier]) & (labels != _UNLABELLED) & (labels[earlier] != _UNLABELLED)
-    masks = {REPEATED: repeated & ~other, CONTRADICTED: other}
-    return [Oddity(kind, np.flatnonzero(mask), earlier[mask]) for kind, mask in masks.items() if mask.any()]
-
-
-def _shared_rows(split: Hashes, train: Hashes) -> list[Oddity]:
-    """Return rows whose text is in training, with a label that it has there, and with another one."""
-    shared = np.isin(split.texts, train.texts)
-    otherwise = shared & ~np.isin(split.with_labels(), train.with_labels()) & (split.labels != _UNLABELLED)
-    known, first = np.unique(train.texts, return_index=True)
-    masks = {SHARED: shared & ~otherwise, SHARED_OTHERWISE: otherwise}
-    return [
-        Oddity(kind, np.flatnonzero(mask), first[np.searchsorted(known, split.texts[mask])], "train")
-        for kind, mask in masks.items()
-        if mask.any()
-    ]
+def with_markup(split: Split) -> np.ndarray:
+    """Return which rows have HTML in their text: bool [rows]."""
+    return np.fromiter((MARKUP.search(text_of(example)) is not None for example in split), bool, len(split))

@@ -8,30 +8,34 @@ accept text after a closing quote.
 
 from __future__ import annotations
 
-import codecs
 import csv
-import io
 import json
 import re
 import sys
+import zipfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tqdm import tqdm
 
-from encoderlab.data.columns import Columns, Rows, can_be_carried, checked, is_number, listed, plain
+from encoderlab.data.columns import Columns, RawRows, can_be_carried, checked, is_number, listed, plain
 from encoderlab.data.examples import in_lists, stored
-from encoderlab.data.formats import AUTO, DELIMITERS, Dialect, Format, Quoting
-from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.data.formats import AUTO, DELIMITERS, Dialect, Format, Quoting, encoding_of, lines_of, text_lines
+from encoderlab.errors import DataError, SettingError, UserError, one_line
 
 _ROWS_AT_A_TIME = 2000
 _ROWS_OF_PARQUET = 1024  # a few bytes can expand to any number of rows
-_WESTERN = "cp1252"
-_SHOWN = 40  # characters of a line that is not UTF-8
+_MOST_LABELS = 10_000  # whose values are kept while a csv file is read
+_EXCEL_ROWS, _EXCEL_CELL = 2**20, 32_767  # Excel's own limits, of rows and of characters in a cell
+_EXCEL_SIZE = 2**29  # characters: cells may share a text
+_EXCEL_GROWTH, _SMALL_EXCEL = 100, 2**21  # times as large unpacked, from so many bytes on: XML compresses well
+_UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
 _CONLLU = [
     "id",
     "form",
@@ -43,13 +47,14 @@ _CONLLU = [
     "deprel",
     "deps",
     "misc",
-]  # universaldependencies.org
+]  # of CoNLL-U
 
 Record = tuple[int, dict[str, Any]]  # the line a row begins on (or its number), and its values by column
+Lists = tuple[Sequence[int], dict[str, list[Any]]]  # the same for some rows, by column
 Batch = tuple[Sequence[int], dict[str, pa.Array]]  # the same for many rows
 
 
-def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None) -> Rows:
+def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None) -> RawRows:
     """Return the rows of a file (or of a folder with a sub-folder per label), kept in `folder` if they are many.
 
     Raises DataError if it cannot be read, lacks a column or has no rows. With `columns.drop`, incomplete rows are
@@ -59,17 +64,20 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
     place = places(path, kind)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        used = set(columns.by_setting().values())
+        labelled = columns.label or columns.label_columns
+        used = set(columns.by_setting().values()) if labelled else set()  # predict copies all columns, in their order
         for numbers, values in read_batches(path, kind, columns, dialect):
             checks, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
             totals["read"] += len(kept)
-            lines.extend(number for number, keep in zip(numbers, kept, strict=True) if keep)
-            dropped.extend(number for number, keep in zip(numbers, kept, strict=True) if not keep)
+            lines.extend(np.asarray(numbers)[kept].tolist())
+            dropped.extend(np.asarray(numbers)[~kept].tolist())
+            bar.update(len(kept))
             mask = pa.array(kept)
             carried = {f"+{name}": one.filter(mask) for name, one in values.items() if name not in used}
             yield pa.record_batch({**checks, **carried})
 
-    table = stored(_of_one_type(batches(), path), folder)
+    with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+        table = stored(_of_one_type(batches(), path), folder)
     if dropped:
         where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
         words = f"{len(dropped)} of {totals['read']} rows lack a text or a label and were dropped"
@@ -78,7 +86,7 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
         raise DataError(f"{path} has no rows with text and label", remedy="Check dataset.text and dataset.label")
     carried = [name for name in table.column_names if name.startswith("+")]
     others = table.select(carried).rename_columns([name[1:] for name in carried]) if carried else None
-    return Rows(table.drop_columns(carried), lambda row: place(lines[row]), others)
+    return RawRows(table.drop_columns(carried), lambda row: place(lines[row]), others)
 
 
 def _of_one_type(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
@@ -101,48 +109,51 @@ def places(path: Path, kind: Format) -> Callable[[int], str]:
     if kind is Format.folder:
         files = label_files(path)
         return lambda number: str(files[number])
-    unit = "row" if kind in (Format.json, Format.parquet, Format.arrow, Format.excel) else "line"
+    unit = "row" if kind in (Format.json, Format.parquet, Format.excel) else "line"
     return lambda number: f"{path}, {unit} {number}"
 
 
 def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Batch]:
     """Yield the rows of a file in batches, with the columns to read by their own names."""
-    if kind in (Format.parquet, Format.arrow):
-        yield from _columnar(path, kind, columns)
+    if kind is Format.parquet:
+        yield from _parquet(path, columns)
         return
     place = places(path, kind)
     encoding = dialect.encoding
     if kind not in (Format.excel, Format.folder):
-        encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))
-    if kind is Format.txt and columns.label is not None and _holds_columns(path, encoding):
-        kind = Format.conll
+        encoding = encoding_of(path, encoding, columns.sibling("encoding"))
     readers: dict[Format, Callable[[], Iterator[Record]]] = {
-        Format.csv: lambda: _separated(path, ",", columns, dialect, encoding),
-        Format.tsv: lambda: _separated(path, "\t", columns, dialect, encoding),
-        Format.jsonl: lambda: _json_lines(path, encoding, place),
-        Format.json: lambda: _json_array(path, encoding, place),
+        Format.jsonl: lambda: _json_lines(path, encoding),
+        Format.json: lambda: _json_array(path, encoding),
         Format.excel: lambda: _excel(path, dialect.sheet, columns),
         Format.txt: lambda: _texts(path, encoding, columns),
         Format.conll: lambda: _sentences(path, encoding, columns),
         Format.folder: lambda: _labelled_files(path, encoding, columns),
     }
-    names: list[str] = []
+    if kind in (Format.csv, Format.tsv):
+        batches = _separated(path, "," if kind is Format.csv else "\t", columns, dialect, encoding)
+    else:
+        batches = _by_column(readers[kind](), columns, place)
     kinds: dict[str, pa.DataType | None] = {}
-    labels = {name for setting, name in columns.by_setting().items() if setting.startswith("label")}
-    for records in in_lists(readers[kind](), _ROWS_AT_A_TIME):
-        numbers = [number for number, _ in records]
-        if not names:
-            first = f"The first line of {path}" if kind in (Format.csv, Format.tsv) else place(numbers[0])
-            names = columns.to_read(list(records[0][1]), first)
+    for numbers, values in batches:
         arrays = {}
-        for name in names:
-            values = [record.get(name) for _, record in records]
-            if name in labels:
-                values = [_label(value) for value in values]
+        for name, cells in values.items():
             if name not in kinds:
-                kinds[name] = _type_of(values, is_text=name in columns.texts() or name in labels)
-            arrays[name] = _array(values, kinds[name], name, lambda row: place(numbers[row]))  # noqa: B023
+                kinds[name] = _type_of(cells, is_text=name in columns.texts() + columns.labels())
+            arrays[name] = _array(cells, kinds[name], name, lambda row: place(numbers[row]))  # noqa: B023
         yield numbers, arrays
+
+
+def _by_column(records: Iterator[Record], columns: Columns, place: Callable[[int], str]) -> Iterator[Lists]:
+    """Yield the values of some records at a time in the columns to read, which the first record names."""
+    names: list[str] = []
+    for some in in_lists(records, _ROWS_AT_A_TIME):
+        names = names or columns.to_read(list(some[0][1]), place(some[0][0]))
+        values = {name: [record.get(name) for _, record in some] for name in names}
+        yield (
+            [number for number, _ in some],
+            {name: [*map(_label, cells)] if name in columns.labels() else cells for name, cells in values.items()},
+        )
 
 
 def _label(value: Any) -> Any:
@@ -159,7 +170,7 @@ def _type_of(values: list[Any], *, is_text: bool) -> pa.DataType | None:
         return pa.list_(pa.string()) if isinstance(first, list) else pa.large_string()
     try:
         kind = pa.array(values).type
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+    except _UNFIT:
         return None
     if pa.types.is_null(kind) or pa.types.is_string(kind):
         return pa.large_string()
@@ -168,216 +179,134 @@ def _type_of(values: list[Any], *, is_text: bool) -> pa.DataType | None:
 
 def _array(values: list[Any], kind: pa.DataType | None, name: str, where: Callable[[int], str]) -> pa.Array:
     if kind is None:
-        texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
-        values, kind = texts, pa.large_string()
+        values = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+        kind = pa.large_string()
     try:
         return pa.array(values, kind)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        row = next(row for row, value in enumerate(values) if not _fits(value, kind))
+    except _UNFIT:
+        if len(values) > 1:
+            return pa.concat_arrays([_array([one], kind, name, lambda _: where(row)) for row, one in enumerate(values)])  # noqa: B023
     shapes = {pa.large_string(): "a text of valid Unicode", pa.list_(pa.string()): "a list of words"}
-    held, allowed = json.dumps(values[row])[:60], shapes.get(kind, str(kind))
-    raise DataError(f"{where(row)} has {held} in column {name!r}", allowed=f"{allowed} in every row")
+    held, allowed = json.dumps(values[0])[:60], shapes.get(kind, str(kind))
+    raise DataError(f"{where(0)} has {held} in column {name!r}", allowed=f"{allowed} in every row")
 
 
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    try:
-        pa.array([value], kind)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        return False
-    return True
-
-
-def _columnar(path: Path, kind: Format, columns: Columns) -> Iterator[Batch]:
-    """Yield the rows of a parquet or Arrow file (or stream, as `datasets` writes it) as they are stored."""
+def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
+    """Yield the rows of a parquet file as they are stored."""
     first = 1
     try:
-        if kind is Format.parquet:  # pre-buffered columns would stay in memory to the end
-            file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
-            names = _carriable(columns, file.schema_arrow, path)
-            batches = file.iter_batches(_ROWS_OF_PARQUET, columns=names)
-        else:
-            source = pa.memory_map(str(path))
-            is_file = source.read(6) == b"ARROW1"
-            source.seek(0)
-            if is_file:
-                reader = pa.ipc.open_file(source)
-                batches = map(reader.get_batch, range(reader.num_record_batches))
-            else:
-                batches = reader = pa.ipc.open_stream(source)
-            names = _carriable(columns, reader.schema, path)
-        for batch in batches:
+        # pre-buffered columns would stay in memory to the end
+        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
+        names, used = columns.to_read(file.schema_arrow.names, str(path)), set(columns.by_setting().values())
+        names = [name for name in names if name in used or can_be_carried(file.schema_arrow.field(name).type)]
+        for batch in file.iter_batches(_ROWS_OF_PARQUET, columns=names):
             yield range(first, first + len(batch)), {name: plain(batch[name]) for name in names}
             first += len(batch)
     except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"{path} is not a readable {kind.name} file: {one_line(str(error))}") from error
+        raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
 
 
-def _carriable(columns: Columns, schema: pa.Schema, path: Path) -> list[str]:
-    names, used = columns.to_read(schema.names, str(path)), set(columns.by_setting().values())
-    return [name for name in names if name in used or can_be_carried(schema.field(name).type)]
-
-
-def lines_of(path: Path, encoding: str, newline: str = "") -> Iterator[str]:
-    """Yield the lines of a text file, also of one in .gz, .zst or .bz2, each with its line end.
-
-    `newline` is that of `open`: "" accepts any line end, a line feed only that. Raises DataError if the file cannot be
-    read or decoded, or contains a NUL byte.
-    """
-    try:
-        with io.TextIOWrapper(cast("Any", _opened(path)), encoding=encoding, newline=newline) as file:
-            for number, line in enumerate(file, start=1):
-                if "\0" in line:
-                    raise DataError(f"{path}, line {number} contains a NUL byte", allowed="a text file")
-                yield line
-    except UnicodeError as error:
-        raise DataError(
-            f"{path} cannot be decoded as {encoding}: {error}",
-            remedy="Set the encoding (dataset.encoding) it was written in",
-        ) from error
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
-
-
-def text_lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a text file without their ends: a line feed, perhaps after a carriage return."""
-    return (line.removesuffix("\n").removesuffix("\r") for line in lines_of(path, encoding, "\n"))
-
-
-def _opened(path: Path) -> io.BufferedIOBase:
-    return io.BufferedReader(pa.input_stream(str(path), compression="detect"), 2**17)
-
-
-def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encoding") -> str:
-    """Return Python's name of the encoding of a text file; `setting` chooses it.
-
-    With `auto` it is UTF-16 if the file begins with its byte-order mark, otherwise UTF-8, otherwise Windows-1252, with
-    a warning that shows how the first such line reads. Raises DataError if some lines are UTF-8 and others are not.
-    """
-    if encoding != AUTO:
-        return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-    undecodable, shown, has_utf_8 = 0, b"", False
-    try:
-        with _opened(path) as file:
-            for number, line in enumerate(file, start=1):
-                if number == 1 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                    return "utf-16"
-                if not line.isascii():
-                    try:
-                        line.decode()
-                        has_utf_8 = True
-                    except UnicodeDecodeError:
-                        undecodable, shown = undecodable or number, shown or line
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
-    if undecodable and has_utf_8:
-        raise DataError(
-            f"{path}, line {undecodable} is not UTF-8, but other lines are",
-            remedy=f"Correct the line, or set {setting} to the encoding of the file",
-        )
-    if not undecodable:
-        return "utf-8-sig"
-    text = one_line(shown.decode(_WESTERN, "replace").strip())
-    start = max(next(index for index, letter in enumerate(text) if not letter.isascii()) - _SHOWN // 2, 0)
-    print(
-        f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, line {undecodable} as "
-        f"{text[start : start + _SHOWN]!r}. If that is wrong, set {setting}.",
-        file=sys.stderr,
-    )
-    return _WESTERN
-
-
-def _separated(path: Path, usual: str, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Record]:
-    """Yield the rows of a csv or tsv file; its first row names the columns."""
+def _separated(path: Path, usual: str, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Lists]:
+    """Yield the rows of a csv or tsv file in batches; its first row names the columns."""
     csv.field_size_limit(2**31 - 1)  # by default the csv module refuses cells above 131,072 characters
-    setting, line, blank, ends_with_return = columns.sibling("quoting"), 1, 0, False
-    raw: list[str] = []
-    header: list[str] = []
-    separator = _delimiter(path, encoding, dialect.delimiter, usual, columns)
+    setting, separator = columns.sibling("quoting"), _delimiter(path, encoding, dialect.delimiter, usual, columns)
     quoting = csv.QUOTE_NONE if dialect.quoting is Quoting.literal else csv.QUOTE_MINIMAL
-    reader = csv.reader(_noted(path, encoding, raw), delimiter=separator, quoting=quoting, strict=True)
-    merged = _MergedRows(columns, separator)
-    while True:
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise DataError(
-                f"{path}, line {line} is not valid: {error}",
-                remedy=f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here',
-            ) from error
-        if cells is None:
-            break
-        if not header:
-            header, ends_with_return = cells, raw[-1].endswith("\r")
-            merged.header = header
-            columns.to_read(header, f"The first line of {path}")
-        elif raw[-1].endswith("\r") != ends_with_return and raw[-1].endswith(("\r", "\n")):
-            raise DataError(
-                f"{path}, line {line} ends with another line end than the header",
-                remedy="End all rows alike, and put cells that hold line ends in double quotes",
-            )
-        elif not cells:
-            blank = blank or line
-        elif len(cells) != len(header):
-            raise DataError(
-                f"{path}, line {line} has {len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}",
-                allowed=f"one cell for each of {listed(header)}",
-                remedy="Complete or remove the row, or put a cell that contains a delimiter or a line break in "
-                "double quotes",
-            )
-        elif blank and len(header) == 1:
-            raise DataError(f"{path}, line {blank} is blank", remedy='Write an empty text as "", or remove the line')
-        else:
-            merged.add(line, cells, raw)
-            yield line, dict(zip(header, cells, strict=True))
+    raw: list[str] = []  # the lines of the row that is being read
+    reader = csv.reader(lines_of(path, encoding, noted=raw), delimiter=separator, quoting=quoting, strict=True)
+    line, lines, rows = 1, [], []
+    try:
+        header = next(filter(None, reader), [])
+        check = _RowCheck(path, columns, header, separator, raw)
         line += len(raw)
         raw.clear()
-    if not header:
-        raise DataError(f"{path} is empty", allowed="a first row with the names of the columns")
-    if dialect.quoting is Quoting.auto and (suspect := merged.suspect()):
+        for cells in reader:
+            if len(cells) == check.width and len(raw) == 1 and raw[0][-1] == check.end or check.keeps(line, cells, raw):
+                lines.append(line)
+                rows.append(cells)
+                if len(rows) == _ROWS_AT_A_TIME:
+                    yield check.by_column(lines, rows)
+                    lines, rows = [], []
+            line += len(raw)
+            raw.clear()
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, line {line} is not valid: {error}",
+            remedy=f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here',
+        ) from error
+    if rows:
+        yield check.by_column(lines, rows)
+    if dialect.quoting is Quoting.auto and (suspect := check.suspect()):
         raise DataError(
             f"{path}, lines {suspect[0]} to {suspect[1]} are one quoted row, but each of them could also be a row",
             remedy=f"Set {setting}=double if quotes enclose cells, {setting}=literal if they mean nothing",
         )
 
 
-def _noted(path: Path, encoding: str, raw: list[str]) -> Iterator[str]:
-    for line in lines_of(path, encoding):
-        raw.append(line)
-        yield line
+class _RowCheck:
+    """Checks rows of a csv file that are not simply a line with as many cells as the header, whose lines are `raw`.
 
-
-class _MergedRows:
-    """Notices that two stray quotes may have merged rows into one: each line of a quoted row could be a row by itself.
-
-    Such lines have as many cells as the header. They count as rows if each has a label that the file has, or if no
-    other row shows that quotes enclose line breaks.
+    Notices that two stray quotes may have merged rows into one: each line of a quoted row could be a row by itself.
+    Such lines have as many cells as the header. They count as rows if each has a label that the file has (or a value of
+    another column, in a file of texts), or if no other row shows that quotes enclose line breaks.
     """
 
-    def __init__(self, columns: Columns, separator: str) -> None:
-        self.label = columns.label if columns.label is not None else next(iter(columns.label_columns), None)
-        self.numbers, self.separator = columns.target == "number", separator
-        self.header: list[str] = []
+    def __init__(self, path: Path, columns: Columns, header: list[str], separator: str, raw: list[str]) -> None:
+        if not header:
+            raise DataError(f"{path} is empty", allowed="a first row with the names of the columns")
+        self.path, self.header, self.separator = path, header, separator
+        self.end, self.width = raw[-1][-1], len(header)
+        self.index = {name: header.index(name) for name in columns.to_read(header, f"The first line of {path}")}
+        others = [name for name in header if name not in columns.texts()]
+        self.label = columns.label or next(iter((*columns.label_columns, *others)), None)
+        self.numbers = columns.target == "number"
+        self.blank = 0  # the first blank line
         self.labels: set[str] = set()
         self.suspects: list[tuple[int, int, list[str]]] = []
-        self.real = 0  # quoted rows over several lines that cannot be rows line by line
+        self.has_breaks = False  # a quoted row over several lines cannot be rows line by line
 
-    def add(self, line: int, cells: list[str], raw: list[str]) -> None:
-        index = None if self.label is None else self.header.index(self.label)
-        if index is not None:
-            self.labels.add(cells[index])
+    def keeps(self, line: int, cells: list[str], raw: list[str]) -> bool:
+        """Return whether this is a row, and not a blank line. Raises DataError if it is not like the header."""
+        if (raw[-1][-1] == "\r") != (self.end == "\r") and raw[-1][-1] in "\r\n":
+            raise DataError(
+                f"{self.path}, line {line} ends with another line end than the header",
+                remedy="End all rows alike, and put cells that hold line ends in double quotes",
+            )
+        if not cells:
+            self.blank = self.blank or line
+            return False
+        if len(cells) != self.width:
+            raise DataError(
+                f"{self.path}, line {line} has {len(cells)} cell{'s' * (len(cells) != 1)}, the header has {self.width}",
+                allowed=f"one cell for each of {listed(self.header)}",
+                remedy="Complete or remove the row, or put a cell that contains a delimiter or a line break in "
+                "double quotes",
+            )
         if len(raw) > 1:
-            lines = [text.rstrip("\r\n").split(self.separator) for text in raw]
-            if len(self.header) > 1 and all(len(row) == len(self.header) for row in lines):
-                labels = [] if index is None else [row[index].strip('"') for row in lines]
-                self.suspects.append((line, line + len(raw) - 1, labels))
+            parts = [text.rstrip("\r\n").split(self.separator) for text in raw]
+            if self.width > 1 and all(len(part) == self.width for part in parts):
+                at = None if self.label is None else self.header.index(self.label)
+                self.suspects.append(
+                    (line, line + len(raw) - 1, [] if at is None else [one[at].strip('"') for one in parts])
+                )
             else:
-                self.real += 1
+                self.has_breaks = True
+        return True
+
+    def by_column(self, lines: list[int], rows: list[list[str]]) -> Lists:
+        """Return the rows by column, with the line on which each begins."""
+        if self.blank and self.width == 1 and self.blank < lines[-1]:
+            remedy = 'Write an empty text as "", or remove the line'
+            raise DataError(f"{self.path}, line {self.blank} is blank", remedy=remedy)
+        values = {name: [cells[at] for cells in rows] for name, at in self.index.items()}
+        if self.label in values and len(self.labels) < _MOST_LABELS:
+            self.labels.update(values[self.label])
+        return lines, values
 
     def suspect(self) -> tuple[int, int] | None:
         """Return the first and last line of the first row that may be several; None if there is none."""
         for first, last, labels in self.suspects:
             known = [label in self.labels or (self.numbers and is_number(label)) for label in labels]
-            if not self.real or (known and all(known)):
+            if not self.has_breaks or (known and all(known)):
                 return first, last
         return None
 
@@ -390,76 +319,105 @@ def _delimiter(path: Path, encoding: str, delimiter: str, usual: str, columns: C
         return DELIMITERS.get(delimiter, delimiter)
     header = next(lines_of(path, encoding), "")
     names = set(columns.by_setting().values())
+    if not names:  # nothing is known of the columns yet
+        return max(usual, *DELIMITERS.values(), key=lambda one: header.count(one))
     candidates = [usual, *(one for one in DELIMITERS.values() if one != usual)]
     naming = (one for one in candidates if names <= {*next(csv.reader([header], delimiter=one), [])})
     return next(naming, None) or next((one for one in candidates if one in header), usual)
 
 
-def _json_lines(path: Path, encoding: str, place: Callable[[int], str]) -> Iterator[Record]:
+def _json_lines(path: Path, encoding: str) -> Iterator[Record]:
+    """Yield the object in each line of a file."""
     for number, line in enumerate(lines_of(path, encoding, "\n"), start=1):
         if not line.isspace():
-            try:
-                yield number, _json_object(json.loads(line), place(number))
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{place(number)} is not JSON: {error}", allowed="one object per line") from error
+            where = f"{path}, line {number}"
+            yield number, _object(_parsed(line, where), where)
 
 
-def _json_array(path: Path, encoding: str, place: Callable[[int], str]) -> Iterator[Record]:
-    """Yield the objects of a .json file: those of its array, or one in each line."""
-    text = "".join(lines_of(path, encoding))
-    if not text.lstrip().startswith("["):
-        yield from _json_lines(path, encoding, place)
-        return
-    try:
-        records = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON: {error}", allowed="an array of objects, or an object per line") from error
-    for number, record in enumerate(records, start=1):
-        yield number, _json_object(record, place(number))
+def _json_array(path: Path, encoding: str) -> Iterator[Record]:
+    """Yield the objects of a file's array."""
+    for number, value in enumerate(_parsed("".join(lines_of(path, encoding)), str(path)), start=1):
+        yield number, _object(value, f"{path}, row {number}")
 
 
-def _json_object(value: Any, where: str) -> dict[str, Any]:
+def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(f"{where} is not a JSON object", allowed="an object with a value for each column")
     return value
 
 
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON: {error}", allowed="an array of objects, or one in each line") from error
+
+
 def _excel(path: Path, sheet: str | None, columns: Columns) -> Iterator[Record]:
     """Yield the rows of a workbook's sheet; without a `sheet`, of the only one whose first row has the columns."""
-    import pandas as pd
-
     try:
-        tables = pd.read_excel(path, sheet_name=None, header=None, dtype=object, na_filter=False)
+        yield from _workbook(path, sheet, columns)
     except ImportError as error:
         raise SettingError(f"{path} cannot be read: {error}", remedy="Run pip install 'encoderlab[excel]'") from error
+    except UserError:
+        raise
     except Exception as error:  # openpyxl, zipfile and xml each raise their own
         raise DataError(f"{path} is not a readable Excel workbook: {one_line(str(error))}") from error
+
+
+def _workbook(path: Path, sheet: str | None, columns: Columns) -> Iterator[Record]:
+    import openpyxl
+
+    with zipfile.ZipFile(path) as parts:
+        unpacked = sum(part.file_size for part in parts.infolist())
+    if unpacked > max(_EXCEL_GROWTH * path.stat().st_size, _SMALL_EXCEL):  # openpyxl holds all cells of a row at once
+        raise DataError(f"{path} unpacks to {unpacked:,} bytes", remedy="Save it as csv")
+    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    title, header = _sheet(path, book, sheet, columns)
+    size, blank = 0, [None] * len(header)
+    for number, row in enumerate(book[title].iter_rows(max_col=len(header)), start=1):
+        where, values = f"{path}, row {number}", [cell.value for cell in row]
+        if number > _EXCEL_ROWS:
+            raise DataError(f"{where} is beyond Excel's last", allowed=f"{_EXCEL_ROWS:,} rows")
+        if number == 1 or values == blank:
+            continue
+        if any(cell.data_type == "e" for cell in row):
+            raise DataError(f"{where} holds an error instead of a value")
+        cells = ["" if value is None else _cell(value) for value in values]
+        size += sum(map(len, cells))
+        if max(map(len, cells)) > _EXCEL_CELL or size > _EXCEL_SIZE:
+            raise DataError(f"{where} is larger than Excel writes", allowed=f"{_EXCEL_CELL:,} characters in a cell")
+        yield number, {name: cell for name, cell in zip(header, cells, strict=False) if name}
+
+
+def _sheet(path: Path, book: Any, sheet: str | None, columns: Columns) -> tuple[str, list[str]]:
+    """Return the sheet to read and its columns: the named one, or the only one that has them."""
+    headers = {}
+    for table in book.worksheets:
+        table.reset_dimensions()  # a file may state others than it has
+        first = next(iter(table.iter_rows(max_row=1, values_only=True)), ())
+        headers |= {table.title: ["" if value is None else _cell(value) for value in first]} if first else {}
     setting, names = columns.sibling("sheet"), set(columns.by_setting().values())
-    headers = {title: [_cell(value) for value in table.iloc[0]] for title, table in tables.items() if len(table)}
-    having = [title for title, header in headers.items() if names <= {*header}] if sheet is None else [sheet]
-    if sheet is not None and sheet not in headers:
-        raise DataError(
-            f"{path} has no sheet {sheet!r}", allowed=listed(headers), remedy=f"Set {setting} to one of them"
-        )
-    if len(having) > 1:
-        raise DataError(
-            f"{path} has the columns on several sheets", allowed=listed(having), remedy=f"Set {setting}=NAME"
-        )
     if not headers:
         raise DataError(f"{path} has no rows")
-    title = having[0] if having else next(iter(headers))
+    if sheet is not None and sheet not in headers:
+        remedy = f"Set {setting} to one of them"
+        raise DataError(f"{path} has no sheet {sheet!r}", allowed=listed(headers), remedy=remedy)
+    having = [title for title, header in headers.items() if names <= {*header}] if sheet is None else [sheet]
+    if len(having) > 1:
+        remedy = f"Set {setting}=NAME"
+        raise DataError(f"{path} has the columns on several sheets", allowed=listed(having), remedy=remedy)
+    title = next(iter(having or headers))
     columns.to_read([name for name in headers[title] if name], f"{path}, sheet {title}")
-    for number, row in enumerate(tables[title].iloc[1:].itertuples(index=False), start=2):
-        if any(value != "" for value in row):
-            if any(isinstance(value, float) and np.isnan(value) for value in row):
-                raise DataError(f"{path}, row {number} holds an error instead of a value")
-            yield number, {name: _cell(value) for name, value in zip(headers[title], row, strict=True) if name}
+    return title, headers[title]
 
 
 def _cell(value: Any) -> str:
     """Return a cell as text: a whole number without a point, a truth value as in JSON, a date as ISO 8601 writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else str(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
@@ -471,7 +429,7 @@ def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
                 f"{path} holds one text per line and no columns, but {columns.setting.format(setting)} is set",
                 remedy="Set it to null, or dataset.format=conll if each line has a word and its label",
             )
-    return ((number, {columns.text: line}) for number, line in enumerate(text_lines(path, encoding), start=1))
+    return ((number, {columns.parts[0]: line}) for number, line in enumerate(text_lines(path, encoding), start=1))
 
 
 def label_files(folder: Path) -> list[Path]:
@@ -500,75 +458,54 @@ def _labelled_files(folder: Path, encoding: str, columns: Columns) -> Iterator[R
         raise SettingError(f"dataset.text_pair={columns.text_pair} is set, but a file in a folder is one text")
     for number, file in enumerate(label_files(folder)):
         text = "".join(lines_of(file, encoding_of(file, encoding)))
-        yield number, {columns.text: text, **({columns.label: file.parent.name} if columns.label else {})}
-
-
-def read_documents(path: Path, encoding: str) -> Iterator[Record]:
-    """Yield the documents of a .txt file, a paragraph per line, with blank lines between documents.
-
-    Each has the line it begins on, and its paragraphs in the column `text`, one per line.
-    """
-    first, paragraphs = 0, []
-    for number, line in enumerate(_ended(text_lines(path, encoding)), start=1):
-        if stripped := line.strip():
-            first = first if paragraphs else number
-            paragraphs.append(stripped)
-        elif paragraphs:
-            yield first, {"text": "\n".join(paragraphs)}
-            paragraphs = []
-
-
-def _ended(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines and a blank one, which ends the last document or sentence."""
-    yield from lines
-    yield ""
+        yield number, {columns.parts[0]: text, **({columns.label: file.parent.name} if columns.label else {})}
 
 
 def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield the sentences of a CoNLL-style file: a word per line with its columns, blank lines between sentences.
 
-    Columns go by name if the file names them (CoNLL-U, `# global.columns`, a first line with the wanted names),
-    otherwise by number: 0 is the first, -1 the last. By default the word is the first and its label the last. Comments,
-    -DOCSTART- lines, and CoNLL-U's ranges and empty nodes are no words.
+    Columns go by name in CoNLL-U and if a first line holds the names that are set, otherwise by number: 0 is the first,
+    -1 the last. By default the word is the first and its label the last. Comments, -DOCSTART- lines, and CoNLL-U's
+    ranges and empty nodes are no words.
     """
-    conllu = ".conllu" in path.suffixes[-2:]
-    names = _CONLLU if conllu else []
     words = (line for line in text_lines(path, encoding) if line.strip(" \t") and not line.startswith("#"))
     first_word = next(words, "")
     separator = "\t" if "\t" in first_word else None
-    width = len(_cells(first_word, separator))
-    indices: dict[str, int] = {}
-    first, sentence = 0, []
-    for number, line in enumerate(_ended(text_lines(path, encoding)), start=1):
+    named = _cells(first_word, separator)
+    is_table = separator is not None and len(named) == 10 and named[0] in ("1", "0.1")
+    is_conllu = ".conllu" in path.suffixes[-2:] or is_table
+    has_header = not is_conllu and set(columns.by_setting().values()) <= set(named)
+    names = _CONLLU if is_conllu else named if has_header else []
+    indices = {
+        name: _column(path, setting, name, names, len(named), columns) for setting, name in columns.by_setting().items()
+    }
+    first, sentence, n_words = 0, [], 0
+    for number, line in enumerate(chain(text_lines(path, encoding), [""]), start=1):  # a blank line ends the last one
         if not line.strip(" \t"):  # a no-break space or a form feed is a word
             if sentence:
                 yield first, {name: [cells[index] for cells in sentence] for name, index in indices.items()}
             sentence = []
-            continue
-        if line.startswith("# global.columns ="):
-            names = line.partition("=")[2].lower().split()
-        cells = _cells(line, separator)
-        if line.startswith("#") and len(cells) != width:
-            continue
-        if not indices:
-            is_header = not names and set(columns.by_setting().values()) <= set(cells)
-            conllu = conllu or (not names and separator and width == 10 and cells[0] in ("1", "0.1"))
-            names = cells if is_header else _CONLLU if conllu else names
-            for setting, name in columns.by_setting().items():
-                indices[name] = _column(path, setting, name, names, width, columns)
-            if is_header:
-                continue
-        if cells[0] == "-DOCSTART-" or (conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0])):
-            continue
-        if len(cells) != width or "" in cells:
-            what = f"an empty column among {len(cells)}" if "" in cells else f"{len(cells)} columns"
-            raise DataError(f"{path}, line {number} has {what}", allowed=f"{width} columns, like the first word")
-        first = first if sentence else number
-        sentence.append(cells)
-    if not indices:
+        elif (cells := _word(line, separator, len(named), is_conllu, f"{path}, line {number}")) is not None:
+            n_words += 1
+            if not (has_header and n_words == 1):
+                first = first if sentence else number
+                sentence.append(cells)
+    if n_words == has_header:
         raise DataError(
             f"{path} has no sentences", allowed="a word and its label per line, a blank line between sentences"
         )
+
+
+def _word(line: str, separator: str | None, width: int, is_conllu: bool, where: str) -> list[str] | None:
+    """Return the columns of a word; None if the line holds none. Raises DataError unless there are `width`."""
+    cells = _cells(line, separator)
+    is_comment = line.startswith("#") and len(cells) != width
+    if is_comment or cells[0] == "-DOCSTART-" or (is_conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0])):
+        return None
+    if len(cells) != width or "" in cells:
+        what = f"an empty column among {len(cells)}" if "" in cells else f"{len(cells)} columns"
+        raise DataError(f"{where} has {what}", allowed=f"{width} columns, like the first word")
+    return cells
 
 
 def _cells(line: str, separator: str | None) -> list[str]:
@@ -592,27 +529,3 @@ def _column(path: Path, setting: str, name: str, names: list[str], width: int, c
         allowed=listed([*names, *map(str, range(width)), "-1 for the last"]),
         remedy=f"Set {columns.setting.format(setting)}={width - 1 if setting == 'label' else 0}",
     )
-
-
-def _holds_columns(path: Path, encoding: str) -> bool:
-    """Return whether a text file's first lines have equally many columns, more than one, and blank lines between."""
-    lines = [line for line, _ in zip(text_lines(path, encoding), range(1000), strict=False)]
-    words = [line for line in lines if line.strip(" \t") and not line.startswith("#")]
-    widths = {len(_cells(line, "\t" if "\t" in line else None)) for line in words}
-    return len(widths) == 1 and 1 not in widths and any(not line.strip(" \t") for line in lines)
-
-
-def document_rows(path: Path, encoding: str, folder: Path | None) -> Rows:
-    """Return the documents of a .txt file, one per row, with each paragraph on its own line; DataError if there are
-    none.
-    """
-    lines = array("q")
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for records in in_lists(read_documents(path, encoding_of(path, encoding)), _ROWS_AT_A_TIME):
-            lines.extend(number for number, _ in records)
-            yield pa.record_batch({"text": pa.array([document["text"] for _, document in records], pa.large_string())})
-        if not lines:
-            raise DataError(f"{path} has no documents", allowed="a paragraph per line, a blank line between documents")
-
-    return Rows(stored(batches(), folder), lambda row: f"{path}, line {lines[row]}")

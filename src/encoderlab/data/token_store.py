@@ -70,7 +70,6 @@ class TokenStore:
         return name in self._columns
 
 
-Rows = Iterable[Mapping[str, Sequence[float]]]
 Block = Mapping[str, tuple[np.ndarray, np.ndarray]]  # some rows: each column's numbers, flat, and how many each row has
 
 
@@ -79,15 +78,17 @@ def id_type(vocabulary_size: int) -> str:
     return "uint16" if vocabulary_size <= 2**16 else "uint32"
 
 
-def memory_store(columns: Mapping[str, str], rows: Rows) -> TokenStore:
-    """Return a store of rows in memory, as arrays; they take a tenth of the memory of lists. `columns` as for
+def as_blocks(rows: Iterable[Mapping[str, Sequence[float]]], columns: Mapping[str, str]) -> Iterator[Block]:
+    """Yield rows of numbers as blocks; `columns` names each column and its NumPy dtype."""
+    iterator = iter(rows)
+    while some := list(islice(iterator, ROWS_AT_A_TIME)):
+        yield {name: _flatten([row[name] for row in some], dtype) for name, dtype in columns.items()}
+
+
+def memory_store(columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
+    """Return a store in memory of rows that come in blocks, as arrays: a tenth of the memory of lists. `columns` as for
     `write_store`.
     """
-    return memory_blocks(columns, _as_blocks(rows, columns))
-
-
-def memory_blocks(columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
-    """Return a store in memory of rows that come in blocks, with arrays of the dtypes in `columns`."""
     parts = list(blocks)
     made = {
         name: Column(
@@ -99,18 +100,11 @@ def memory_blocks(columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenS
     return TokenStore(len(next(iter(made.values())).offsets) - 1, made)
 
 
-def write_store(folder: Path, columns: Mapping[str, str], rows: Rows) -> TokenStore:
-    """Write `rows` to `folder` and open it.
+def write_store(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
+    """Write rows that come in blocks to `folder`, one block in memory at once, and open it.
 
     `columns` names each column and its NumPy dtype, the smallest its numbers fit in (uint16 for up to 65,536 ids). The
     folder appears whole or not at all.
-    """
-    return write_blocks(folder, columns, _as_blocks(rows, columns))
-
-
-def write_blocks(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
-    """Write rows that come in blocks, with arrays of the dtypes in `columns`; see `write_store`. One block is in memory
-    at once.
     """
     try:
         with atomic_write(folder) as temporary:
@@ -156,12 +150,6 @@ def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
             shutil.rmtree(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return make(folder)
-
-
-def _as_blocks(rows: Rows, columns: Mapping[str, str]) -> Iterator[Block]:
-    rows = iter(rows)
-    while some := list(islice(rows, ROWS_AT_A_TIME)):
-        yield {name: _flatten([row[name] for row in some], dtype) for name, dtype in columns.items()}
 
 
 def _flatten(values: Sequence[Sequence[float]], dtype: str) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import string
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -25,97 +26,11 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.shipped import shipped_folder
-from encoderlab.system.files import atomic_write
+from encoderlab.system.files import atomic_write_text
 from encoderlab.system.hub_access import hub_answers
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from transformers import PreTrainedTokenizerBase
-
-
-_BYTES_KEPT = 2_000_000  # of words to keep ids for: about 50 MB with the ids
-_BETWEEN_TEXTS = b"\xff"  # never occurs in UTF-8
-_APART = b",.\"()-'"  # frequent punctuation: splitting it off leaves fewer distinct words
-
-
-def word_by_word(backend: tokenizers.Tokenizer) -> bool:
-    """Return whether the ids of a text are those of its parts between blanks and punctuation: BERT's tokenizers, cased
-    or not.
-
-    Their steps (`BertNormalizer`, `BertPreTokenizer`, WordPiece) look at one character or one word at a time, and ASCII
-    punctuation is a word of its own. Tokens added to the vocabulary could contain a blank.
-    """
-    made_of = json.loads(backend.to_str())
-    kinds = [(made_of[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
-    own_tokens = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
-    return kinds[0] in (None, "BertNormalizer") and kinds[1:] == ["BertPreTokenizer", "WordPiece"] and not own_tokens
-
-
-class DistinctWords:
-    """Encodes texts with a `backend` that is `word_by_word`: each distinct word once, and then it is looked up.
-
-    The ids of words, of `dtype`, are kept, up to a bound. Threads may share it. With the library alone, a first start
-    takes
-    1.5 times as long on 13,354 articles, and 1.9 times on 100,000 reviews (two cores).
-    """
-
-    def __init__(self, backend: tokenizers.Tokenizer, dtype: str) -> None:
-        normalizer: dict[str, Any] = json.loads(backend.to_str())["normalizer"] or {}
-        self._backend, self._dtype = backend, np.dtype(dtype)
-        self._lowercase = bool(normalizer.get("lowercase"))
-        self._known: dict[bytes, bytes] = {}  # UTF-8 to the bytes of an array of ids
-        self._size = 0
-
-    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of all texts one after the other, and how many each has (int64).
-
-        Raises UnicodeEncodeError if a text is not valid Unicode, TypeError if one is not a text.
-        """
-        if not texts:
-            return np.empty(0, self._dtype), np.empty(0, np.int64)
-        words = self._words(texts)
-        distinct = words.dictionary.to_pylist()
-        ids_of = self._looked_up(distinct)
-        flat = np.frombuffer(b"".join(ids_of), self._dtype)
-        counts = np.fromiter(map(len, ids_of), np.int64, len(ids_of)) // self._dtype.itemsize
-        place = words.indices.to_numpy()
-        many = counts[place]
-        ends = np.cumsum(many)
-        shifts = (np.cumsum(counts) - counts)[place] - (
-            ends - many
-        )  # from a word's ids in the result to those in `flat`
-        last = np.flatnonzero(place == distinct.index(_BETWEEN_TEXTS))
-        return flat[np.arange(ends[-1]) + np.repeat(shifts, many)], np.diff(ends[last], prepend=0)
-
-    def _words(self, texts: Sequence[str]) -> pa.DictionaryArray:
-        """Return the parts of all texts one after the other, with `_BETWEEN_TEXTS` after the last part of each text."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        end = b" " + _BETWEEN_TEXTS + b" "
-        whole = end.join([*map(str.encode, texts), b""])
-        if self._lowercase:
-            whole = whole.lower()  # bytes.lower changes only ASCII
-        for character in _APART:
-            whole = whole.replace(b"%c" % character, b" %c " % character)
-        return pc.split_pattern(pa.array([whole], pa.large_binary()), " ").values.dictionary_encode()
-
-    def _looked_up(self, words: list[bytes]) -> list[bytes]:
-        known = self._known  # the table is never emptied in place, so this reference keeps its words
-        new = [word for word in words if word not in known and word != _BETWEEN_TEXTS]
-        known[_BETWEEN_TEXTS] = b""
-        known.update(zip(new, self._encoded([word.decode() for word in new]), strict=True))
-        found = [known[word] for word in words]
-        self._size += sum(map(len, new))
-        if self._size > _BYTES_KEPT:
-            self._known, self._size = {}, 0
-        return found
-
-    def _encoded(self, words: list[str]) -> list[bytes]:
-        """Return the ids of each word."""
-        found = self._backend.encode_batch_fast(words, add_special_tokens=False)
-        return [np.array(word.ids, self._dtype).tobytes() for word in found]
-
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a
 # trained one.
@@ -127,6 +42,13 @@ BERT_SPECIALS = {
     "mask_token": "[MASK]",
 }
 _NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token")
+_SPECIAL_TOKENS = list(BERT_SPECIALS.values())
+_MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
+_TRAINING_VERSION = 1  # part of the cache key: increase it whenever the same texts would give another vocabulary
+MOST_GROWTH = 1000  # times, by a normalizer; honest ones put single characters
+_BYTES_KEPT = 2_000_000  # of words to keep ids for: about 50 MB with the ids
+_APART = b",.\"()-'"  # frequent punctuation: splitting it off leaves fewer distinct words
+Texts = Callable[[], Iterable[str]]  # yields the same texts at each call, so that only a few need to be in memory
 
 
 class Tokenizer:
@@ -147,9 +69,8 @@ class Tokenizer:
                 remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one",
             )
         self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
-        found = {role: id_ for role, id_ in ids.items() if id_ is not None}
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (found[role] for role in _NEEDED)
-        self.mask_id = found.get("mask_token")
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (cast("int", ids[role]) for role in _NEEDED)
+        self.mask_id = ids.get("mask_token")
         self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
         self._reserved = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
         self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
@@ -191,7 +112,7 @@ class Tokenizer:
 
     @cached_property
     def _by_words(self) -> DistinctWords | None:
-        return DistinctWords(self._backend, self._as_text.dtype.name) if word_by_word(self._backend) else None
+        return DistinctWords.of(self._backend, self._as_text.dtype)
 
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """Return for each sequence of words its token ids, and for each token the index of its word in the sequence.
@@ -204,7 +125,9 @@ class Tokenizer:
                 [list(row) for row in words], is_pretokenized=True, add_special_tokens=False
             )
         return [
-            self._with_every_word(self._allowed(encoding.ids), cast("list[int]", encoding.word_ids), len(row))
+            self._with_every_word(
+                self._as_text[np.array(encoding.ids, np.int64)].tolist(), cast("list[int]", encoding.word_ids), len(row)
+            )
             for row, encoding in zip(words, encodings, strict=True)
         ]
 
@@ -232,8 +155,9 @@ class Tokenizer:
         path.parent.mkdir(parents=True, exist_ok=True)
         names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers omits segments that are not named here
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **self.specials}
-        _write(path.with_name("tokenizer_config.json"), json.dumps(config, indent=2, ensure_ascii=False))
-        _write(path, self._backend.to_str(pretty=True))
+        config_file = path.with_name("tokenizer_config.json")
+        atomic_write_text(config_file, json.dumps(config, indent=2, ensure_ascii=False))
+        atomic_write_text(path, self._backend.to_str(pretty=True))
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -257,27 +181,31 @@ class Tokenizer:
         content = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
-    def _allowed(self, ids: list[int]) -> list[int]:
-        if self._reserved.isdisjoint(ids):
-            return ids
-        return [self.unk_id if id_ in self._reserved else id_ for id_ in ids]
-
     def _with_every_word(self, ids: list[int], places: list[int], n_words: int) -> tuple[list[int], list[int]]:
-        missing = sorted(set(range(n_words)) - set(places))
-        if not missing:
-            return ids, places
-        pieces = sorted(
-            [*zip(places, ids, strict=True), *((place, self.unk_id) for place in missing)], key=lambda piece: piece[0]
-        )
+        unknown = ((place, self.unk_id) for place in set(range(n_words)) - set(places))
+        pieces = sorted([*zip(places, ids, strict=True), *unknown], key=lambda piece: piece[0])
         return [id_ for _, id_ in pieces], [place for place, _ in pieces]
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:
-    """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot."""
+    """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot, or if its normalizer could
+    make a text so long that it fills the memory.
+    """
     try:
-        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        growth = 1 if backend.normalizer is None else _growth(json.loads(backend.normalizer.__getstate__()))
     except Exception as error:  # the library raises plain Exception, whatever is wrong with the file
         raise _damaged(path, error) from error
+    if growth > MOST_GROWTH:
+        raise _damaged(path, ValueError("its normalizer makes texts many times as long"))
+    return backend
+
+
+def _growth(part: Any) -> int:
+    """Return the most times longer that a normalizer makes a text, by what it puts before or in place of characters."""
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    prepended, content = (part.get("prepend"), part.get("content")) if isinstance(part, dict) else (None, None)
+    return math.prod([*map(_growth, inner), 1 + len(prepended or ""), max(len(content or ""), 1)])
 
 
 def _stated_specials(path: Path) -> dict[str, Any]:
@@ -286,8 +214,11 @@ def _stated_specials(path: Path) -> dict[str, Any]:
         if not path.is_file():
             return {}
         fields = json.loads(path.read_text(encoding="utf-8"))
-        tokens = {role: fields[role] for role in BERT_SPECIALS if role in fields}
-        return {role: None if token is None else _text_of(token) for role, token in tokens.items()}
+        named = {role: fields[role] for role in BERT_SPECIALS if role in fields}  # a text, an object with it, or null
+        tokens = {role: token["content"] if isinstance(token, dict) else token for role, token in named.items()}
+        if not all(token is None or isinstance(token, str) for token in tokens.values()):
+            raise TypeError("a special token is not a text")
+        return tokens
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, error) from error
 
@@ -337,25 +268,6 @@ def _prepared(
         special_tokens=[(cls_text, cls_id), (sep_text, sep_id)],
     )
     return backend
-
-
-def _text_of(token: str | dict[str, object]) -> str:
-    """Return a special token's text: transformers also writes tokens as objects. Raises TypeError, KeyError."""
-    text = token["content"] if isinstance(token, dict) else token
-    if not isinstance(text, str):
-        raise TypeError(f"{text} is not a token")
-    return text
-
-
-def _write(path: Path, text: str) -> None:
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-_SPECIAL_TOKENS = list(BERT_SPECIALS.values())
-_MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
-_TRAINING_VERSION = 1  # part of the cache key: increase it whenever the same texts would give another vocabulary
-Texts = Callable[[], Iterable[str]]  # yields the same texts at each call, so that only a few need to be in memory
 
 
 @dataclass
@@ -445,8 +357,7 @@ class WordPieceConfig(TokenizerConfig):
         return sorted(often[: min(_MOST_CHARACTERS, (self.vocabulary_size - len(_SPECIAL_TOKENS)) // 2)])
 
     def _key(self, texts: Texts) -> str:
-        n_texts = sum(1 for _ in texts())
-        key = hashlib.sha256(json.dumps([_TRAINING_VERSION, tokenizers.__version__, asdict(self), n_texts]).encode())
+        key = hashlib.sha256(json.dumps([_TRAINING_VERSION, tokenizers.__version__, asdict(self)]).encode())
         for text in texts():
             encoded = text.encode()
             key.update(len(encoded).to_bytes(8, "big") + encoded)
@@ -548,3 +459,56 @@ def _wordpiece(model: models.WordPiece, normalizer: normalizers.Normalizer) -> t
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
     return backend
+
+
+class DistinctWords:
+    """Encodes texts of a `backend` whose words can be encoded one by one: each distinct word once, then looked up.
+
+    The ids of words, of `dtype`, are kept, up to a bound. Threads may share it. The library alone takes five times as
+    long for paragraphs of 100 words (two cores).
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, dtype: np.dtype, *, lowercase: bool) -> None:
+        self._backend, self._dtype, self._lowercase = backend, dtype, lowercase
+        self._known: dict[bytes, bytes] = {b"": b""}  # UTF-8 to the bytes of an array of ids
+        self._size = 0
+
+    @classmethod
+    def of(cls, backend: tokenizers.Tokenizer, dtype: np.dtype) -> DistinctWords | None:
+        """Return it for a tokenizer that gives a text the ids of its parts between blanks and punctuation, such as
+        BERT's, cased or not. None for any other.
+
+        BERT's steps (`BertNormalizer`, `BertPreTokenizer`, WordPiece) look at one character or one word at a time, and
+        ASCII punctuation is a word of its own. Tokens added to the vocabulary could contain a blank.
+        """
+        made_of = json.loads(backend.to_str())
+        kinds = [(made_of[step] or {}).get("type") for step in ("normalizer", "pre_tokenizer", "model")]
+        own_tokens = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
+        if kinds[0] not in (None, "BertNormalizer") or kinds[1:] != ["BertPreTokenizer", "WordPiece"] or own_tokens:
+            return None
+        return cls(backend, dtype, lowercase=bool((made_of["normalizer"] or {}).get("lowercase")))
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of all texts one after the other, and how many each has (int64).
+
+        Raises UnicodeEncodeError if a text is not valid Unicode, TypeError if one is not a text.
+        """
+        known = self._known  # never emptied in place, so this reference keeps its words
+        rows = [self._words(text) for text in texts]
+        new = [word for word in dict.fromkeys(chain.from_iterable(rows)) if word not in known]
+        encodings = self._backend.encode_batch_fast([word.decode() for word in new], add_special_tokens=False)
+        known.update((word, np.array(one.ids, self._dtype).tobytes()) for word, one in zip(new, encodings, strict=True))
+        ids = [b"".join(map(known.__getitem__, row)) for row in rows]
+        self._size += sum(map(len, new))
+        if self._size > _BYTES_KEPT:
+            self._known, self._size = {b"": b""}, 0
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids)) // self._dtype.itemsize
+        return np.frombuffer(b"".join(ids), self._dtype), lengths
+
+    def _words(self, text: str) -> list[bytes]:
+        whole = str.encode(text)
+        if self._lowercase:
+            whole = whole.lower()  # bytes.lower changes only ASCII
+        for character in _APART:
+            whole = whole.replace(b"%c" % character, b" %c " % character)
+        return whole.split(b" ")

@@ -11,14 +11,15 @@ from encoderlab.config.commands import StudentStart
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.runs.assembly import Assembly
-from encoderlab.runs.pretrained import TOKEN_TABLE, Pretrained, vocabulary_difference
+from encoderlab.runs.pretrained import TOKEN_TABLE, vocabulary_difference
+from encoderlab.runs.saved_model import SavedModel
 
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
 SEGMENT_TABLE = "encoder.embeddings.segment.weight"
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
 
 
-def start_student(student: Assembly, teacher: Pretrained, start: StudentStart) -> None:
+def start_student(student: Assembly, teacher: SavedModel, start: StudentStart) -> None:
     """Copy the parts of the teacher that `start` names into the model of `student`.
 
     Raises SettingError if it cannot hold them, or reads other tokens.
@@ -26,7 +27,7 @@ def start_student(student: Assembly, teacher: Pretrained, start: StudentStart) -
     if start is StudentStart.fresh:
         return
     config, model = student.config.model, student.model
-    _check_fits(config, teacher.config, start)
+    _check_fits(config, teacher.config.model, start)
     if difference := vocabulary_difference(student.tokenizer, teacher.tokenizer):
         raise SettingError(
             f"start={start.value} needs the teacher's tokenizer, but the student has another: {difference}",
@@ -54,7 +55,7 @@ def projection(table: Tensor, width: int) -> Tensor:
     return directions[:, -width:].flip(1).float()
 
 
-def _tables(config: ModelConfig, teacher: Pretrained, pieces: int) -> dict[str, Tensor]:
+def _tables(config: ModelConfig, teacher: SavedModel, pieces: int) -> dict[str, Tensor]:
     """Return the tables of the teacher's embeddings at the student's width, cut to the rows the student has."""
     token = teacher.weights[TOKEN_TABLE].float()
     same_width = token.shape[1] == config.d_model
@@ -67,11 +68,11 @@ def _tables(config: ModelConfig, teacher: Pretrained, pieces: int) -> dict[str, 
     return tables | {name: teacher.weights[name].float() for name in norm if name in teacher.weights}
 
 
-def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
+def _layers(config: ModelConfig, teacher: SavedModel) -> dict[str, Tensor]:
     """Return evenly spaced layers of the teacher, ending with its last one."""
     layers = {}
     for layer in range(config.n_layers):
-        source = (layer + 1) * teacher.config.n_layers // config.n_layers - 1
+        source = (layer + 1) * teacher.config.model.n_layers // config.n_layers - 1
         prefix = f"encoder.layers.{source}."
         for name, weight in teacher.weights.items():
             if name.startswith(prefix):
@@ -80,9 +81,7 @@ def _layers(config: ModelConfig, teacher: Pretrained) -> dict[str, Tensor]:
 
 
 def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) -> None:
-    """Raise SettingError for a student that is wider than its teacher or, if it takes whole layers, has another shape
-    or more layers.
-    """
+    """Raise SettingError for a student wider than its teacher or, to take layers, of another shape or deeper."""
     if config.d_model > teacher.d_model:
         raise SettingError(
             f"model.d_model is {config.d_model}, but the teacher's is {teacher.d_model}, and its embeddings cannot "

@@ -4,26 +4,44 @@ scratch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
-from typing import Any, Self
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn, Self, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from encoderlab.api import compose
+from encoderlab.commands.train import train_on_labels
+from encoderlab.config.commands import RunConfig
+from encoderlab.config.composing import quote
 from encoderlab.data.examples import TextExample
-from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.estimators.fitting import Fit, fitted
-from encoderlab.estimators.inputs import InputError, refuse, targets_of, texts_of
+from encoderlab.data.files import FilesDataset
+from encoderlab.errors import DataError, SettingError, UserError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired
-from encoderlab.runs.predict import answers_of
-from encoderlab.runs.saved_model import SavedModel, save_model
+from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.fit import Fitted
+from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.predict import predictions_of
+from encoderlab.runs.records import Run
+from encoderlab.runs.saved_model import Origin, SavedModel, read_model, save_model
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.device import choose_compute
-from encoderlab.tasks.task import Answer
+from encoderlab.system.processes import SINGLE_PROCESS
+from encoderlab.tasks.task import RowPrediction
 
 SETTINGS = {  # the parameters that are settings, by the names of those; None leaves a setting as the command has it
     "learning_rate": "training.learning_rate",
@@ -35,43 +53,38 @@ SETTINGS = {  # the parameters that are settings, by the names of those; None le
     "validation_fraction": "dataset.validation_fraction",
     "seed": "seed",
 }
+TEXTS = "an iterable with a text in each row, or a pair of texts"
+NOT_KEPT = "rows given from Python"  # in place of the file of a run whose folder is gone
+# Settings, PyTorch's generator and the standard streams belong to the process: fits in several threads take turns.
+_ONE_AT_A_TIME = threading.RLock()
+
+
+class InputError(DataError, ValueError):
+    """Rows that an estimator cannot learn from or predict. It is a ValueError too, as scikit-learn expects."""
 
 
 class FittedModel:
-    """A trained model in memory, on the device that its settings name; it pickles as weights, settings and
-    tokenizer.
-    """
+    """A trained model in memory, on its own device; it pickles as weights, settings and tokenizer."""
 
     def __init__(self, saved: SavedModel) -> None:
         weights = {name: weight.detach().cpu() for name, weight in saved.weights.items()}
         self.saved = replace(saved, weights=weights)
-        training = saved.config.training
-        compute = choose_compute(
-            training.device, training.precision.value, training.threads, width=saved.config.model.d_model
-        )
+        training, width = saved.config.training, saved.config.model.d_model
+        compute = choose_compute(training.device, training.precision.value, training.threads, width=width)
         model = self.saved.model().to(compute.device)
         self._assembly = Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FittedModel, (self.saved,)  # opened again, also on a machine with another device
 
-    def answers(self, examples: Sequence[TextExample]) -> list[Answer]:
-        """Return a prediction for each example, in order. Raises InputError for an example that the model
-        cannot read.
-        """
+    def predictions(self, examples: Sequence[TextExample]) -> list[RowPrediction]:
+        """Return a prediction for each example, in order. Raises InputError for one that the model cannot read."""
         try:
             if examples:
                 check_paired(self._assembly, examples[0].text_pair is not None)
-            return answers_of(self._assembly, examples)
+            return predictions_of(self._assembly, examples)
         except DataError as error:
-            refuse(error)
-
-    def save(self, path: Path) -> None:
-        """Write the model folder `path`. Raises SettingError if it already exists."""
-        if path.exists():
-            raise SettingError(f"path={path} already exists", allowed="a new folder", remedy="Choose another name")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_model(self.saved, path, f"# {self.saved.config.task.name}\n\nTrained from Python with encoderlab.\n")
+            _refuse(error)
 
 
 class _TextEstimator(BaseEstimator):
@@ -119,28 +132,78 @@ class _TextEstimator(BaseEstimator):
         Raises SettingError if `path` already exists, and NotFittedError.
         """
         check_is_fitted(self)
-        self.model_.save(Path(path))
+        path, saved = Path(path), self.model_.saved
+        if path.exists():
+            raise SettingError(f"path={path} already exists", allowed="a new folder", remedy="Choose another name")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_model(saved, path, f"# {saved.config.task.name}\n\nTrained from Python with encoderlab.\n")
 
     def _train(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> None:
-        """Set `model_`. Raises SettingError, TrainingError, and InputError for rows that nothing can be
-        learned from.
+        """Set `model_`; `names` are those of the classes, in order. Raises SettingError, TrainingError, and InputError
+        for rows that nothing can be learned from.
         """
         if not isinstance(self.settings, Mapping | None):
             raise SettingError(
                 f"settings is not a dictionary: {one_line(repr(self.settings))[:80]}",
                 allowed='a dictionary such as {"training.warmup": 0.1}',
             )
-        chosen = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
-        settings = {name: value for name, value in chosen.items() if value is not None} | dict(self.settings or {})
-        fit = Fit(self._task, names, self.init_from, settings, self.run_dir, bool(self.verbose))
         try:
-            self.model_ = FittedModel(fitted(fit, examples, targets))
+            with _ONE_AT_A_TIME, _quiet(self.verbose), torch.random.fork_rng():
+                train = self._in_memory if self.run_dir is None else self._in_folder
+                self.model_ = FittedModel(train(examples, targets, names))
         except DataError as error:
-            refuse(error)
+            _refuse(error)
 
-    def _answers(self, X: Any) -> list[Answer]:
+    def _in_folder(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> SavedModel:
+        """Train as the command does; the rows are written next to the run folder, so that the run's other commands
+        find them.
+        """
+        check_free(self.run_dir)
+        folder = Path(str(self.run_dir))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        rows = folder.with_name(f"{folder.name}-rows.parquet")
+        _write_rows(rows, examples, targets)
+        train_on_labels(self._config(rows, folder, names), self._command, SINGLE_PROCESS)
+        return read_model(RunFolder(folder).model)
+
+    def _in_memory(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> SavedModel:
+        """Train as the command does, but report nothing and keep only the model, which names no temporary file."""
+        kept: list[SavedModel] = []
+
+        def keep(run: Run, assembly: Assembly, corpus: Corpus, rows: object, fitted: Fitted, scores: object) -> None:
+            dataset = replace(cast("FilesDataset", assembly.config.dataset), path=NOT_KEPT)
+            saved = assembly.saved(Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints()))
+            kept.append(replace(saved, config=replace(saved.config, dataset=dataset, run_dir=None, cache_dir=".")))
+
+        with TemporaryDirectory(prefix="encoderlab-fit-") as temporary:
+            rows = Path(temporary) / "rows.parquet"
+            _write_rows(rows, examples, targets)
+            config = self._config(rows, Path(temporary) / "run", names)
+            config = replace(config, cache_dir=str(Path(temporary) / "cache"))
+            train_on_labels(config, self._command, SINGLE_PROCESS, keep)
+        return kept[0]
+
+    @property
+    def _command(self) -> str:
+        return "train" if self.init_from is None else "finetune"
+
+    def _config(self, rows: Path, run_dir: Path, names: list[str] | None) -> RunConfig:
+        """Return the settings of the run, from the shipped configs. Raises SettingError."""
+        values = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
+        settings = {name: value for name, value in values.items() if value is not None} | dict(self.settings or {})
+        line = [f"task={self._task}", "dataset=files", f"dataset.path={quote(str(rows))}"]
+        line += ["dataset.text_pair=text_pair"] if "text_pair" in pq.read_schema(rows).names else []
+        line += [] if self.init_from is None else [f"init_from={quote(self.init_from)}"]
+        line += [f"{name}={_as_typed(value)}" for name, value in settings.items()]
+        config = compose(*line, command=self._command)
+        assert isinstance(config.dataset, FilesDataset)
+        if config.folds is not None or config.dry_run:
+            raise SettingError("folds and dry_run give no model to predict with", remedy="Remove them from settings")
+        return replace(config, dataset=replace(config.dataset, label_names=names), run_dir=str(run_dir))
+
+    def _predictions(self, X: Any) -> list[RowPrediction]:
         check_is_fitted(self)
-        return self.model_.answers(texts_of(X))
+        return self.model_.predictions(texts_of(X))
 
 
 class TextClassifier(ClassifierMixin, _TextEstimator):
@@ -148,8 +211,10 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
 
     `init_from` is the pretrained encoder (as in encoderlab finetune; None: fresh weights, as encoderlab train). The
     other parameters are the settings of those names, None being the command's own default; `settings` takes any other
-    by its full name, as {"training.warmup": 0.1}, and wins over them. A tenth of the rows is held out to choose the
-    checkpoint (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, unless `run_dir`
+    by its full name, as {"training.warmup": 0.1}, and wins over them. A tenth of the rows, if that is at least
+    50 rows and two per class, is held out to choose the checkpoint (`validation_fraction`; 0: none, and the last step
+    is kept). Compare it with scikit-learn's LogisticRegression on `encoderlab embed`'s vectors: with run_dir, the
+    report does. Nothing is left on disk, unless `run_dir`
     names a folder for the run; its rows are then written next to it. Nothing is printed without `verbose`.
 
     After `fit`: `classes_`, sorted; `model_`, the trained model.
@@ -163,7 +228,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         Raises InputError (a ValueError), SettingError, TrainingError.
         """
         examples = texts_of(X)
-        targets = targets_of(y, len(examples), type(self).__name__)
+        targets = _targets(y, len(examples), type(self).__name__)
         check_classification_targets(targets)
         classes, ids = np.unique(targets, return_inverse=True)
         if len(classes) < 2:
@@ -175,34 +240,106 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row of X: [rows], of the type of y."""
-        answers = self._answers(X)
+        answers = self._predictions(X)
         ids = {str(value): id_ for id_, value in enumerate(self.classes_)}
         return self.classes_[np.array([ids[answer.labels[0]] for answer in answers], dtype=np.int64)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of every class for each row of X: [rows, classes], in the order of `classes_`."""
-        found = [answer.probabilities for answer in self._answers(X)]
-        return np.array(found, dtype=np.float64).reshape(len(found), len(self.classes_))
+        probabilities = [answer.probabilities for answer in self._predictions(X)]
+        return np.array(probabilities, dtype=np.float64).reshape(len(probabilities), len(self.classes_))
 
 
 class TextRegressor(RegressorMixin, _TextEstimator):
     """A regressor of texts, or of pairs of texts, for scikit-learn. Its parameters are those of `TextClassifier`.
 
-    Numbers are scaled to mean 0 and deviation 1 for training, and answers scaled back. After `fit`: `model_`, the
+    Numbers are scaled to mean 0 and deviation 1 for training, and predictions scaled back. After `fit`: `model_`, the
     trained model.
     """
 
     _task = "regression"
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on X, an iterable of texts or of pairs of texts, and y, the number of each. Raises as
-        `TextClassifier.fit`.
-        """
+        """Train on X, texts or pairs of texts, and y, their numbers. Raises as `TextClassifier.fit` does."""
         examples = texts_of(X)
-        targets = targets_of(y, len(examples), type(self).__name__).astype(np.float64)
+        targets = _targets(y, len(examples), type(self).__name__).astype(np.float64)
         self._train(examples, targets.tolist(), None)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted number of each row of X: float64 [rows]."""
-        return np.array([answer.number for answer in self._answers(X)], dtype=np.float64)
+        return np.array([answer.number for answer in self._predictions(X)], dtype=np.float64)
+
+
+def texts_of(X: Any) -> list[TextExample]:
+    """Return the rows of X: an iterable of texts or of pairs of texts, or a table of one or two columns of texts.
+
+    Raises InputError for anything else, and if only some rows are pairs.
+    """
+    if hasattr(X, "__array__"):
+        table = np.asarray(X, dtype=object)
+        X = (table[:, 0] if table.ndim == 2 and table.shape[1] == 1 else table).tolist()
+    if isinstance(X, str) or not isinstance(X, Iterable):
+        raise InputError(f"X is not a list of texts: {one_line(repr(X))[:80]}", allowed=TEXTS)
+    examples = []
+    for row, value in enumerate(X):
+        texts = [value] if isinstance(value, str) else value if isinstance(value, tuple | list) else []
+        if len(texts) not in (1, 2) or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"Row {row} of X is {one_line(repr(value))[:80]}", allowed=TEXTS)
+        examples.append(TextExample(str(texts[0]), str(texts[1]) if len(texts) == 2 else None))
+    if len({example.text_pair is None for example in examples}) > 1:
+        raise InputError("X contains both single texts and pairs of texts", allowed="one of the two")
+    return examples
+
+
+def _targets(y: Any, n_rows: int, estimator: str) -> np.ndarray:
+    """Return the targets, [rows]. Raises ValueError unless there is one for each of several rows."""
+    if y is None:
+        raise InputError(f"{estimator} requires y to be passed, but the target y is None")
+    if n_rows < 2:
+        raise InputError(f"X has {n_rows} sample{'' if n_rows else 's'}", allowed="at least two")
+    targets = column_or_1d(y, warn=True)
+    missing = next((row for row, value in enumerate(targets.tolist()) if value is None), None)
+    if missing is not None:
+        raise InputError(f"Row {missing} of y is None", allowed="a target for each row")
+    assert_all_finite(targets, input_name="y")
+    check_consistent_length(range(n_rows), targets)
+    return targets
+
+
+def _refuse(error: UserError) -> NoReturn:
+    """Raise a refusal of rows as an InputError, without its remedy, which names settings of files."""
+    raise InputError(error.wrong, allowed=error.allowed) from error
+
+
+def _write_rows(path: Path, examples: Sequence[TextExample], targets: Sequence[Any]) -> None:
+    columns: dict[str, Any] = {"text": pa.array([example.text for example in examples], pa.large_string())}
+    if examples[0].text_pair is not None:
+        columns["text_pair"] = pa.array([example.text_pair for example in examples], pa.large_string())
+    columns["label"] = pa.array(targets)
+    pq.write_table(pa.table(columns), path)
+
+
+def _as_typed(value: Any, *, inside: bool = False) -> str:
+    """Return a value of Python as a command line gives it. A string is as typed already, but quoted `inside` a list."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):  # see `config.composing`
+        plain = {str(name): one for name, one in value.items()}
+        return json.dumps(plain, ensure_ascii=False, default=lambda number: number.item())  # NumPy's
+    if isinstance(value, list | tuple):
+        return f"[{','.join(_as_typed(one, inside=True) for one in value)}]"
+    if isinstance(value, bool | None):
+        return json.dumps(value)
+    return quote(value) if inside and isinstance(value, str) else str(value)
+
+
+@contextmanager
+def _quiet(verbose: bool) -> Iterator[None]:
+    """Suppress what training prints, unless `verbose`."""
+    if verbose:
+        yield
+        return
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield

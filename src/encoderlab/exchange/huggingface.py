@@ -3,7 +3,6 @@
 Two tables hold what they call our weights and our settings, and are read in both directions.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -101,7 +100,6 @@ PREFIXES = {"bert": "Bert", "distilbert": "DistilBert"}
 COMMON = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
 SUFFIXES = {"bert": (*COMMON, "ForPreTraining", "ForNextSentencePrediction"), "distilbert": COMMON}
 PAIR_LABELS = ["follows", "random"]  # the classes of BERT's pair head, in the order of its own code
-ORDER_LABELS = ["in_order", "swapped"]  # those of our own sentence-order head, as exported
 PROBLEM_TYPES: dict[TargetKind, str] = {
     "label": "single_label_classification",
     "label_set": "multi_label_classification",
@@ -117,9 +115,7 @@ _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder
 
 
 def their_names(family: str, ours: Iterable[str], *, pair_head: bool = False) -> dict[str, str]:
-    """Return the name in `family` of each of our weights; with `pair_head`, the sequence head is for pairs of
-    sentences.
-    """
+    """Return the family's name of each of our weights; with `pair_head`, the sequence head is for pairs."""
     table = NAMES[family] | ({"sequence_head": PAIR_HEAD} if pair_head else {})
     names = {}
     for name in ours:
@@ -132,17 +128,13 @@ def their_names(family: str, ours: Iterable[str], *, pair_head: bool = False) ->
 
 
 def normal_name(family: str, name: str) -> str:
-    """Return a weight's name in today's checkpoints with heads: old ones have gamma and beta, bare encoders have no
-    prefix.
-    """
+    """Return a weight's name of today: old ones have gamma and beta, those of bare encoders no prefix."""
     name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
     return f"{family}.{name}" if name.startswith(BODY[family]) else name
 
 
 def key_and_default(row: Named, family: str) -> tuple[str | None, Any]:
-    """Return the key of a setting in the family's config.json, None if its value is fixed; and its default, or that
-    value.
-    """
+    """Return a setting's key in config.json, None if its value is fixed, and its default or that value."""
     if family == "distilbert" and row.distilbert_default is not None:
         return row.distilbert, row.distilbert_default
     return getattr(row, family), row.default
@@ -172,22 +164,22 @@ def family_of(folder: Path, fields: dict[str, Any]) -> str:
     return family
 
 
-def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -> tuple[HeadSizes, bool]:
+def heads_of(fields: dict[str, Any], family: str, stored: Mapping[str, Tensor]) -> tuple[HeadSizes, bool]:
     """Return the heads that the weights belong to, and whether the sequence head is for pairs of sentences.
 
     A `classifier` is of tokens or of sequences as the architecture's name says; if it says neither, of sequences if
     there is a pooler.
     """
-    vocabulary = any(name.startswith(("cls.predictions.", "vocab_")) for name in found)
-    pair_head = family == "bert" and "cls.seq_relationship.weight" in found
-    if not pair_head and "classifier.weight" not in found:
+    vocabulary = any(name.startswith(("cls.predictions.", "vocab_")) for name in stored)
+    pair_head = family == "bert" and "cls.seq_relationship.weight" in stored
+    if not pair_head and "classifier.weight" not in stored:
         return HeadSizes(vocabulary=vocabulary), False
-    weight = found["cls.seq_relationship.weight" if pair_head else "classifier.weight"]
+    weight = stored["cls.seq_relationship.weight" if pair_head else "classifier.weight"]
     classes = weight.shape[0] if weight.ndim else 0
     named = str(fields.get("architectures"))
     of_tokens = "ForTokenClassification" in named
     if not of_tokens and "ForSequenceClassification" not in named:
-        of_tokens = not {"bert.pooler.dense.weight", "pre_classifier.weight"} & found.keys()
+        of_tokens = not {"bert.pooler.dense.weight", "pre_classifier.weight"} & stored.keys()
     if of_tokens and not pair_head:
         return HeadSizes(token_classes=classes), False
     target = "label" if pair_head else _target_of(fields, classes)
@@ -195,9 +187,7 @@ def heads_of(fields: dict[str, Any], family: str, found: Mapping[str, Tensor]) -
 
 
 def _target_of(fields: dict[str, Any], classes: int) -> TargetKind:
-    """Return the kind of target of a classifier; without a problem_type, one output means a number, as in
-    transformers.
-    """
+    """Return the kind of target of a classifier; as in transformers, one output means a number by default."""
     named: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
     default: TargetKind = "number" if classes == 1 else "label"
     return named.get(str(fields.get("problem_type")), default)
@@ -233,8 +223,7 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
     if pair_head:
         if classes != len(PAIR_LABELS):
             raise DataError(f"{folder} has a head for pairs with {classes} classes", allowed=str(len(PAIR_LABELS)))
-        ours = {str(number): label for number, label in enumerate(ORDER_LABELS)}
-        return ORDER_LABELS if fields.get("id2label") == ours else PAIR_LABELS
+        return PAIR_LABELS
     if heads.sequence_target == "number":
         if classes != 1:
             raise DataError(f"{folder} has a head with {classes} numbers", allowed="one number")
@@ -251,9 +240,7 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
 
 
 def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
-    """Return the thresholds that our own export records, for every label or for the positive one of two; None if there
-    are none.
-    """
+    """Return the thresholds that our export records, for all labels or the positive one; None without."""
     named, positive = fields.get("thresholds"), positive_label_of(fields, labels)
     if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
         return None
@@ -304,9 +291,7 @@ def _suffix(heads: HeadSizes) -> str:
 
 
 def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any) -> Any:
-    """Return the value of `key` in config.json, converted to the default's type; the default if there is no
-    such key.
-    """
+    """Return the value of `key` in config.json, or else the default, as a number of the default's type."""
     value = default if key is None else fields.get(key, default)
     kinds = (int,) if isinstance(default, int) else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or abs(value) > LARGEST_NUMBER:
@@ -343,22 +328,22 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     """
     fields = read_config(folder)
     family = family_of(folder, fields)
-    found = _normal_weights(folder, family, tied=fields.get("tie_word_embeddings", True))
-    heads, pair_head = heads_of(fields, family, found)
+    stored = _normal_weights(folder, family, tied=fields.get("tie_word_embeddings", True))
+    heads, pair_head = heads_of(fields, family, stored)
     labels = labels_of(folder, fields, heads, pair_head)
-    tie_decoder = fields.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in found
+    tie_decoder = fields.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in stored
     config, vocabulary_size, pad_id = settings_of(folder, fields, family, tie_decoder=tie_decoder)
     if heads.vocabulary and config.activation is not Activation.gelu:
         raise DataError(
             f"{folder} predicts masked tokens with {config.activation.value}", allowed="gelu, as in our head"
         )
-    if config.n_layers > len(found):
-        raise DataError(f"{folder}: config.json states {config.n_layers} layers, but there are {len(found)} weights")
-    pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= found.keys()
-    wanted = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
-    names = their_names(family, wanted, pair_head=pair_head)
-    _check_weights(folder, {names[ours]: shape for ours, shape in wanted.items()}, found)
-    weights = {ours: found[theirs].float().contiguous() for ours, theirs in names.items()}
+    if config.n_layers > len(stored):
+        raise DataError(f"{folder}: config.json states {config.n_layers} layers, but there are {len(stored)} weights")
+    pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= stored.keys()
+    required = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
+    names = their_names(family, required, pair_head=pair_head)
+    _check_weights(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
+    weights = {ours: stored[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and _is_straight(weights):
         config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
     elif heads.sequence_classes is not None and (original := without_averaging_layer(config, weights)) is not None:
@@ -419,34 +404,34 @@ def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tenso
     As in transformers, a decoder that differs from the embeddings is not tied, whatever config.json says; its bias is
     the head's.
     """
-    found: dict[str, Tensor] = {}
-    for stored, weight in stored_weights(folder):
-        name = normal_name(family, stored)
+    stored: dict[str, Tensor] = {}
+    for written, weight in stored_weights(folder):
+        name = normal_name(family, written)
         if name.endswith(_BUFFERS):
             continue
-        if name in found:
+        if name in stored:
             raise DataError(f"{folder} has two weights named {name}", remedy="Use another checkpoint")
-        found[name] = weight
-    if "cls.predictions.decoder.bias" in found:
-        found["cls.predictions.bias"] = found.pop("cls.predictions.decoder.bias")
+        stored[name] = weight
+    if "cls.predictions.decoder.bias" in stored:
+        stored["cls.predictions.bias"] = stored.pop("cls.predictions.decoder.bias")
     table, decoder = their_names(family, [_TABLE, _DECODER]).values()
-    if tied and decoder in found and table in found and torch.equal(found[decoder], found[table]):
-        del found[decoder]
-    return found
+    if tied and decoder in stored and table in stored and torch.equal(stored[decoder], stored[table]):
+        del stored[decoder]
+    return stored
 
 
-def _check_weights(folder: Path, wanted: dict[str, torch.Size], found: Mapping[str, Tensor]) -> None:
+def _check_weights(folder: Path, required: dict[str, torch.Size], stored: Mapping[str, Tensor]) -> None:
     """Refuse weights that are missing, of another shape, or of a part that ours does not have."""
     remedy = "Use another checkpoint, or correct its config.json"
-    if missing := wanted.keys() - found.keys():
+    if missing := required.keys() - stored.keys():
         raise DataError(f"{folder} lacks the weight {_first(missing)}", remedy=remedy)
-    for name, shape in wanted.items():
-        if found[name].shape != shape:
+    for name, shape in required.items():
+        if stored[name].shape != shape:
             raise DataError(
-                f"{folder}: {name} has the shape {list(found[name].shape)}, but config.json requires {list(shape)}",
+                f"{folder}: {name} has the shape {list(stored[name].shape)}, but config.json requires {list(shape)}",
                 remedy=remedy,
             )
-    if unknown := found.keys() - wanted.keys():
+    if unknown := stored.keys() - required.keys():
         raise DataError(f"{folder} has the unknown weight {_first(unknown)}", remedy=remedy)
 
 
@@ -477,7 +462,6 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
             "activation=gelu",
         ),
         (classes is not None and config.pairs is Pairs.separate, "pairs=separate", "pairs=joint"),
-        (classes is not None and config.pooling is Pooling.max, "pooling=max", "pooling=mean"),
         (mean and of_pairs, "pooling=mean in pretraining on pairs", "pooling=pooler"),
         (
             mean and not of_pairs and (classes or 0) > most_classes(config.d_model),
@@ -491,10 +475,9 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
     lacking = {f"model.{setting}": f"model.{instead}" for lacks, setting, instead in checks if lacks}
     if lacking:
         name = "DistilBERT" if distilbert else "BERT"
-        other = "sentence_transformers" if list(lacking) == ["model.pooling=max"] else "onnx"
         raise SettingError(
             f"{name} in transformers has no equivalent of {', '.join(lacking)}",
-            remedy=f"Use format={other}, or train with {', '.join(dict.fromkeys(lacking.values()))}",
+            remedy=f"Use format=onnx, or train with {', '.join(dict.fromkeys(lacking.values()))}",
         )
 
 
@@ -507,10 +490,6 @@ def _as_theirs(
         weights["encoder.embeddings.position.embedding.weight"] = SinusoidalPositions(
             config.reach, config.d_model
         ).table
-    if config.scale_embeddings:
-        if heads.vocabulary and config.tie_decoder:  # the decoder's are not scaled
-            weights[_DECODER], config = weights[_TABLE], replace(config, tie_decoder=False)
-        weights[_TABLE] = weights[_TABLE] * math.sqrt(config.d_model)
     if heads.sequence_classes is not None and config.pooling is Pooling.cls:
         config, weights = replace(config, pooling=Pooling.pooler), weights | _straight_pooler(config, weights)
     if heads.sequence_classes is not None and config.pooling is Pooling.mean:
@@ -518,16 +497,12 @@ def _as_theirs(
     segments = config.segments
     if not segments and family == "bert":  # its tokenizer distinguishes two texts: by zeros, which have no effect
         segments, weights["encoder.embeddings.segment.weight"] = 2, torch.zeros(2, config.d_model)
-    theirs = replace(
-        config, positions=Positions.learned, scale_embeddings=False, segments=segments, bias=True, d_head=None
-    )
+    theirs = replace(config, positions=Positions.learned, segments=segments, bias=True, d_head=None)
     return theirs, weights
 
 
 def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a pooler that makes the first token's vector small, where tanh is straight, and a head that makes up for
-    it.
-    """
+    """Return a pooler that shrinks the vectors to where tanh is straight, and a head that makes up for it."""
     return {
         "pool.dense.weight": torch.eye(config.d_model) * STRAIGHT,
         "pool.dense.bias": torch.zeros(config.d_model),

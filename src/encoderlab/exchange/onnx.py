@@ -1,4 +1,5 @@
-"""A model as an ONNX graph for batches of any size and length, compared with the model itself, and its 8-bit version.
+"""A model as an ONNX graph for batches of any size and length, compared with the model itself, its 8-bit version, and
+such a graph used like a model.
 
 The 8-bit weights were chosen by measurement, on one core with AVX-512 VNNI and the shipped encoder, in milliseconds for
 a text of 34 tokens: 2.1 in our own fp32, 1.0 with onnxruntime's quantizer, 2.3 with torchao's
@@ -11,17 +12,24 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import cast
+from threading import Lock
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from encoderlab.errors import DataError
+from encoderlab.batch import Batch, Prediction, WindowPooling
+from encoderlab.errors import DataError, SettingError
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import FIRST_TOKENS, attendable
+from encoderlab.model.pooling import pool_windows
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 OPSET = 20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8 bits took 1.3 times as long
 TOLERANCE = 1e-4  # the largest difference allowed, relative to the largest output, or to 1 if all outputs are smaller
@@ -31,6 +39,7 @@ SLOWER = [
 LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights: a file of protobuf has less than 2 GiB, more is stored next to it
 QUANTIZED = ["MatMul", "Gemm", "Gather"]  # matrix products with weights, and tables of embeddings
 BATCH_SIZES = (1, 2, 5)  # that are compared
+TOKENS_AT_A_TIME = 512  # in 8 bits, 4,096 took 1.2 times as long: a layer's activations then exceed the cache
 EXAMPLE = (2, 2)  # batch and length for tracing the graph: neither may be 1, which would be treated as fixed
 
 
@@ -79,12 +88,11 @@ class WholeModel(nn.Module):
 
 
 def write_graph(whole: WholeModel, path: Path) -> None:
-    """Write the model, in 32-bit numbers on a CPU and in eval mode, as an ONNX graph whose batch and length
-    are free.
-    """
+    """Write the model, in evaluation mode on a CPU, as an ONNX graph whose batch and length are free."""
     assert not whole.training
     example = tuple(torch.ones(EXAMPLE, dtype=torch.int64) for _ in whole.inputs)
-    with _quiet(), torch.no_grad():
+    # PyTorch's exporter warns about libraries that are not needed here and about its own deprecated code.
+    with _quiet(logging.getLogger("torch.onnx")), torch.no_grad():
         program = torch.onnx.export(
             whole,
             example,
@@ -115,12 +123,11 @@ def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabular
         for length in sorted({1, min(2, max_length), -(-max_length // 3), max_length}):
             tensors = _drawn(rows, length, vocabulary_size, whole.n_segments, generator)
             with torch.no_grad():
-                wanted = [output.numpy() for output in whole(*tensors)]
+                expected = [output.numpy() for output in whole(*tensors)]
             arrays = dict(zip(whole.inputs, (tensor.numpy() for tensor in tensors), strict=True))
-            found = cast("list[np.ndarray]", session.run(whole.outputs, arrays))
-            off = float(
-                np.max([_difference(*pair) for pair in zip(wanted, found, strict=True)])
-            )  # unlike max(), keeps NaN
+            outputs = cast("list[np.ndarray]", session.run(whole.outputs, arrays))
+            pairs = zip(expected, outputs, strict=True)
+            off = float(np.max([_difference(*pair) for pair in pairs]))  # unlike max(), keeps NaN
             if not off <= TOLERANCE:
                 raise DataError(
                     f"The ONNX graph is wrong: for {rows} rows of {length} tokens its outputs are off by {off:.2g}",
@@ -131,16 +138,14 @@ def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabular
     return largest
 
 
-def _difference(wanted: np.ndarray, found: np.ndarray) -> float:
-    if wanted.shape != found.shape:
+def _difference(expected: np.ndarray, output: np.ndarray) -> float:
+    if expected.shape != output.shape:
         return float("inf")
-    return float(np.abs(wanted - found).max() / max(1.0, np.abs(wanted).max()))
+    return float(np.abs(expected - output).max() / max(1.0, np.abs(expected).max()))
 
 
 def _drawn(rows: int, length: int, vocabulary_size: int, n_segments: int, generator: torch.Generator) -> list[Tensor]:
-    """Return random tokens, with a full first row and the others padded from anywhere after their first token; and any
-    segments.
-    """
+    """Return random tokens and segments; all rows but the first end in padding of any length."""
     shape = (rows, length)
     kept = torch.randint(1, length + 1, (rows, 1), generator=generator)
     kept[0] = length
@@ -150,9 +155,8 @@ def _drawn(rows: int, length: int, vocabulary_size: int, n_segments: int, genera
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the exporter's warnings about libraries that are not needed here and about its own deprecated code."""
-    logger = logging.getLogger("torch.onnx")
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Suppress warnings and what `logger` logs below an error."""
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -175,10 +179,90 @@ def write_int8(graph: Path, path: Path) -> None:
 
     model = onnx.load(graph)
     del model.graph.value_info[:]  # PyTorch's exporter leaves outdated shapes in it, which the quantizer would refuse
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)  # it recommends a preparation that a graph from PyTorch does not need
-    try:
+    with _quiet(logging.getLogger()):  # it recommends a preparation that a graph from PyTorch does not need
         quantize_dynamic(model, path, op_types_to_quantize=QUANTIZED, per_channel=True, reduce_range=True)
-    finally:
-        root.setLevel(level)
+
+
+class GraphModel(nn.Module):
+    """The graph at `path`, run with as many threads as PyTorch has; `shape` is the model that was exported, without
+    weights.
+
+    Raises DataError if onnxruntime cannot open it, SettingError if onnxruntime is not installed.
+    """
+
+    def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
+        super().__init__()
+        self.path, self.separates_pairs = path, shape.separates_pairs
+        self.window_pooling: WindowPooling | None = shape.window_pooling
+        self.masked_token_head = None  # no task has one
+        self.of_tokens = shape.token_head is not None
+        self.n_parameters, self._by_part = shape.n_parameters, shape.parameters_by_part()
+        self._opening = Lock()
+        session = _session(path)
+        self._sessions = {torch.get_num_threads(): session}
+        self.inputs = [one.name for one in session.get_inputs()]
+
+    def parameters_by_part(self) -> dict[str, int]:
+        """Return the number of parameters by part, as the model that was exported had them."""
+        return self._by_part
+
+    @property
+    def encoder(self) -> NoReturn:
+        """Raise DataError, because a graph can only predict."""
+        raise DataError(
+            f"{self.path.parent} contains an ONNX graph without weights, which only predict and serve can open",
+            remedy="Use the run it was exported from",
+        )
+
+    def forward(self, batch: Batch) -> Prediction:
+        """Return logits for each row, or for each target position; see `EncoderWithHeads.forward`."""
+        pieces = [self._logits(*piece) for piece in _pieces(batch)]
+        if self.of_tokens:
+            length = batch.input_ids.shape[1]
+            padded = [nn.functional.pad(logits, (0, 0, 0, length - logits.shape[1])) for logits in pieces]
+            return Prediction(token_logits=torch.cat(padded).flatten(0, 1).index_select(0, batch.target_positions))
+        logits = torch.cat(pieces)
+        if batch.row_of_sequence is not None and self.window_pooling is not None:
+            logits = pool_windows(logits, batch.row_of_sequence, len(batch), self.window_pooling)
+        return Prediction(sequence_logits=logits)
+
+    def _logits(self, ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Tensor:
+        columns = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+        (logits,) = self._opened().run(["logits"], {name: columns[name] for name in self.inputs})
+        return torch.from_numpy(np.asarray(logits))
+
+    def _opened(self) -> onnxruntime.InferenceSession:
+        """Return the graph opened for PyTorch's present number of threads: alone, or one of several at a time."""
+        with self._opening:
+            threads = torch.get_num_threads()
+            if threads not in self._sessions:
+                self._sessions[threads] = _session(self.path)
+            return self._sessions[threads]
+
+
+def _session(path: Path) -> onnxruntime.InferenceSession:
+    if find_spec("onnxruntime") is None:
+        needed = f"{path.parent} needs onnxruntime, which is not installed"
+        raise SettingError(needed, remedy='Run pip install "encoderlab[onnx]"')
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
+    try:
+        return onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER
+        )
+    except Exception as error:  # of one of nine types, which have no common ancestor of onnxruntime's own
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path} cannot be opened by onnxruntime: {reason}", remedy="Export it again") from None
+
+
+def _pieces(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield ids, mask and segments of a few sequences at a time, trimmed to the longest one."""
+    ids, segments = batch.input_ids.long().numpy(), batch.token_type_ids.long().numpy()
+    mask = np.ones_like(ids) if batch.attention_mask is None else batch.attention_mask.long().numpy()
+    rows = max(TOKENS_AT_A_TIME // max(ids.shape[1], 1), 1)
+    for start in range(0, len(ids), rows):
+        some = slice(start, start + rows)
+        longest = max(int(mask[some].sum(axis=1).max()), 1)
+        yield ids[some, :longest], mask[some, :longest], segments[some, :longest]

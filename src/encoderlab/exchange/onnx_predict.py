@@ -25,22 +25,27 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
     session = onnxruntime.InferenceSession(
         folder / "model.onnx", providers=["CPUExecutionProvider"], disabled_optimizers=slower
     )
-    given = [text.split() if words else tuple(text.split("\t", 1)) if config["paired"] else text for text in texts]
-    answers: list[dict] = []
-    for start in range(0, len(given), 16):
-        some = tokenizer.encode_batch(given[start : start + 16], words, add_special_tokens=config["special_tokens"])
+    no_text = {"predicted": None}
+    if config["problem_type"] != "regression":
+        no_text["probabilities"] = dict.fromkeys(config["id2label"].values())
+    inputs = [text.split() if words else tuple(text.split("\t", 1)) if config["paired"] else text for text in texts]
+    predictions: list[dict] = []
+    for start in range(0, len(inputs), 16):
+        some = tokenizer.encode_batch(inputs[start : start + 16], words, add_special_tokens=config["special_tokens"])
         fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
         feed = {
             name: np.array([getattr(one, fields[name]) for one in some], dtype=np.int64) for name in config["inputs"]
         }
-        answers += [
-            answer(config, *each)
+        predictions += [
+            prediction(config, *each)
             for each in zip(some, np.asarray(session.run([config["answer"]], feed)[0]), strict=True)
         ]
-    return answers
+    if config["answers_for"] == "texts":  # nothing can be predicted for a blank one
+        predictions = [each if text.strip() else no_text for text, each in zip(texts, predictions, strict=True)]
+    return predictions
 
 
-def answer(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
+def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
     """Return the prediction of one text from its logits: [classes], or those of each token, [length, classes]."""
     labels = list(config["id2label"].values())
     if config["answers_for"] == "nothing":
@@ -63,5 +68,5 @@ def answer(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
 
 if __name__ == "__main__":
     texts = sys.argv[1:] or [line.rstrip("\r\n") for line in sys.stdin]
-    for text, found in zip(texts, predict(texts, Path(__file__).parent), strict=True):
-        print(json.dumps({"text": text} | found, ensure_ascii=False))
+    for text, predicted in zip(texts, predict(texts, Path(__file__).parent), strict=True):
+        print(json.dumps({"text": text} | predicted, ensure_ascii=False))

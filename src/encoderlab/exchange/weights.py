@@ -20,10 +20,8 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 LARGEST_JSON = 10_000_000  # bytes; our config.json has every label twice
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-TABLE = "encoder.embeddings.token.weight"
 SCALE = ".scale"  # suffix of a weight's name for the scales of its rows
-COMPACT = {"format": "pt", "storage": "compact"}  # the metadata of a file in compact storage
-MOST = 127  # of an 8-bit integer, so that the range is symmetric
+COMPACT = {"format": "pt", "storage": "compact"}  # the metadata of a file that scripts/make_encoder wrote
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -50,7 +48,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
         with safetensors.safe_open(file, framework="pt") as opened:
             is_compact = opened.metadata() == COMPACT
         weights = safetensors.torch.load_file(file)
-        weights = expanded(weights) if is_compact else weights
+        weights = _expanded(weights) if is_compact else weights
     except (OSError, ValueError, KeyError, AttributeError, safetensors.SafetensorError) as error:
         raise _damaged(file, error) from None
     for name, weight in weights.items():
@@ -99,26 +97,8 @@ def _damaged(path: Path, error: Exception) -> DataError:
     return DataError(f"{path} is damaged: {reason or type(error).__name__}", remedy="Download it again, or use another")
 
 
-def compacted(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights as stored: the token embeddings [tokens, d_model] as int8 with float32 scales [tokens], others
-    float16, or float32 where float16 would make a number infinite.
-
-    Each row is divided by its largest absolute value / 127 and rounded, so that no number is off by more than 1/254 of
-    that value.
-    """
-    stored = {name: half if (half := weight.half()).isfinite().all() else weight for name, weight in weights.items()}
-    if TABLE in weights:
-        table = weights[TABLE].float()
-        scale = table.abs().amax(dim=1) / MOST
-        scale = torch.where(scale > 0, scale, 1.0)
-        stored |= {TABLE: (table / scale[:, None]).round().to(torch.int8), TABLE + SCALE: scale}
-    return stored
-
-
-def expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the float32 weights that `compacted` stored. Raises KeyError or ValueError if a scale is missing or does
-    not fit.
-    """
+def _expanded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights as float32. Raises KeyError or ValueError if a scale is missing or does not fit."""
     weights = {name: weight.float() for name, weight in stored.items() if not name.endswith(SCALE)}
     for name in weights:
         if stored[name].dtype is torch.int8:

@@ -1,30 +1,32 @@
-"""Calibration: whether predictions with a confidence of 80% are right 80% of the time, and what a temperature corrects.
+"""From probabilities to predictions one can rely on: whether those with a confidence of 80% are right 80% of the time,
+what a temperature corrects, and the thresholds from which labels are predicted, fitted for F1 or for a precision.
 
 The error is the expected calibration error (ECE) of Guo et al. 2017, "On Calibration of Modern Neural Networks", eq. 3:
 predictions are sorted into 15 bins of equal width by their confidence (the probability of the prediction), and the
 distance between a bin's mean confidence and its accuracy is averaged over the bins, each weighted by its predictions.
 
-The temperature is fitted on validation rows, never on those that are scored. Log probabilities stand for logits, which
-they equal up to a constant per row.
+Temperature and thresholds are fitted on validation rows, never on those that are scored. Log probabilities stand for
+logits, which they equal up to a constant per row.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 N_BINS = 15
-_MOST_CELLS = (
-    2_000_000  # probabilities the temperature is fitted on: it is one number, and more rows would not change it
-)
+_MOST_CELLS = 2_000_000  # probabilities the temperature is fitted on: more would not change one number
 _TEMPERATURES = (0.05, 20.0)
 _LEAST = 1e-300  # a probability that has underflowed has no logarithm
+DEFAULT = 0.5  # if there are no rows to fit it on
+LEAST_POSITIVES = 10  # with fewer, a label's own F1 says too little, and it gets the threshold of all labels together
 
 
 def calibration(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Return the figures of `of_confidences`, and `brier` and `loss` of all `probabilities` [n, classes]; `labels` are
+    """Return the scores of `of_confidences`, and `brier` and `loss` of all `probabilities` [n, classes]; `labels` are
     ids [n].
 
     `brier` is Brier's score (1950), the squared distance between the probabilities and the one-hot label, summed over
@@ -40,11 +42,11 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]
 
 def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """Return `ece`, the ECE to be expected by chance alone, and the bins that it was computed from; both arrays are
-    [answers].
+    [predictions].
 
     `ece_by_luck` is about the ECE that a perfectly calibrated model with these confidences would show on so few
-    answers: the mean absolute value of a normal distribution with each bin's variance. `reliability` lists the bins
-    that hold any answer: `low`, `high`, `n`, and the mean `confidence` and `accuracy` in them.
+    predictions: the mean absolute value of a normal distribution with each bin's variance. `reliability` lists the bins
+    that hold any prediction: `low`, `high`, `n`, and the mean `confidence` and `accuracy` in them.
     """
     bin_of = np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1)
     counts = np.bincount(bin_of, minlength=N_BINS)
@@ -79,7 +81,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | No
     section 4.2).
 
     Above 1 it makes a model less confident; the predictions stay the same. None if the best is outside that range,
-    because too few rows were wrong, or right. Of very many rows, some at equal distances are used.
+    because too few rows were wrong, or right. Of very many rows, evenly spaced ones are used.
     """
     from scipy.optimize import minimize_scalar
 
@@ -92,8 +94,8 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | No
         return float(-np.log(np.maximum(of_label, _LEAST)).mean())
 
     bounds = tuple(math.log(temperature) for temperature in _TEMPERATURES)
-    found = math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
-    return found if _TEMPERATURES[0] * 1.01 < found < _TEMPERATURES[1] / 1.01 else None
+    temperature = math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
+    return temperature if _TEMPERATURES[0] * 1.01 < temperature < _TEMPERATURES[1] / 1.01 else None
 
 
 def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
@@ -103,3 +105,69 @@ def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
     logits = np.log(np.maximum(probabilities, _LEAST)) / temperature
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
+
+
+def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return a threshold for each label, [labels], from the `probabilities` and the 0 or 1 of each label, both [rows,
+    labels].
+
+    Each label with at least LEAST_POSITIVES rows has the threshold of its own best F1, and the others have the one of
+    the best micro F1 (SCutFBR.1's idea: Yang 2001, "A Study of Thresholding Strategies for Text Categorization",
+    section 2.3).
+    """
+    fitted = np.full(labels.shape[1], best_threshold(probabilities.ravel(), labels.ravel()))
+    for label in np.flatnonzero(labels.sum(0) >= LEAST_POSITIVES):
+        fitted[label] = best_threshold(probabilities[:, label], labels[:, label])
+    return fitted
+
+
+def best_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Return the threshold with the best F1, midway between the two probabilities it separates; DEFAULT if no row has
+    the label.
+    """
+    if not labels.any():
+        return DEFAULT
+    hits, above, between = _cuts(probabilities, labels)
+    return float(between[(2 * hits / (above + labels.sum())).argmax()])
+
+
+def threshold_for_precision(probabilities: np.ndarray, labels: np.ndarray, precision: float) -> float:
+    """Return the lowest threshold with this precision, which has the highest recall; the most precise one if none has
+    it.
+
+    It is midway between the two probabilities that it separates. DEFAULT if no row has the label.
+    """
+    if not labels.any():
+        return DEFAULT
+    hits, above, between = _cuts(probabilities, labels)
+    precise = np.flatnonzero(hits / above >= precision)
+    return float(between[precise[-1] if len(precise) else (hits / above).argmax()])
+
+
+def _cuts(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for every threshold between two different probabilities, descending: how many rows with the label
+    are above it, how many rows in all, and the threshold itself; [thresholds] each.
+    """
+    order = np.argsort(-probabilities, kind="stable")
+    ranked = probabilities[order].astype(np.float64)
+    following = np.append(ranked[1:], 0.0)
+    parted = np.flatnonzero((ranked != following) | (np.arange(len(ranked)) == len(ranked) - 1))
+    return np.cumsum(labels[order])[parted], parted + 1, (ranked[parted] + following[parted]) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRule:
+    """How the threshold of one label is found: it is `known`, or chosen for a `precision`, or else for the best F1."""
+
+    known: float | None = None
+    precision: float | None = None
+
+    def on(self, probabilities: np.ndarray, labels: np.ndarray) -> float:
+        """Return the threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label,
+        [rows] each.
+        """
+        if self.known is not None:
+            return self.known
+        if self.precision is None:
+            return best_threshold(probabilities, labels)
+        return threshold_for_precision(probabilities, labels, self.precision)

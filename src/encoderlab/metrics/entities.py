@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from encoderlab.metrics.scores import share
+
 OUTSIDE = "O"
 _TYPED = re.compile(r"([BIES])-(.+)", re.DOTALL)
 _UNTYPED = "_"  # the type of entities that have no name, as seqeval calls it
@@ -36,26 +38,6 @@ class EntityLabels:
     types: tuple[str, ...]
     bioes: bool
 
-    @property
-    def scheme(self) -> str:
-        """Return the name of the scheme."""
-        return "BIOES" if self.bioes else "BIO"
-
-    def may_begin(self, label: int) -> bool:
-        """Return whether a sentence may begin with this label."""
-        return self.prefixes[label] in "OBS"
-
-    def may_end(self, label: int) -> bool:
-        """Return whether a sentence may end with this label."""
-        return not self.bioes or self.prefixes[label] in "OES"
-
-    def may_follow(self, label: int, following: int) -> bool:
-        """Return whether the label `following` may follow `label`, both given by their ids."""
-        inside = self.prefixes[label] in "BI"
-        if self.prefixes[following] in "IE":
-            return inside and self.types_of[label] == self.types_of[following]
-        return not (self.bioes and inside)
-
 
 def entity_labels(names: Sequence[str]) -> EntityLabels | None:
     """Return the labels as entity labels; None if they are not BIO or BIOES.
@@ -64,22 +46,17 @@ def entity_labels(names: Sequence[str]) -> EntityLabels | None:
     """
     if set(names) <= set("OBIES"):
         pairs = [(name, None if name == OUTSIDE else _UNTYPED) for name in names]
-        found = {"B", "I"} <= set(names)
+        is_scheme = {"B", "I"} <= set(names)
     else:
         matches = [_TYPED.fullmatch(name) for name in names]
         pairs = [(match[1], match[2]) if match else (name, None) for name, match in zip(names, matches, strict=True)]
         whole = all(match or name == OUTSIDE for name, match in zip(names, matches, strict=True))
-        found = whole and any(prefix in "BI" for prefix, _ in pairs)
-    if not found:
+        is_scheme = whole and any(prefix in "BI" for prefix, _ in pairs)
+    if not is_scheme:
         return None
     prefixes, types_of = tuple(prefix for prefix, _ in pairs), tuple(kind for _, kind in pairs)
     types = tuple(sorted({one for one in types_of if one is not None}))
     return EntityLabels(tuple(names), prefixes, types_of, types, bool({"E", "S"} & set(prefixes)))
-
-
-def label_name(prefix: str, entity_type: str) -> str:
-    """Return the label of a word of an entity."""
-    return prefix if entity_type == _UNTYPED else f"{prefix}-{entity_type}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,34 +96,28 @@ def entity_counts(labels: EntityLabels, right: Sequence[np.ndarray], predicted: 
     """
     lengths = np.array([len(sentence) for sentence in right], np.int64)
     sides = [np.concatenate([np.empty(0, np.int64), *side]) for side in (predicted, right)]
-    found, gold = (spans_of(labels, side, lengths) for side in sides)
-    correct = found.begins & gold.begins & (found.end == gold.end) & (found.kind == gold.kind)
+    mine, gold = (spans_of(labels, side, lengths) for side in sides)
+    correct = mine.begins & gold.begins & (mine.end == gold.end) & (mine.kind == gold.kind)
     sentence = np.repeat(np.arange(len(lengths)), lengths)
     size = len(lengths) * len(labels.types)
 
     def counted(where: np.ndarray, kind: np.ndarray) -> np.ndarray:
         return np.bincount(sentence[where] * len(labels.types) + kind[where], minlength=size)
 
-    counts = [counted(correct, gold.kind), counted(found.begins, found.kind), counted(gold.begins, gold.kind)]
+    counts = [counted(correct, gold.kind), counted(mine.begins, mine.kind), counted(gold.begins, gold.kind)]
     return np.stack([column.reshape(len(lengths), len(labels.types)) for column in counts], axis=1)
-
-
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return part / np.maximum(whole, 1)
 
 
 # From the numbers of entities rightly predicted, predicted and in truth, [..., 3], to scores; 0 if there is nothing to
 # divide by
 ENTITY_SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "entity_precision": lambda counts: _share(counts[..., 0], counts[..., 1]),
-    "entity_recall": lambda counts: _share(counts[..., 0], counts[..., 2]),
-    "entity_f1": lambda counts: _share(2 * counts[..., 0], counts[..., 1] + counts[..., 2]),
+    "entity_precision": lambda counts: share(counts[..., 0], counts[..., 1]),
+    "entity_recall": lambda counts: share(counts[..., 0], counts[..., 2]),
+    "entity_f1": lambda counts: share(2 * counts[..., 0], counts[..., 1] + counts[..., 2]),
 }
 
 
-FORBIDDEN = (
-    -1e4
-)  # added to log-probabilities; finite, so that labels without any valid sequence still get the least invalid one
+FORBIDDEN = -1e4  # added to log-probabilities; finite, so that the least invalid sequence is found if none is valid
 
 
 class ValidDecoder:
@@ -155,10 +126,11 @@ class ValidDecoder:
     """
 
     def __init__(self, labels: EntityLabels) -> None:
-        ids = range(len(labels.names))
-        self.begin = _penalties([labels.may_begin(label) for label in ids])
-        self.end = _penalties([labels.may_end(label) for label in ids])
-        self.transitions = _penalties([[labels.may_follow(label, following) for following in ids] for label in ids])
+        prefixes, kinds = np.array(labels.prefixes), np.array(labels.types_of, object)
+        continues, is_open = np.isin(prefixes, ("I", "E")), np.isin(prefixes, ("B", "I"))
+        unfinished = is_open & labels.bioes  # in BIO an entity may end after any of its words
+        follows = np.where(continues, is_open[:, None] & (kinds[:, None] == kinds), ~unfinished[:, None])
+        self.begin, self.end, self.transitions = map(_penalties, (~continues, ~unfinished, follows))
 
     def decode(self, logits: Tensor, row: Tensor, n_rows: int, longest: int) -> Tensor:
         """Return the id of each word's label, int64 [words], from `logits` [words, labels].
@@ -190,8 +162,8 @@ class ValidDecoder:
         return torch.cat(path[::-1], 1)
 
 
-def _penalties(allowed: list[bool] | list[list[bool]]) -> Tensor:
-    return torch.where(torch.tensor(allowed), 0.0, FORBIDDEN)
+def _penalties(allowed: np.ndarray) -> Tensor:
+    return torch.where(torch.from_numpy(allowed), 0.0, FORBIDDEN)
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
@@ -206,20 +178,8 @@ def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list
         prefixes = np.select([spans.begins & last, spans.begins, last], ["S", "B", "E"], "I")
     else:
         prefixes = np.where(spans.begins, "B", "I")
+    suffixes = ["" if kind == _UNTYPED else f"-{kind}" for kind in labels.types]
     return [
-        OUTSIDE if kind < 0 else label_name(prefix, labels.types[kind])
+        OUTSIDE if kind < 0 else prefix + suffixes[kind]
         for prefix, kind in zip(prefixes.tolist(), spans.kind.tolist(), strict=True)
     ]
-
-
-def first_invalid(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> tuple[int, str] | None:
-    """Return the first word with a label that is invalid in its place, and a description of that place; None if all are
-    valid. The arguments are those of `repaired`.
-    """
-    names = [*labels.names, OUTSIDE]
-    valid = repaired(labels, ids, lengths)
-    word = next((word for word, label in enumerate(ids.tolist()) if names[label] != valid[word]), None)
-    if word is None:
-        return None
-    is_first = word in np.cumsum(lengths) - lengths
-    return word, "at the start of the sentence" if is_first else f"after {names[ids[word - 1]]!r}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,99 +13,90 @@ from torch import Tensor
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics.intervals import (
-    f1_macro,
-    f1_of,
-    f1_weighted,
-    matthews,
-    middle,
-    middle_around,
-    totals_of_resamples,
-)
-
-WITHOUT_WARNING: Any = 0  # `zero_division`: scikit-learn has no types, and type checkers infer text from its default
-
-
-class SplitScores(Protocol):
-    """What any kind of scores has: `n` rows, the scores by name in `figures`, and which of them is the main one."""
-
-    @property
-    def n(self) -> int: ...
-
-    @property
-    def figures(self) -> dict[str, float]: ...
-
-    @property
-    def main(self) -> str: ...
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the scores as report.json holds them."""
-        ...
+from encoderlab.metrics.intervals import bootstrap_totals, middle, middle_around
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionScores(ABC):
-    """The scores of one split, with the labels and predictions of its rows.
+class SplitScores(ABC):
+    """The scores of one split: `values` by name, of which a report puts `main` first.
 
-    `n` counts examples. `figures` holds the scores by name, `intervals` the 95% intervals that `with_intervals` adds,
-    and `main` names the score that a report puts first. `rows` are the examples' positions in their split, rising;
-    `labels` and `predicted` are in that order.
+    `n` counts rows, and `rows` are their positions in the split, rising. `intervals` are the 95% intervals that
+    `with_intervals` adds.
     """
 
     n: int
-    figures: dict[str, float]
+    values: dict[str, float]
     rows: np.ndarray
-    labels: Any
-    predicted: Any
     main: str
     intervals: dict[str, list[float]] = field(default_factory=dict)
 
     @abstractmethod
-    def kinds(self, *predicted: Any) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return what an example of each kind adds to the totals that scores are computed from, [kinds, columns], for
-        each of the `predicted`; and how many examples there are of each kind.
+    def kinds(self, *others: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return what a row of each kind adds to the totals that scores are computed from, [kinds, sides, columns], and
+        how many rows are of each kind. The first side are the own predictions, then come those of `others`.
         """
 
     @abstractmethod
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the scores by name, [splits] each, from totals of `kinds`, [splits, columns]."""
+        """Return the scores by name, [...] each, from totals of `kinds`, [..., columns]."""
 
-    @abstractmethod
-    def as_dict(self) -> dict[str, Any]:
-        """Return the scores as report.json holds them."""
-
-    def parts_with_intervals(self, totals: np.ndarray) -> dict[str, Any]:
-        """Return fields that hold the scores of single classes, with intervals from the totals of bootstrap splits."""
-        return {}
+    def resampled(self, seed: int, *others: Any) -> np.ndarray:
+        """Return the totals of the split and of each bootstrap split, [1 + RESAMPLES, sides, columns]. A row is drawn
+        with the predictions of all sides.
+        """
+        return bootstrap_totals(*self.kinds(*others), seed)
 
     def with_intervals(self, seed: int) -> Self:
         """Return the same scores with 95% bootstrap intervals of those that `scores_of` computes."""
-        [columns], counts = self.kinds(self.predicted)
-        totals = totals_of_resamples(columns, seed, counts)
+        totals = self.resampled(seed)[1:, 0]
+        # Of all scores, a mean over classes alone is biased: see `middle_around`.
         intervals = {
-            name: middle_around(self.figures[name], values) if name == "f1_macro" else middle(values)
-            for name, values in self.scores_of(totals).items()
-            if name in self.figures
+            name: middle_around(self.values[name], drawn) if name == "f1_macro" else middle(drawn)
+            for name, drawn in self.scores_of(totals).items()
+            if name in self.values
         }
-        return replace(self, intervals=intervals, **self.parts_with_intervals(totals))
+        return replace(self, intervals=intervals, **self.details_with_intervals(totals))
+
+    def details_with_intervals(self, totals: np.ndarray) -> dict[str, Any]:
+        """Return fields that hold the scores of single classes, with intervals from the totals of bootstrap splits."""
+        return {}
+
+    def details(self) -> dict[str, Any]:
+        """Return what report.json holds besides the scores."""
+        return {}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the scores and their intervals as report.json holds them."""
+        intervals = {f"{name}_ci95": bounds for name, bounds in self.intervals.items()}
+        return {"n": self.n, **self.values, **intervals, **self.details()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionScores(SplitScores):
+    """The scores of a split with the labels and predictions of its rows, in the order of `rows`."""
+
+    labels: Any
+    predicted: Any
+
+    @classmethod
+    def of(cls, labels: Any, predicted: Any, **fields: Any) -> Self:
+        """Return the scores that follow from labels and predictions alone, without probabilities."""
+        n = len(labels)
+        scores = cls(n=n, values={}, rows=np.arange(n), labels=labels, predicted=predicted, **fields)
+        columns, counts = scores.kinds()
+        by_name = scores.scores_of(np.tensordot(counts, columns[:, 0], 1))
+        return replace(scores, values={name: float(score) for name, score in by_name.items()})
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """Return by how much the main score is better than that of other predictions, and the 95% interval.
 
-        `predicted` holds the other predictions for all rows of the split. The bootstrap is paired: an example is drawn
-        with both its predictions. Two methods that share their hard examples differ by less luck than their separate
-        intervals suggest.
+        `predicted` holds the other predictions for all rows of the split. The bootstrap is paired: a row is drawn with
+        both its predictions. Two methods that share their hard rows differ by less luck than their separate intervals
+        suggest.
         """
-        sides, counts = self.kinds(self.predicted, self.on_scored_rows(predicted))
-        columns, width = np.concatenate(sides, axis=1), sides[0].shape[1]
-        sign = -1.0 if is_lower_better(self.main) else 1.0
-
-        def lead(totals: np.ndarray) -> np.ndarray:
-            ours, theirs = (self.scores_of(side)[self.main] for side in (totals[:, :width], totals[:, width:]))
-            return sign * (ours - theirs)
-
-        whole = (counts @ columns)[None].astype(np.float64)
-        return float(lead(whole)[0]), middle(lead(totals_of_resamples(columns, seed, counts)))
+        scores = self.scores_of(self.resampled(seed, self.on_scored_rows(predicted)))[self.main]
+        lead = (scores[:, 0] - scores[:, 1]) * (-1.0 if is_lower_better(self.main) else 1.0)
+        return float(lead[0]), middle(lead[1:])
 
     def on_scored_rows(self, predicted: Any) -> Any:
         """Return predictions for all rows of the split on the scored ones."""
@@ -117,10 +108,6 @@ class Metrics(ABC):
 
     def __init__(self) -> None:
         self._kept: list[tuple[Tensor, ...]] = []  # of each batch, the columns that `scores` needs
-
-    def add(self, prediction: Prediction, batch: Batch) -> None:
-        """Keep what `scores` needs of the predictions for one batch."""
-        self.keep(self.columns(prediction, batch))
 
     @abstractmethod
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
@@ -151,7 +138,7 @@ class Metrics(ABC):
 
 
 class TextMetrics(Metrics):
-    """Collects the logits of each example: of a label, a set of labels or a number for the whole text."""
+    """Collects the logits of each row: of a label, a set of labels or a number for the whole text."""
 
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
         assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
@@ -159,18 +146,18 @@ class TextMetrics(Metrics):
         # A compiled model may overwrite these with its next output, hence the copy.
         return batch.rows, batch.labels, prediction.sequence_logits.detach().to(torch.float32, copy=True)
 
-    def _in_order(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the examples' positions in their split, rising: [n]; their targets, and their logits: [n, outputs]."""
+    def _in_order(self) -> tuple[np.ndarray, Tensor, Tensor]:
+        """Return the rows' positions in their split, [n]; their targets, [n, ...], and their logits, [n, outputs]."""
         rows, targets, logits = self._columns()
-        order = rows.argsort()
-        rows = rows[order]
-        assert bool((rows.diff() > 0).all()), "an example was added twice"
+        order, rows = in_order(rows)
         return rows, targets[order], logits[order]
 
 
-def with_bounds(figures: Mapping[str, float], intervals: Mapping[str, list[float]]) -> dict[str, Any]:
-    """Return the scores, then their 95% intervals, as report.json names them."""
-    return {**figures, **{f"{name}_ci95": list(bounds) for name, bounds in intervals.items()}}
+def in_order(rows: Tensor) -> tuple[Tensor, np.ndarray]:
+    """Return the order in which the rows' positions rise, and these positions: [n] each."""
+    order = rows.argsort()
+    assert bool((rows[order].diff() > 0).all()), "a row was added twice"
+    return order, rows[order].numpy()
 
 
 def is_lower_better(score: str) -> bool:
@@ -178,45 +165,70 @@ def is_lower_better(score: str) -> bool:
     return score.endswith(("loss", "perplexity", "mae", "rmse"))
 
 
+def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Return part / whole; 0 if both are."""
+    return part / np.maximum(whole, 1)
+
+
+def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
+    """Return F1 = 2 hits / (labels + predictions), averaged over the classes that occur: [..., classes] -> [...]."""
+    return share(share(2 * hits, occurrences).sum(-1), (occurrences > 0).sum(-1))
+
+
 def class_columns(right: np.ndarray, hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Return what examples add to the totals of `class_scores`, [n, 2 + 3 classes]: 1 for each, 1 if all of it is
-    `right`, and of each class the hits, labels and predictions.
+    """Return what rows add to the totals of `class_scores`, [n, 2 + 3 classes]: 1 for each, 1 if all of it is `right`,
+    and of each class the hits, labels and predictions.
     """
     return np.concatenate([np.ones((len(right), 1), np.int64), right[:, None], hits, labels, predicted], axis=1)
 
 
 def class_scores(totals: np.ndarray, positive: int | None = None) -> dict[str, np.ndarray]:
-    """Return the scores of classes, [splits] each, from totals of `class_columns`, [splits, columns].
+    """Return the scores of classes, [...] each, from totals of `class_columns`, [..., columns].
 
-    `accuracy` counts examples that are wholly right, `token_accuracy` single predictions. `f1` is that of the class
-    `positive`.
+    `accuracy` counts rows that are wholly right, `token_accuracy` single predictions. `f1` is that of the class
+    `positive`, `f1_weighted` is weighted by how often each class is the label.
     """
-    hits, labels, predicted = np.split(totals[:, 2:], 3, axis=1)
+    hits, labels, predicted = np.split(totals[..., 2:], 3, axis=-1)
+    f1 = share(2 * hits, labels + predicted)
     scores = {
-        "accuracy": totals[:, 1] / np.maximum(totals[:, 0], 1),
-        "token_accuracy": hits.sum(1) / np.maximum(labels.sum(1), 1),
+        "accuracy": share(totals[..., 1], totals[..., 0]),
+        "token_accuracy": share(hits.sum(-1), labels.sum(-1)),
         "f1_macro": f1_macro(hits, labels + predicted),
-        "f1_weighted": f1_weighted(hits, labels, predicted),
-        "matthews": matthews(hits, labels, predicted),
+        "f1_weighted": share((labels * f1).sum(-1), labels.sum(-1)),
+        "matthews": _matthews(hits, labels, predicted),
     }
-    return scores if positive is None else scores | {"f1": f1_of(hits, labels + predicted)[:, positive]}
+    return scores if positive is None else scores | {"f1": f1[..., positive]}
 
 
-def per_class_and_confusion(
-    labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]
-) -> tuple[dict[str, dict[str, float]], list[list[int]]]:
-    """Return precision, recall, F1 and support of each class, zeros instead of divisions by zero, and the confusion
-    matrix: a row for each true class and a column for each predicted one. Class ids are [n].
+def _matthews(hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Return the Matthews correlation of labels and predictions, for two or more classes (Gorodkin 2004, R_K), from
+    counts by class.
+
+    [..., classes] -> [...], from -1 to 1; 0 if all labels or all predictions are of one class, when it is undefined.
     """
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+    hits, labels, predicted = (counts.astype(np.float64) for counts in (hits, labels, predicted))
+    n = labels.sum(-1)
+    covariance = hits.sum(-1) * n - (labels * predicted).sum(-1)
+    spread = (n**2 - (labels**2).sum(-1)) * (n**2 - (predicted**2).sum(-1))
+    return np.where(spread > 0, covariance / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
+
+
+def confusion(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> list[list[int]]:
+    """Return the confusion matrix of class ids [n]: a row for each true class, a column for each predicted one."""
+    from sklearn.metrics import confusion_matrix
+
+    return confusion_matrix(labels, predicted, labels=range(len(names))).tolist()
+
+
+def per_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return precision, recall, F1 and support of each class, zeros instead of divisions by zero; class ids are [n], of
+    sets of labels 0 or 1 [n, classes].
+    """
+    from sklearn.metrics import precision_recall_fscore_support
 
     ids = range(len(names))
-    columns: Any = precision_recall_fscore_support(labels, predicted, labels=ids, zero_division=WITHOUT_WARNING)
-    return per_class_of(names, columns), confusion_matrix(labels, predicted, labels=ids).tolist()
-
-
-def per_class_of(names: Sequence[str], columns: Any) -> dict[str, dict[str, float]]:
-    """Return what scikit-learn's precision_recall_fscore_support has found, by class."""
+    zero: Any = 0  # scikit-learn has no types, and type checkers infer text from its default
+    columns: Any = precision_recall_fscore_support(labels, predicted, labels=ids, zero_division=zero)
     keys = ("precision", "recall", "f1")
     return {
         name: {**{key: float(value) for key, value in zip(keys, values[:3], strict=True)}, "support": int(values[3])}

@@ -18,9 +18,10 @@ from encoderlab.metrics.scores import (
     PredictionScores,
     class_columns,
     class_scores,
-    per_class_and_confusion,
+    confusion,
+    in_order,
+    per_class,
     refuse_non_finite,
-    with_bounds,
 )
 
 Decode = Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's target positions to label ids
@@ -38,38 +39,46 @@ class TaggingScores(PredictionScores):
 
     per_class: dict[str, dict[str, float]]
     confusion: list[list[int]]
-    per_entity: dict[str, dict[str, Any]]
-    confidences: list[np.ndarray] | None
     label_names: list[str]
+    per_entity: dict[str, dict[str, Any]]
+    confidences: list[np.ndarray] | None = None
 
-    def kinds(self, *predicted: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-        columns = [columns_of(self.labels, side, self.label_names) for side in predicted]
+    def kinds(self, *others: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        columns = [_columns(self.labels, side, self.label_names) for side in (self.predicted, *others)]
         has_words = columns[0][:, 0] > 0
-        return [side[has_words] for side in columns], np.ones(has_words.sum(), np.int64)
+        return np.stack(columns, axis=1)[has_words], np.ones(has_words.sum(), np.int64)
 
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
-        return scores_of_totals(totals, len(self.label_names))
+        scores = class_scores(totals[..., : self._width])
+        del scores["matthews"]
+        if totals.shape[-1] > self._width:
+            entities = self._entities(totals).sum(-1)
+            scores |= {name: score(entities) for name, score in ENTITY_SCORES.items()}
+        return scores
 
-    def parts_with_intervals(self, totals: np.ndarray) -> dict[str, Any]:
-        f1 = ENTITY_SCORES["entity_f1"](np.moveaxis(_entities_of_totals(totals, len(self.label_names)), 1, 2))
-        return {
-            "per_entity": {
-                name: scores | {"f1_ci95": middle(f1[:, kind])}
-                for kind, (name, scores) in enumerate(self.per_entity.items())
-            }
-        }
+    @property
+    def _width(self) -> int:
+        return 2 + 3 * len(self.label_names)  # columns about classes, before those about entities
+
+    def _entities(self, totals: np.ndarray) -> np.ndarray:
+        """Return entities rightly predicted, predicted and in truth: [..., 3, types]."""
+        return totals[..., self._width :].reshape(*totals.shape[:-1], 3, -1)
+
+    def details_with_intervals(self, totals: np.ndarray) -> dict[str, Any]:
+        f1 = ENTITY_SCORES["entity_f1"](np.moveaxis(self._entities(totals), 1, 2)).T
+        entities = zip(self.per_entity.items(), f1, strict=True)
+        return {"per_entity": {name: scores | {"f1_ci95": middle(drawn)} for (name, scores), drawn in entities}}
 
     def on_scored_rows(self, predicted: Any) -> list[np.ndarray]:
         """Return the predictions for the scored rows, without those for words beyond the model's reach."""
         return [predicted[row][: len(labels)] for row, labels in zip(self.rows, self.labels, strict=True)]
 
-    def as_dict(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         entities = {"per_entity": self.per_entity} if self.per_entity else {}
-        figures = with_bounds(self.figures, self.intervals)
-        return {"n": self.n, **figures, **entities, "per_class": self.per_class, "confusion": self.confusion}
+        return {**entities, "per_class": self.per_class, "confusion": self.confusion}
 
 
-def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str]) -> np.ndarray:
+def _columns(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str]) -> np.ndarray:
     """Return what each sentence adds to the totals that scores are computed from: `class_columns`, with 0 instead of 1
     for one without words, and what `entity_counts` gives.
     """
@@ -78,69 +87,45 @@ def columns_of(labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], na
     true, other = (np.concatenate([np.empty(0, np.int64), *side]) for side in (labels, predicted))
     hit = true == other
 
-    def per_class(where: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    def counted(where: np.ndarray, ids: np.ndarray) -> np.ndarray:
         cells = sentence[where] * len(names) + ids[where]
         return np.bincount(cells, minlength=len(lengths) * len(names)).reshape(len(lengths), len(names))
 
-    hits = per_class(hit, true)
+    hits = counted(hit, true)
     right = (hits.sum(1) == lengths) & (lengths > 0)
-    columns = class_columns(right, hits, per_class(true >= 0, true), per_class(other >= 0, other))
+    columns = class_columns(right, hits, counted(true >= 0, true), counted(other >= 0, other))
     columns[:, 0] = lengths > 0
     scheme = entity_labels(names)
     entities = [] if scheme is None else [entity_counts(scheme, labels, predicted).reshape(len(lengths), -1)]
     return np.concatenate([columns, *entities], axis=1)
 
 
-def _entities_of_totals(totals: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return entities rightly predicted, predicted and in truth: [splits, 3, types]."""
-    return totals[:, 2 + 3 * n_classes :].reshape(len(totals), 3, -1)
-
-
-def scores_of_totals(totals: np.ndarray, n_classes: int) -> dict[str, np.ndarray]:
-    """Return the scores by name, [splits] each, from totals of `columns_of`, [splits, columns]."""
-    scores = class_scores(totals[:, : 2 + 3 * n_classes])
-    del scores["matthews"]
-    if totals.shape[1] > 2 + 3 * n_classes:
-        entities = _entities_of_totals(totals, n_classes).sum(2)
-        scores |= {name: score(entities) for name, score in ENTITY_SCORES.items()}
-    return scores
-
-
 def tagging_scores(
     labels: Sequence[np.ndarray], predicted: Sequence[np.ndarray], names: Sequence[str], main: str
 ) -> TaggingScores:
-    """Return the scores of predictions without probabilities, such as a baseline's: an array of class ids for each
-    sentence.
+    """Return the scores of an array of class ids for each sentence.
 
     Over all target positions: `token_accuracy`, `f1_macro`, `f1_weighted`; `accuracy` is the share of sentences that
     are right at every one, among those with any. Where labels are BIO or BIOES also `entity_precision`,
     `entity_recall`, `entity_f1`.
     """
-    totals = columns_of(labels, predicted, names).sum(0, keepdims=True)
-    per_class, confusion = per_class_and_confusion(np.concatenate(labels), np.concatenate(predicted), names)
-    entities = entity_labels(names)
-    return TaggingScores(
-        n=len(labels),
-        figures={name: float(values[0]) for name, values in scores_of_totals(totals, len(names)).items()},
-        per_class=per_class,
-        confusion=confusion,
-        per_entity={} if entities is None else _per_type(entities.types, _entities_of_totals(totals, len(names))[0]),
-        rows=np.arange(len(labels)),
-        labels=list(labels),
-        predicted=list(predicted),
-        confidences=None,
+    flat, flat_predicted = np.concatenate(labels), np.concatenate(predicted)
+    entities, per_entity = entity_labels(names), {}
+    if entities is not None:
+        counts = entity_counts(entities, labels, predicted).sum(0)
+        scores = {name.removeprefix("entity_"): score(counts.T).tolist() for name, score in ENTITY_SCORES.items()}
+        for kind, name in enumerate(entities.types):
+            own = {score: of_types[kind] for score, of_types in scores.items()}
+            per_entity[name] = own | {"support": int(counts[2, kind])}
+    return TaggingScores.of(
+        list(labels),
+        list(predicted),
+        per_class=per_class(flat, flat_predicted, names),
+        confusion=confusion(flat, flat_predicted, names),
+        per_entity=per_entity,
         label_names=list(names),
         main=main,
     )
-
-
-def _per_type(types: Sequence[str], counts: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Return the scores of each type of entity, from its counts: [3, types]."""
-    scores = {name.removeprefix("entity_"): score(counts.T).tolist() for name, score in ENTITY_SCORES.items()}
-    return {
-        name: {score: values[kind] for score, values in scores.items()} | {"support": int(counts[2, kind])}
-        for kind, name in enumerate(types)
-    }
 
 
 class _Kept(NamedTuple):
@@ -180,15 +165,14 @@ class TaggingMetrics(Metrics):
     def scores(self) -> TaggingScores:
         """Return `loss` (mean cross entropy of a target, in nats) and the scores of `tagging_scores`."""
         kept = _Kept(*self._columns())
-        rows = kept.rows.sort().values.numpy()
-        assert (np.diff(rows) > 0).all(), "an example was added twice"
+        _, rows = in_order(kept.rows)
         order = kept.row.argsort(stable=True)  # positions within a row are already in ascending order
-        row, labels, predicted = kept.row[order].numpy(), kept.labels[order].numpy(), kept.predicted[order].numpy()
         losses = kept.losses.double().numpy()
         assert len(losses), "no position was a target"
         refuse_non_finite(losses)
-        starts = np.searchsorted(row, rows[1:])
-        confidences = np.split(kept.confidences[order].double().numpy(), starts)
-        scores = tagging_scores(np.split(labels, starts), np.split(predicted, starts), self.labels, self.main)
-        figures = {"loss": float(losses.mean()), **scores.figures}
-        return replace(scores, figures=figures, rows=rows, confidences=confidences)
+        starts = np.searchsorted(kept.row[order].numpy(), rows[1:])
+        columns = (kept.labels, kept.predicted, kept.confidences.double())
+        labels, predicted, confidences = (np.split(column[order].numpy(), starts) for column in columns)
+        scores = tagging_scores(labels, predicted, self.labels, self.main)
+        values = {"loss": float(losses.mean()), **scores.values}
+        return replace(scores, values=values, rows=rows, confidences=confidences)

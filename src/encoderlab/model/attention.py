@@ -60,9 +60,9 @@ def attend_packed(
     from torch.nn.attention.varlen import varlen_attn  # takes a second to import, and a CPU does not need it
 
     assert queries.bounds is not None and keys.bounds is not None, "both are packed"
-    answers = varlen_attn(q, k, v, queries.bounds, keys.bounds, queries.width, keys.width)
-    assert isinstance(answers, Tensor)  # a tuple only if more outputs are requested
-    return answers
+    outputs = varlen_attn(q, k, v, queries.bounds, keys.bounds, queries.width, keys.width)
+    assert isinstance(outputs, Tensor)  # a tuple only if more outputs are requested
+    return outputs
 
 
 def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int) -> bool:
@@ -123,12 +123,12 @@ class MultiHeadAttention(nn.Module):
         if self.rotate is not None:
             q, k = self.rotate(q, queries.positions), self.rotate(k, layout.positions)
         if layout.slots is not None and self.has_packed_kernel(q.device, q.dtype):
-            answers = attend_packed(q, k, v, queries, layout)
+            outputs = attend_packed(q, k, v, queries, layout)
         else:
             q, k, v = queries.pad(q), layout.pad(k), layout.pad(v)
             heads = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), layout.mask, self.dropout)
-            answers = queries.pack(heads.transpose(1, 2))
-        return self.output(answers.flatten(-2))
+            outputs = queries.pack(heads.transpose(1, 2))
+        return self.output(outputs.flatten(-2))
 
     def has_packed_kernel(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Return whether there is an attention kernel for packed sequences; see `packed_kernel_takes`."""

@@ -22,7 +22,6 @@ class Norm(Enum):
 
     layer = "layer"
     rms = "rms"
-    scalar = "scalar"
 
 
 class NormPosition(Enum):
@@ -45,7 +44,6 @@ class Pooling(Enum):
 
     cls = "cls"
     mean = "mean"
-    max = "max"
     pooler = "pooler"
     relu_pooler = "relu_pooler"
 
@@ -66,7 +64,6 @@ AGREEING = (
     "d_ff",
     "positions",
     "segments",
-    "scale_embeddings",
     "embedding_norm",
     "norm",
     "norm_position",
@@ -115,9 +112,8 @@ class ModelConfig(ModelChoice):
     segments: int = setting(
         2, "Number of segment embeddings (2 distinguish the texts of a pair; 0: none).", least=0, most=1024
     )
-    scale_embeddings: bool = setting(False, "Multiply token embeddings by sqrt(d_model), as the paper does.")
     embedding_norm: bool = setting(True, "Normalise the sum of the embeddings, as BERT does.")
-    norm: Norm = setting(Norm.layer, "layer, rms, or scalar (one learned scale and shift for all features).")
+    norm: Norm = setting(Norm.layer, "layer or rms.")
     norm_position: NormPosition = setting(
         NormPosition.post, "post (after each residual sum) or pre (before each sublayer)."
     )
@@ -126,7 +122,7 @@ class ModelConfig(ModelChoice):
     bias: bool = setting(True, "Use biases in the linear maps and norms of the layers.")
     pooling: Pooling = setting(
         Pooling.cls,
-        "Pooling of a sequence: cls (its first token), mean, max, pooler or relu_pooler (BERT's and DistilBERT's).",
+        "Pooling of a sequence: cls (its first token), mean, pooler or relu_pooler (BERT's and DistilBERT's).",
     )
     pairs: Pairs = setting(
         Pairs.joint, "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared)."
@@ -136,7 +132,6 @@ class ModelConfig(ModelChoice):
     )
     dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the heads' input.", least=0, most=0.9)
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
-    word_dropout: float = setting(0.0, "Dropout of whole token embeddings.", least=0, most=0.9)
     initializer_range: float | None = setting(
         None, "Standard deviation of initial weights (BERT: 0.02); null: by width.", above=0
     )

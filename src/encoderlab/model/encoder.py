@@ -1,12 +1,10 @@
 """The encoder: embeddings, then a stack of layers (paper, figure 1, left half; BERT)."""
 
-import math
 from collections.abc import Sequence
 from typing import cast
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from encoderlab.model.attention import MultiHeadAttention
 from encoderlab.model.config import ModelConfig, NormPosition
@@ -18,16 +16,13 @@ from encoderlab.model.positions import build_positions
 class Embeddings(nn.Module):
     """Token + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2).
 
-    Padding's token embedding is and stays zero. Word dropout zeroes the embeddings of whole tokens, so that the encoder
-    does not learn to rely on single words.
+    Padding's token embedding is and stays zero.
     """
 
     norm: nn.Module
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
-        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-        self.word_dropout = config.word_dropout
         self.token = nn.Embedding(vocabulary_size, config.d_model, padding_idx=pad_id)
         self.position = build_positions(config)
         self.segment = nn.Embedding(config.segments, config.d_model) if config.segments else None
@@ -43,9 +38,7 @@ class Embeddings(nn.Module):
         """Return the sum of the three, normalised; `positions` are the tokens' positions in their sequences (None:
         consecutive).
         """
-        x = self.token(input_ids) * self.scale
-        if self.training and self.word_dropout:
-            x = F.dropout1d(x, self.word_dropout)
+        x = self.token(input_ids)
         if self.position is not None:
             x = x + self.position(slice(input_ids.shape[-1]) if positions is None else positions)
         if self.segment is not None:

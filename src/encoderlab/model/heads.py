@@ -2,7 +2,7 @@
 model starts from.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -147,15 +147,6 @@ class EncoderWithHeads(nn.Module):
         hidden = self.encoder.encode(ids, torch.zeros_like(ids), mask, packed, selection)
         return self.sequence_head(self.dropout(compared(self.pool(hidden, attendable(mask)))))
 
-    def let_batches_decide_all_shapes(self) -> None:
-        """Compute every token of every batch from now on, padding too: a shape inside the encoder is then one of the
-        batch's own.
-
-        CUDA graphs are recorded again for each shape, and the numbers of real tokens and of targets differ at nearly
-        every step.
-        """
-        self.packs, self.reads_first = False, self.reads_first and not self.predicts_tokens
-
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
         """Return the vectors at the target positions and the mean over each sequence, as wide as the teacher's."""
         vectors = teacher_head(self._encode(batch))
@@ -167,8 +158,8 @@ class EncoderWithHeads(nn.Module):
     def _hidden(
         self, batch: Batch
     ) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "targets d_model"] | None]:
-        """Return what the pooling reads, and the vectors at target positions (None: no head for them); no others are
-        computed.
+        """Return what the pooling reads, and the vectors at target positions (None: no head for them). If it reads the
+        first token only, the last layer computes no other vectors.
         """
         n, length = batch.input_ids.shape
         if not self.reads_first:
@@ -233,26 +224,21 @@ def initialize(model: nn.Module, config: ModelConfig) -> None:
 
     With `initializer_range`: normal with that standard deviation, as BERT does. Without it: linear maps by the rule of
     Glorot and Bengio (2010, equation 16), so that outputs are about as large as inputs; embeddings with standard
-    deviation 1 / sqrt(d_model), which `scale_embeddings` brings to 1. (PyTorch's own 1 without a scale is too much to
-    unlearn: it cost 3 and 5 points on SST-2 for two models of width 64, one seed each.) Biases and padding's embedding
-    start at zero.
+    deviation 1 / sqrt(d_model). (PyTorch's own 1 is too much to unlearn: it cost 3 and 5 points on SST-2 for two models
+    of width 64, one seed each.) Biases and padding's embedding start at zero.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            _initialize_linear(module, config.initializer_range)
+            if config.initializer_range is None:
+                nn.init.xavier_uniform_(module.weight)
+            else:
+                module.weight.normal_(std=config.initializer_range)
+            if module.bias is not None:
+                module.bias.zero_()
         elif isinstance(module, nn.Embedding):
             module.weight.normal_(std=config.initializer_range or config.d_model**-0.5)
             if module.padding_idx is not None:
                 module.weight[module.padding_idx] = 0
-
-
-def _initialize_linear(linear: nn.Linear, standard_deviation: float | None) -> None:
-    if standard_deviation is None:
-        nn.init.xavier_uniform_(linear.weight)
-    else:
-        linear.weight.normal_(std=standard_deviation)
-    if linear.bias is not None:
-        linear.bias.zero_()
 
 
 class ShapesOnly(TorchFunctionMode):
@@ -261,13 +247,7 @@ class ShapesOnly(TorchFunctionMode):
     PyTorch would draw them there with its compiler's front end, which takes as long to load as PyTorch itself.
     """
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],  # noqa: ARG002
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
         named = kwargs or {}
         if func in (nn.init.normal_, Tensor.normal_):
             return args[0] if args else named["tensor"]

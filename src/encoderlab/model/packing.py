@@ -85,7 +85,7 @@ class Layout:
         return x if self.slots is None else x.flatten(0, 1).index_select(0, self.slots)
 
     def pad(self, x: Shaped[Tensor, "*tokens"]) -> Shaped[Tensor, "batch width *features"]:
-        """Return the tokens at their places in the padded batch, with zeros elsewhere."""
+        """Return the tokens at their positions in the padded batch, with zeros elsewhere."""
         if self.slots is None:
             return x
         padded = x.new_zeros(self.batch * self.width, *x.shape[1:])

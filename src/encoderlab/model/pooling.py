@@ -1,10 +1,8 @@
-"""One vector for each sequence: five ways to pool its tokens, two to combine the logits of a text's windows, and the
+"""One vector for each sequence: four ways to pool its tokens, two to combine the logits of a text's windows, and the
 comparison of two texts that are read one at a time (Reimers and Gurevych 2019).
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -38,17 +36,6 @@ class MeanPool(nn.Module):
         return (hidden * real).sum(dim=1) / real.sum(dim=1)
 
 
-class MaxPool(nn.Module):
-    """The largest value of each feature over all real tokens."""
-
-    def forward(
-        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
-    ) -> Float[Tensor, "batch d_model"]:
-        if mask is None:
-            return hidden.amax(dim=1)
-        return hidden.masked_fill(~mask[:, :, None], -math.inf).amax(dim=1)
-
-
 class Pooler(nn.Module):
     """activation(W x + b) of the first token: tanh in BERT's code, ReLU in DistilBERT's."""
 
@@ -71,7 +58,7 @@ def build_pooling(config: ModelConfig) -> nn.Module:
         return Pooler(config.d_model, nn.Tanh())
     if config.pooling is Pooling.relu_pooler:
         return Pooler(config.d_model, nn.ReLU())
-    return {Pooling.cls: ClsPool, Pooling.mean: MeanPool, Pooling.max: MaxPool}[config.pooling]()
+    return MeanPool() if config.pooling is Pooling.mean else ClsPool()
 
 
 def pool_windows(

@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from encoderlab.reports.baselines import BASELINE_NAMES
+from encoderlab.reports.blocks import checkpoint_words, named_score, render, score, shown, with_interval, words_of
 from encoderlab.reports.facts import Facts, changed_settings, machine, origin, repeat_line, split_facts
-from encoderlab.reports.page import render
-from encoderlab.reports.preparation import BASELINE_NAMES
-from encoderlab.reports.pretraining import PRETRAINING_BASELINES, metric_name
-from encoderlab.reports.tables import checkpoint_words, named_score, score, shown, with_interval, words_of
 
 MOST_LABELS = 20
 USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'  # left out where encoderlab cannot open it
@@ -38,7 +36,6 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
     """Return the card of a trained model from its report.json; `labels` are those it predicts, none for an encoder."""
     scored = report["splits"][report["scored_split"]]
     main, is_encoder = report["main_figure"], "mlm_accuracy" in scored or "teacher" in report
-    names = {**BASELINE_NAMES, **PRETRAINING_BASELINES}
     lines = [] if is_encoder else [_predicts(labels)]
     if "teacher" in report:
         lines.append(f"Teacher: `{shown(report['teacher'])}`")
@@ -47,7 +44,7 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
     lines.append(f"Weights of {checkpoint_words(report['checkpoint'])}")
     lines += [plain(note) for note in report["notes"]]
     baselines = [
-        f"{names.get(name, name)}: {named_score(main, scored)} {score(baseline[main])}"
+        f"{BASELINE_NAMES.get(name, name)}: {named_score(main, scored)} {score(baseline[main])}"
         for name, baseline in report["baselines"].items()
         if baseline.get(main) is not None
     ]
@@ -81,7 +78,7 @@ def _results(report: Mapping[str, Any]) -> dict[str, list[str]]:
     splits = report["splits"].values()
     first = next(iter(splits))
     rows = {
-        named_score(metric_name(name, report), first): [score(split.get(name)) for split in splits]
+        named_score(name, first): [score(split.get(name)) for split in splits]
         for name, value in first.items()
         if isinstance(value, float)
     }
@@ -139,19 +136,16 @@ def export_card(
     *,
     windows: Any = None,
     max_length: int = 0,
-    target: str | None = None,
-    paired: bool = False,
     opened: bool = False,
     change: str = "",
     averages: bool = False,
 ) -> str:
     """Return the card for an exported folder, with sections on its use; a card without metadata gets some.
 
-    `library` opens it: transformers, sentence-transformers or onnx; `fields` is the content of its config.json.
-    `windows` says how the run read texts beyond `max_length` tokens (None: it truncated them). For
-    sentence-transformers, `target` is the kind of its head (None: it has none), which reads `paired` texts. For onnx,
-    `opened` tells whether encoderlab opens the folder too, and `change` what storing the graph in 8 bits changed. For
-    transformers, `averages` tells that the last layer averages the tokens' vectors.
+    `library` opens it: transformers or onnx; `fields` is the content of its config.json. `windows` says how the run
+    read texts beyond `max_length` tokens (None: it truncated them). For onnx, `opened` tells whether encoderlab opens
+    the folder too, and `change` what storing the graph in 8 bits changed. For transformers, `averages` tells that the
+    last layer averages the tokens' vectors.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -163,8 +157,6 @@ def export_card(
         opened_by=opened_by(fields) if library == "transformers" else "",
         windows=windows,
         max_length=max_length,
-        target=target,
-        paired=paired,
         opened=opened,
         change=change,
         averages=averages,

@@ -1,30 +1,34 @@
-"""Compares runs: the settings that differ, their scores over seeds, and how far each setting is from a reference."""
+"""Compares finished runs: the settings that differ, their scores over seeds, and how far each setting is from a
+reference.
+
+Runs are read from their folders; only those that were scored on the same rows are compared.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeGuard
 
+import numpy as np
+import yaml
+
 from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.comparison import (
-    PAIRED,
+    SEPARATOR,
     Difference,
     difference_over_seeds,
     holm,
     mean_over_runs,
     paired_difference,
 )
-from encoderlab.metrics.scores import is_lower_better
+from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.reports import plots
-from encoderlab.reports.finished import FinishedRun, check_comparable, read_answers
-from encoderlab.reports.page import page
-from encoderlab.reports.predictions import as_csv
-from encoderlab.reports.screen import show
-from encoderlab.reports.tables import (
+from encoderlab.reports.blocks import (
     OF_POSITIVE,
     Block,
     Heading,
@@ -33,23 +37,212 @@ from encoderlab.reports.tables import (
     Table,
     Text,
     counted,
+    files_list,
     interval,
     json_safe,
     named_score,
     notes,
     number,
     score,
+    show,
     words_of,
+    write_json,
+    write_page,
 )
-from encoderlab.system.files import atomic_write, atomic_write_text
+from encoderlab.settings import flat_settings
+from encoderlab.system.files import atomic_write
 
 LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
 SHARE, TRAINING_ROWS = "dataset.train_share", "training rows"
 MEASURED = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
-MOST_FOLDERS, MOST_VALUES = 12, 4  # printed
-MOST_SWEPT, MOST_LINES, MOST_SETTINGS = 6, 12, 60  # drawn
-WIDE = 160  # characters per line if the output is not a terminal, because a wrapped table is unreadable
+MOST_FOLDERS, MOST_VALUES = 12, 4  # on the screen
+MOST_SETTINGS = 60  # drawn
+# Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
+NOT_COMPARED = {
+    *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
+    *("task.mean", "task.deviation"),
+    *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run with a report. `settings`, flat (`model.n_layers`), are those that distinguish experiments; `dataset` is
+    what environment.json records of its rows.
+    """
+
+    folder: Path
+    report: dict[str, Any]
+    settings: dict[str, Any]
+    dataset: dict[str, Any]
+
+    @property
+    def seed(self) -> int:
+        return self.report["seed"]
+
+    @property
+    def split(self) -> str:
+        """Return the split whose scores are compared."""
+        return self.report["scored_split"]
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """Return the scores of that split."""
+        return self.report["splits"][self.split]
+
+    @property
+    def predictions(self) -> Path:
+        """Return the path of its predictions, which a pretraining run does not have."""
+        return self.folder / "predictions.csv"
+
+    @property
+    def scored(self) -> tuple[Any, ...]:
+        """Return what identifies the scored rows: a fingerprint of texts and labels, and the targets."""
+        fingerprint = self.dataset["splits"][self.split]["fingerprint"]
+        return fingerprint, self.scores["n"], self.scores.get("target_tokens"), self.report.get("second_sentence")
+
+
+def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]]:
+    """Return the finished runs among these run folders, and a line for each unfinished one.
+
+    Raises DataError for a folder that does not hold a run, or a damaged one.
+    """
+    runs: dict[Path, FinishedRun] = {}
+    skipped: list[str] = []
+    for folder in folders:
+        if folder.resolve() in runs:
+            continue
+        if (folder / "report.json").is_file():
+            runs[folder.resolve()] = read_run(folder)
+        elif (folder / "config.yaml").is_file():
+            skipped.append(f"{folder} is not finished and was skipped. Resume it with resume={folder}")
+        else:
+            wrong = f"{folder} is not a run folder" if folder.exists() else f"{folder} does not exist"
+            raise DataError(wrong, remedy="Give run folders, such as outputs/train/sst2/*, or the folder of a sweep")
+    return list(runs.values()), skipped
+
+
+def read_run(folder: Path) -> FinishedRun:
+    """Return the run in `folder`. Raises DataError if one of its records cannot be read."""
+    report = _read(folder / "report.json", json.loads)
+    settings = dict(flat_settings(_read(folder / "config.yaml", yaml.safe_load)))
+    environment = _read(folder / "environment.json", json.loads)
+    try:
+        command = environment["command"]
+        if command == "eval":
+            settings = _of_evaluated_run(settings)
+        kept = {
+            name: value
+            for name, value in _with_encoder(settings).items()
+            if name not in NOT_COMPARED and not name.endswith(".schema")
+        }
+        run = FinishedRun(folder, report, kept | {"command": command}, environment["dataset"] or {})
+        _ = run.scored, run.seed, run.scores[report["main_figure"]], report["throughput"].get("train_seconds")
+        _ = report["task"], report["model"]["parameters"]
+    except (KeyError, TypeError, AttributeError) as error:
+        wrong = f"{folder} cannot be compared, because its records lack {error}"
+        raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None
+    return run
+
+
+def _with_encoder(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with `encoder`, the model the user chose: `init_from` if set, otherwise the preset's name."""
+    if "model.name" not in settings:
+        return settings
+    others = {name: value for name, value in settings.items() if name not in ("model.name", "init_from")}
+    return {"encoder": settings.get("init_from") or settings["model.name"], **others}
+
+
+def _of_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return an evaluation's settings with those of the run it scored, by which evaluations are grouped."""
+    evaluated = Path(str(settings.get("run")))
+    evaluated = evaluated.parent if evaluated.name == "model" else evaluated
+    config = evaluated / "config.yaml"
+    if not config.is_file():
+        return settings | {"model": settings.get("run")}
+    of_data = {name: value for name, value in settings.items() if name.startswith("dataset") and value is not None}
+    return dict(flat_settings(_read(config, yaml.safe_load))) | of_data
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
+    try:
+        record = parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path} cannot be read: {reason}", remedy="Leave this run out") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{path} is not the record of a run", remedy="Leave this run out")
+    return record
+
+
+def check_comparable(runs: Iterable[FinishedRun]) -> None:
+    """Raise DataError if the runs have different tasks, or were scored on different splits or rows."""
+    first, *others = runs
+    for other in others:
+        two = f"{other.folder} and {first.folder}"
+        if other.report["task"] != first.report["task"]:
+            tasks = f"{other.report['task']} and {first.report['task']}"
+            raise DataError(f"{two} have different tasks: {tasks}", remedy="Compare the runs of one task at a time")
+        if other.split != first.split:
+            remedy = "Score both on one split with encoderlab eval run=... split=validation, and compare those runs"
+            raise DataError(f"{two} were scored on different splits: {other.split} and {first.split}", remedy=remedy)
+        if other.scored != first.scored:
+            remedy = "Score both on the same rows with encoderlab eval run=... dataset=..., and compare those runs"
+            if "mlm_accuracy" in first.scores:
+                remedy = "Pretrain both on the same documents, with the same tokenizer, length and kind of pairs"
+            raise DataError(f"{two} were scored on different rows of {first.split}", remedy=remedy)
+
+
+def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
+    """Return the predictions in each predictions.csv and their scores; of words, those that every run read.
+
+    Raises DataError if the files do not contain the same rows.
+    """
+    sides = [_columns_of(run) for run in runs]
+    if isinstance(sides[0][0], list):
+        n_read = np.min([[len(words) for words in labels] for labels, _ in sides], axis=0)
+        sides = [tuple([ids[:n] for ids, n in zip(side, n_read, strict=True)] for side in both) for both in sides]
+    scores = []
+    for run, (labels, predicted) in zip(runs, sides, strict=True):
+        if any(not np.array_equal(*pair) for pair in zip(labels, sides[0][0], strict=True)):
+            wrong = f"{run.predictions} has other labels than {runs[0].predictions}"
+            raise DataError(wrong, remedy="Leave one of them out")
+        names, positive = list(run.scores.get("per_class", {})), run.scores.get("positive_label")
+        place = 1 if positive is None else names.index(positive)
+        scores.append(scores_of_predictions(labels, predicted, names, run.report["main_figure"], place))
+    return scores
+
+
+def _parsed(cells: Sequence[str], scores: Mapping[str, Any]) -> Any:
+    """Return the labels of a column of predictions.csv, as `scores_of_predictions` wants them."""
+    if "pearson" in scores:
+        return np.array([float(cell) for cell in cells])
+    ids = {name: place for place, name in enumerate(scores["per_class"])}
+    if "subset_accuracy" in scores:
+        marks = np.zeros((len(cells), len(ids)), bool)
+        for row, cell in enumerate(cells):
+            marks[row, [ids[label] for label in cell.split(SEPARATOR) if label]] = True
+        return marks
+    if "token_accuracy" in scores:
+        return [np.array([ids[name] for name in cell.split(" ") if cell], np.int64) for cell in cells]
+    return np.array([ids[cell] for cell in cells], np.int64)
+
+
+def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
+    """Return the labels and predictions in predictions.csv. Raises DataError if rows are missing or unreadable."""
+    from pandas import read_csv
+
+    try:
+        table = read_csv(run.predictions, usecols=["label", "predicted"], dtype=str, keep_default_na=False)
+        labels, predicted = (_parsed(table[name].tolist(), run.scores) for name in ("label", "predicted"))
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{run.predictions} cannot be read: {error}", remedy="Leave this run out") from None
+    of_words = isinstance(labels, list)
+    if len(table) != run.scores["n"] or (of_words and list(map(len, labels)) != list(map(len, predicted))):
+        wrong = f"{run.predictions} does not contain the {run.scores['n']:,} rows that were scored"
+        raise DataError(wrong, remedy="Leave this run out")
+    return labels, predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +255,7 @@ class Setting:
 
 
 def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
-    """Return the runs by their settings, and notes on skipped ones: of runs with equal settings and seed, the newest is
-    kept.
-    """
+    """Return the runs by their settings, of equal settings and seed the newest, and notes on skipped ones."""
     names = dict.fromkeys(name for run in runs for name in run.settings)
     differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
     groups: dict[str, dict[int, FinishedRun]] = {}
@@ -88,9 +279,7 @@ def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
 
 
 def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
-    """Return the sort key: numbers by size, then everything else in the order of the runs, such as
-    `model=tiny,mini,small`.
-    """
+    """Return the sort key: numbers by size, then other values in the order of the runs."""
     return not _is_number(value), float(value) if _is_number(value) else as_met.index(repr(value))
 
 
@@ -111,14 +300,14 @@ def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
     def kinds(names: Sequence[str]) -> int:
         return len({repr([value[name] for name in names]) for value in values})
 
-    chosen: list[str] = []
+    selected: list[str] = []
     for name in sorted(values[0], key=says_less) if values else []:
-        if kinds([*chosen, name]) > kinds(chosen):
-            chosen.append(name)
-    for name in reversed(chosen):
-        others = [other for other in chosen if other != name]
-        chosen = others if kinds(others) == kinds(chosen) else chosen
-    return chosen
+        if kinds([*selected, name]) > kinds(selected):
+            selected.append(name)
+    for name in reversed(selected):
+        others = [other for other in selected if other != name]
+        selected = others if kinds(others) == kinds(selected) else selected
+    return selected
 
 
 def short_names(names: Sequence[str]) -> list[str]:
@@ -137,22 +326,22 @@ def setting_value(value: Any) -> str:
 
 
 def build_comparison(
-    runs: Sequence[FinishedRun], figure: str | None = None, reference: str | None = None
+    runs: Sequence[FinishedRun], metric: str | None = None, reference: str | None = None
 ) -> dict[str, Any]:
     """Return the content of compare.json: JSON-safe.
 
-    `figure` names the score (None: the one the reports show first), `reference` the folder of a run that the others are
+    `metric` names the score (None: the one the reports show first), `reference` the folder of a run that the others are
     compared with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a score they do
     not have.
     """
     check_comparable(runs)
-    figure = _checked_score(runs, figure)
+    metric = _checked_score(runs, metric)
     settings, skipped = settings_of(runs)
-    means = [mean_over_runs([run.scores[figure] for run in setting.runs]) for setting in settings]
-    place = _reference(settings, [mean.value for mean in means], figure, reference)
-    differences = _differences(settings, place, figure)
+    means = [mean_over_runs([run.scores[metric] for run in setting.runs]) for setting in settings]
+    place = _reference(settings, [mean.value for mean in means], metric, reference)
+    differences = _differences(settings, place, metric)
     rows = [
-        _row(setting, figure, asdict(mean), difference)
+        _row(setting, metric, asdict(mean), difference)
         for setting, mean, difference in zip(settings, means, differences, strict=True)
     ]
     first = runs[0]
@@ -161,7 +350,7 @@ def build_comparison(
             "task": first.report["task"],
             "split": first.split,
             "rows": first.scores["n"],
-            "figure": figure,
+            "figure": metric,
             "positive_label": first.scores.get("positive_label"),
             "differing": {
                 name: [setting_value(setting.values[name]) for setting in settings] for name in settings[0].values
@@ -174,28 +363,28 @@ def build_comparison(
     )
 
 
-def _checked_score(runs: Sequence[FinishedRun], figure: str | None) -> str:
+def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
     first, *others = dict.fromkeys(run.report["main_figure"] for run in runs)
-    if figure is None and others:
-        remedy = f"Set figure={' or figure='.join((first, *others))}"
+    if metric is None and others:
+        remedy = f"Set score={' or score='.join((first, *others))}"
         raise SettingError(f"The runs have different main scores: {' and '.join((first, *others))}", remedy=remedy)
-    figure = str(figure or first)
+    metric = str(metric or first)
     labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
-    if figure in OF_POSITIVE and len(labels) > 1:
-        remedy = "Set figure=f1_macro, or train with one task.positive_label"
-        raise SettingError(f"{figure} refers to different labels: {' and '.join(labels)}", remedy=remedy)
+    if metric in OF_POSITIVE and len(labels) > 1:
+        remedy = "Set score=f1_macro, or train with one task.positive_label"
+        raise SettingError(f"{metric} refers to different labels: {' and '.join(labels)}", remedy=remedy)
     for run in runs:
-        if not _is_number(value := run.scores.get(figure)) or not math.isfinite(value):
+        if not _is_number(value := run.scores.get(metric)) or not math.isfinite(value):
             known = [name for name, value in run.scores.items() if isinstance(value, float)]
-            near = closest(figure, known)
-            remedy = f"Did you mean figure={near}?" if near and near != figure else ""
-            raise SettingError(f"{run.folder} has no score {figure}", allowed=", ".join(known), remedy=remedy)
-    return figure
+            near = closest(metric, known)
+            remedy = f"Did you mean score={near}?" if near and near != metric else ""
+            raise SettingError(f"{run.folder} has no score {metric}", allowed=", ".join(known), remedy=remedy)
+    return metric
 
 
-def _reference(settings: Sequence[Setting], means: Sequence[float], figure: str, reference: str | None) -> int:
+def _reference(settings: Sequence[Setting], means: Sequence[float], metric: str, reference: str | None) -> int:
     if reference is None:
-        return means.index(min(means) if is_lower_better(figure) else max(means))
+        return means.index(min(means) if is_lower_better(metric) else max(means))
     folder = Path(reference).resolve()
     for place, setting in enumerate(settings):
         if any(folder == run.folder.resolve() for run in setting.runs):
@@ -205,22 +394,21 @@ def _reference(settings: Sequence[Setting], means: Sequence[float], figure: str,
     raise SettingError(wrong, allowed=f"one of them, such as {folders}")
 
 
-def _differences(settings: Sequence[Setting], place: int, figure: str) -> list[dict[str, Any] | None]:
-    """Return each setting's difference from the reference; None for the reference. p-values are corrected over all of
-    them.
-    """
+def _differences(settings: Sequence[Setting], place: int, metric: str) -> list[dict[str, Any] | None]:
+    """Return each setting's difference from the reference, with corrected p-values; None for the reference."""
     if len(settings) < 2:
         return [None]
     runs = [run for setting in settings for run in setting.runs]
-    is_paired = figure in PAIRED and all(run.predictions.is_file() for run in runs)
-    answers = dict(zip((run.folder for run in runs), read_answers(runs), strict=True)) if is_paired else {}
+    all_predicted = all(run.predictions.is_file() for run in runs)
+    read = dict(zip((run.folder for run in runs), read_predictions(runs), strict=True)) if all_predicted else {}
+    is_paired = all(metric in scores.values for scores in read.values()) and all_predicted
 
     def difference(setting: Setting) -> Difference:
         sides = (setting, settings[place])
         if is_paired:
-            mine, other = ([answers[run.folder] for run in side.runs] for side in sides)
-            return paired_difference(mine, other, figure, BOOTSTRAP_SEED)
-        return difference_over_seeds(*([run.scores[figure] for run in side.runs] for side in sides))
+            mine, other = ([read[run.folder] for run in side.runs] for side in sides)
+            return paired_difference(mine, other, metric, BOOTSTRAP_SEED)
+        return difference_over_seeds(*([run.scores[metric] for run in side.runs] for side in sides))
 
     measured = {other: asdict(difference(setting)) for other, setting in enumerate(settings) if other != place}
     tested = [one for one in measured.values() if one["p_value"] is not None]
@@ -237,11 +425,12 @@ def _outcome(value: float, p_corrected: float | None) -> str:
     return ("higher" if value > 0 else "lower") if p_corrected < LEVEL else "not distinguishable"
 
 
-def _row(setting: Setting, figure: str, mean: dict[str, Any], difference: dict[str, Any] | None) -> dict[str, Any]:
+def _row(setting: Setting, metric: str, mean: dict[str, Any], difference: dict[str, Any] | None) -> dict[str, Any]:
     """Return one setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
     first = setting.runs[0]
-    own = first.scores.get(f"{figure}_ci95")
-    seconds = [run.seconds for run in setting.runs if run.seconds is not None]
+    own = first.scores.get(f"{metric}_ci95")
+    trained = (run.report["throughput"].get("train_seconds") for run in setting.runs)
+    seconds = [one for one in trained if one is not None]
     return {
         "label": setting.label,
         "values": setting.values,
@@ -249,9 +438,9 @@ def _row(setting: Setting, figure: str, mean: dict[str, Any], difference: dict[s
         "interval": mean["interval"] or own,
         "interval_over": "seeds" if mean["interval"] else "rows" if own else None,
         "parameters": first.report["model"]["parameters"],
-        "training_rows": first.training_rows,
+        "training_rows": first.dataset["splits"].get("train", {}).get("rows"),
         "train_seconds": sum(seconds) / len(seconds) if seconds else None,
-        "runs": [{"folder": str(run.folder), "seed": run.seed, "score": run.scores[figure]} for run in setting.runs],
+        "runs": [{"folder": str(run.folder), "seed": run.seed, "score": run.scores[metric]} for run in setting.runs],
         "difference": difference,
     }
 
@@ -331,144 +520,58 @@ def _p_value(difference: Mapping[str, Any] | None) -> str:
     return ("<0.001" if corrected < 0.001 else f"{corrected:.3f}") + marked
 
 
-def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], file: TextIO | None = None) -> None:
-    """Print a comparison from `build_comparison`, on standard error unless `file` is given."""
+def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = (), most_runs: int | None = None) -> list[Block]:
+    """Return what page and screen show below the headline."""
+    better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
     # First the settings that distinguish all runs; of many values, each distinct one once.
     ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in comparison["varied"])
     differing = [
         f"{name}: {' | '.join(values if len(values) <= MOST_VALUES else dict.fromkeys(values))}"
         for name, values in ordered
     ]
-    folders = [run["folder"] for row in comparison["settings"] for run in row["runs"]]
-    more = [f"and {len(folders) - MOST_FOLDERS} more"] if len(folders) > MOST_FOLDERS else []
-    blocks: list[Block] = [
-        Heading(headline(comparison)),
-        Items("They differ in", differing),
+    runs = [
+        f"{run['folder']} (seed {run['seed']}, {run['score']:.4f})"
+        for row in comparison["settings"]
+        for run in row["runs"]
+    ]
+    more = [f"and {len(runs) - most_runs} more"] if most_runs is not None and len(runs) > most_runs else []
+    relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
+    return [
+        Text(relative if len(comparison["settings"]) > 1 else "", tone="quiet"),
         settings_table(comparison),
         *notes(comparison["notes"]),
-        Items("Runs", [*folders[:MOST_FOLDERS], *more]),
-        Items("Files", [f"{name}: {path}" for name, path in paths.items()]),
+        *drawn,
+        Items("They differ in", differing),
+        Items("Runs", [*runs[:most_runs], *more]),
     ]
-    show(blocks, file, WIDE)
 
 
-def write_comparison(folder: Path, comparison: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Write compare.json, compare.csv (a line for each run), compare.html and plots into `folder`.
+def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], file: TextIO | None = None) -> None:
+    """Print a comparison from `build_comparison`, on standard error unless `file` is given."""
+    blocks = _blocks(comparison, most_runs=MOST_FOLDERS)
+    show([Heading(headline(comparison)), *blocks, files_list(paths)], file)
+
+
+def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, str]:
+    """Write compare.json, compare.html and, of several settings, plots/scores.png into `folder`.
 
     They replace those of an earlier comparison. Return their paths by name. Raises DataError if the folder cannot be
     written to.
     """
-    drawn = _plots(comparison, {str(run.folder): run.journal() for run in runs})  # first: a journal may be damaged
-    paths = {kind: folder / f"compare.{kind}" for kind in ("html", "csv", "json")}
+    metric, rows, plot = words_of(comparison["figure"]), comparison["settings"], folder / "plots" / "scores.png"
+    drawn: list[Plot] = []
+    if len(rows) > 1:
+        what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
+        drawn = [Plot(plots.settings_plot(rows[:MOST_SETTINGS], comparison["reference"], metric), what)]
+    paths = {kind: folder / f"compare.{kind}" for kind in ("html", "json")}
     try:
-        (folder / "plots").mkdir(parents=True, exist_ok=True)
-        for name, plot in drawn.items():
-            with atomic_write(folder / "plots" / f"{name}.png") as temporary:
-                plots.write_png(plot.figure, temporary)
-        content = {
-            "html": page(headline(comparison), _page_blocks(comparison, drawn)),
-            "csv": _run_table(comparison),
-            "json": json.dumps(comparison, indent=2, ensure_ascii=False) + "\n",
-        }
-        for kind, path in paths.items():
-            atomic_write_text(path, content[kind])
+        plot.parent.mkdir(parents=True, exist_ok=True)
+        for one in drawn:
+            with atomic_write(plot) as temporary:
+                plots.write_png(one.figure, temporary)
+        write_page(paths["html"], headline(comparison), _blocks(comparison, drawn))
+        write_json(paths["json"], comparison)
     except OSError as error:
         remedy = "Set output=... to a folder you can write to"
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
-    return {kind: str(path) for kind, path in paths.items()} | {"plots": str(folder / "plots")}
-
-
-def _differing_table(comparison: Mapping[str, Any]) -> Table:
-    labels = [row["label"] for row in comparison["settings"]]
-    rows = [[name, *values] for name, values in comparison["differing"].items()]
-    return Table(["setting", *labels], rows, n_texts=1 + len(labels))
-
-
-def _page_blocks(comparison: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
-    name = words_of(comparison["figure"])
-    better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
-    runs = [
-        [row["label"], run["folder"], str(run["seed"]), f"{run['score']:.4f}"]
-        for row in comparison["settings"]
-        for run in row["runs"]
-    ]
-    blocks: list[Block] = [
-        Text(f"Differences are relative to {comparison['reference']}, on the same rows{better}.", tone="quiet"),
-        settings_table(comparison),
-        *notes(comparison["notes"]),
-    ]
-    for plot in drawn.values():
-        blocks += [Heading(plot.description.partition(":")[0]), plot]
-    if comparison["differing"]:
-        blocks += [Heading("Settings that differ"), _differing_table(comparison)]
-    return [*blocks, Heading("Runs"), Table(("setting", "folder", "seed", name), runs, n_texts=2)]
-
-
-def _plots(comparison: Mapping[str, Any], journals: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Plot]:
-    """Return each plot by its name; `journals` are the runs' logged lines by folder."""
-    metric, rows = words_of(comparison["figure"]), comparison["settings"]
-    drawn = {}
-    if len(rows) > 1:
-        what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
-        drawn["scores"] = Plot(plots.settings_plot(rows[:MOST_SETTINGS], comparison["reference"], metric), what)
-    for name in _swept(comparison)[:MOST_SWEPT]:
-        what = f"{metric.capitalize()} against {name}: a mark for each seed, a line through the means."
-        key = f"{metric.replace(' ', '_')}_against_{name.rpartition('.')[2].replace(' ', '_')}"
-        drawn[key] = Plot(plots.swept_plot(_swept_lines(comparison, name)[:MOST_LINES], name, metric), what)
-    each = [
-        (row["label"] if place == 0 else None, line, journals.get(run["folder"], []))
-        for line, row in enumerate(rows[:MOST_LINES])
-        for place, run in enumerate(row["runs"])
-    ]
-    if (figure := plots.runs_plot(each, comparison["figure"])) is not None:
-        what = "Curves: training loss and evaluations of all runs against steps, one colour per setting."
-        drawn["curves"] = Plot(figure, what)
-    return drawn
-
-
-def _swept(comparison: Mapping[str, Any]) -> list[str]:
-    """Return the settings with several numbers; a share of the training rows counts as their number, and models as
-    their parameters.
-    """
-    rows = comparison["settings"]
-    names = []
-    for name in comparison["varied"]:
-        values = [row["values"][name] for row in rows]
-        if name == SHARE and all(row["training_rows"] for row in rows):
-            names.append(TRAINING_ROWS)
-        elif all(map(_is_number, values)) and len(set(values)) > 1:
-            names.append(name)
-        elif name == "encoder" and len({row["parameters"] for row in rows}) > 1:
-            names.append("parameters")
-    return names
-
-
-def _swept_lines(comparison: Mapping[str, Any], name: str) -> list[plots.Swept]:
-    """Return a line for each combination of the other settings that distinguish runs."""
-    key = {"parameters": "parameters", TRAINING_ROWS: "training_rows"}.get(name)
-    replaced = {"parameters": "encoder", TRAINING_ROWS: SHARE}.get(name, name)
-    others = [other for other in comparison["varied"] if other != replaced]
-    groups: dict[str, list[tuple[float, Mapping[str, Any]]]] = {}
-    for row in comparison["settings"]:
-        label = ", ".join(f"{other.rpartition('.')[2]}={setting_value(row['values'][other])}" for other in others)
-        groups.setdefault(label, []).append((row[key] if key else row["values"][name], row))
-    lines = []
-    for label, group in groups.items():
-        ordered = sorted(group, key=lambda one: one[0])
-        points = [(x, run["score"]) for x, row in ordered for run in row["runs"]]
-        lines.append(plots.Swept(label, points, [(x, row["value"]) for x, row in ordered]))
-    return lines
-
-
-def _run_table(comparison: Mapping[str, Any]) -> str:
-    """Return a line of CSV for each run: its setting, seed and score, and the setting's numbers."""
-    measured = ("value", "deviation", "interval", "interval_over", "train_seconds")
-    tested = ("value", "interval", "p_value", "p_corrected", "test")
-    columns = ["setting", *comparison["differing"], "seed", comparison["figure"], "mean", *measured[1:]]
-    columns += ["difference", *(f"difference_{name}" for name in tested[1:]), "folder"]
-    lines = []
-    for row in comparison["settings"]:
-        numbers = [row[name] for name in measured] + [(row["difference"] or {}).get(name) for name in tested]
-        for run in row["runs"]:
-            lines.append([row["label"], *row["values"].values(), run["seed"], run["score"], *numbers, run["folder"]])
-    return as_csv(columns, lines)
+    return {kind: str(path) for kind, path in paths.items()} | ({"plot": str(plot)} if drawn else {})

@@ -1,34 +1,50 @@
-"""What a report says of a run besides its scores: its command line, settings, machine and data.
+"""What is known of a run besides its scores: its command line, settings, machine and data, and what is odd in it.
 
-The facts are plain data: `environment` is the run's environment.json, and `settings` lists each setting with `name`,
+A run's facts are plain data: `environment` is its environment.json, and `settings` lists each setting with `name`,
 `value`, `default` and `differs`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TextIO
+from unicodedata import normalize
 
 from encoderlab.errors import printable
-from encoderlab.reports.tables import (
+from encoderlab.reports.blocks import (
     Block,
     Code,
     Folded,
     Heading,
+    Items,
     Table,
     Text,
     counted,
     number,
     percent,
+    show,
     shown,
+    single_spaced,
     words_of,
 )
 
 Facts = Mapping[str, Any]
+LEAST_ROWS = 10  # of a class, below which its scores are mostly chance
+MANY_MARKED = 0.1  # of the training texts
+LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly change its score
+MOST_NAMED = 5  # labels in a warning
+MOST_LONE = 50  # labels with a single training row: if more, and most labels, these are probably not labels
+MOST_CLASSES = 12  # of the screen, where more would push the headline off
+ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
+QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]*)?")
 LONGEST_VALUE = 300  # characters of a setting's value, or of a fact
-NOT_REPEATED = ("run_dir", "resume")  # a run is repeated in a new folder
+_PLACES = ("run_dir=", "resume=")  # a run is repeated in a new folder
 MOST_LABELS = 30  # counted on the page
 SURVEYED = {
     "rows": "rows",
@@ -41,12 +57,15 @@ SURVEYED = {
 
 
 def repeat_line(facts: Facts) -> str | None:
-    """Return the command line that repeats the run; None if it was started from Python."""
+    """Return the command line that repeats the run; None if it was started from Python, or resumed with overrides that
+    it was not started with.
+    """
     record = facts["environment"]
     overrides = record.get("overrides")
-    if overrides is None:
+    resumed = [one for again in record.get("resumed", []) for one in again["overrides"] or ["from Python"]]
+    if overrides is None or any(one not in overrides and not one.startswith(_PLACES) for one in resumed):
         return None
-    again = [one for one in overrides if one.partition("=")[0].lstrip("+~") not in NOT_REPEATED]
+    again = [one for one in overrides if not one.lstrip("+~").startswith(_PLACES)]
     return printable(" ".join(["encoderlab", record["command"], *map(shlex.quote, again)]))
 
 
@@ -59,7 +78,7 @@ def machine(facts: Facts) -> list[tuple[str, str]]:
     """Return hardware and versions, as far as they are known."""
     record = facts["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
-    resumed = record.get("continued")
+    resumed = record.get("resumed")
     known = {
         **{words_of(name): value for name, value in record["hardware"].items()},
         "versions": versions,
@@ -95,7 +114,10 @@ def settings_section(facts: Facts) -> list[Block]:
     columns = ("setting", "value", "default")
     others = [_setting(one) for one in facts["settings"] if not one["differs"]]
     repeat = repeat_line(facts)
-    by_hand = "The run was started from Python, or as part of another run. config.yaml has its settings."
+    by_hand = (
+        "The run was started from Python or as part of another run, or resumed with other settings. config.yaml has "
+        "its settings."
+    )
     return [
         Heading("Settings"),
         Text("The settings that differ from their defaults. config.yaml has every setting."),
@@ -153,7 +175,172 @@ def survey_section(facts: Facts) -> list[Block]:
         Text(few if n_labels > MOST_LABELS else "", tone="quiet"),
         Text(
             "Duplicates are rows whose text occurs earlier in the split; “also in train” counts rows whose text is in "
-            "the training split, and “conflicting label” those whose label it never has there.",
+            "the training split, and “conflicting label” those that have only other labels there.",
             tone="quiet",
         ),
     ]
+
+
+def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
+    """Return a warning about classes with few rows in a split, given the `counts` of all; "" if each has enough."""
+    few = [f"{name!r} ({count})" for name, count in counts.items() if count < LEAST_ROWS]
+    if not few:
+        return ""
+    return (
+        f"Too few rows of {split} to score {_some(few)}: with fewer than {LEAST_ROWS}, precision, recall and F1 are "
+        "mostly chance."
+    )
+
+
+def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
+    """Return a warning about rows of a split whose text is also in training, given its survey; "" if they are few."""
+    shared, rows = counts["shared_with_train"], counts["rows"]
+    if split == "train" or not rows or shared / rows < LEAST_SHARED:
+        return ""
+    return (
+        f"{shared:,} of the {rows:,} rows of {split} ({shared / rows:.0%}) have a text that is also in train, so the "
+        "score says less about new texts than it seems to: remove them from train."
+    )
+
+
+def conflicting_rows(survey: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a warning about rows with the text of an earlier row and another label; "" if there are none."""
+    counts = [f"{split['conflicting']:,} rows of {name}" for name, split in survey.items() if split["conflicting"]]
+    if not counts:
+        return ""
+    return f"{' and '.join(counts)} have the text of an earlier row with another label. `encoderlab data` names them."
+
+
+def markup(survey: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a warning about HTML in the training texts; "" if few have any."""
+    share = survey.get("train", {}).get("markup", 0)
+    return f"{share:.0%} of the texts of train contain HTML: remove it from the data." if share > MANY_MARKED else ""
+
+
+def labels_alike(counts: Mapping[str, int]) -> str:
+    """Return a warning about labels that differ only in case, spaces or a number's form; "" if none do."""
+    by_form: dict[str, list[str]] = {}
+    for name in sorted(counts, key=lambda name: -counts[name]):
+        form = " ".join(normalize("NFC", name).casefold().split())
+        by_form.setdefault(repr(float(form)) if _NUMBER.fullmatch(form) else form, []).append(name)
+    alike = [" and ".join(map(repr, names)) for names in by_form.values() if len(names) > 1]
+    if not alike:
+        return ""
+    return (
+        f"Labels that differ only in case, spaces or the form of a number are separate classes: {_some(alike, '; ')}. "
+        "If they mean the same, write them the same way in the data, or merge them with dataset.label_names."
+    )
+
+
+def _lone_labels(counts: Mapping[str, int]) -> str:
+    """Return a warning about labels that occur once in training; "" if none does."""
+    lone = [repr(label) for label, count in counts.items() if count == 1]
+    if len(lone) > max(MOST_LONE, len(counts) / 2):
+        labels = f"{len(lone):,} of the {len(counts):,} labels occur once in training"
+        return f"{labels}; check that dataset.label names the right column"
+    have, them = ("label {} occurs", "it") if len(lone) == 1 else ("labels {} occur", "them")
+    remedy = f"add more rows, or merge {them} with another label"
+    return f"the {have.format(_some(lone))} once in training, too little to learn from; {remedy}" if lone else ""
+
+
+def _some(names: Sequence[str], joint: str = ", ") -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return f"{joint.join(names[:MOST_NAMED])}{more}"
+
+
+def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = None) -> None:
+    """Print the statistics of each split, and what is odd about its labels."""
+    show(_survey_blocks(survey), file)
+
+
+def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
+    of_rows, *others = survey_tables(survey)
+    train = next(iter(survey.values())).get("labels") or {}
+    blocks: list[Block] = [of_rows]
+    if len(train) <= MOST_CLASSES:
+        blocks += others
+    else:
+        rarest, commonest = min(train, key=train.__getitem__), max(train, key=train.__getitem__)
+        extremes = f"from {train[rarest]:,} ({rarest}) to {train[commonest]:,} ({commonest})"
+        blocks.append(Text(f"{len(train):,}; in {next(iter(survey))} {extremes}", "Labels"))
+    warnings = [shared_rows(name, split) for name, split in survey.items()]
+    warnings += [labels_alike(train), conflicting_rows(survey), markup(survey)]
+    if len(train) == 2:
+        scored = {name: survey.get(name, {}).get("labels", {}) for name in ("validation", "test")}
+        warnings += [scarce_classes(name, counts) for name, counts in scored.items() if any(counts.values())]
+    warnings.append(_lone_labels(survey.get("train", {}).get("labels") or {}))
+    return [*blocks, *(Text(warning, "Warning") for warning in warnings)]
+
+
+def show_rows(facts: Mapping[str, Any], file: TextIO) -> None:
+    """Print what `encoderlab data` knows of labelled rows: statistics, lengths, tokens, odd rows and examples."""
+    splits = facts["splits"]
+    lengths = {name: split["tokens"] for name, split in splits.items()}
+    blocks = [*_survey_blocks(splits), *_lengths(lengths, facts["max_length"], "row"), *_tokenization(facts["pieces"])]
+    blocks += [Items(f"Odd rows of {name}", list(_odd(split["odd_rows"]))) for name, split in splits.items()]
+    blocks += [Items(f"Rows of {name}", list(_examples(split["examples"]))) for name, split in splits.items()]
+    show(blocks, file)
+
+
+def show_documents(facts: Mapping[str, Any], file: TextIO) -> None:
+    """Print what `encoderlab data` knows of documents: counts, lengths, tokens and examples."""
+    splits = facts["splits"]
+    first = next(iter(splits.values()))
+    kind = "pairs" if "labels" in first else "texts"
+    keys = ("documents", "paragraphs", "sentences", "tokens", "pairs")
+    rows = [[name, *(number(split[key]) for key in keys)] for name, split in splits.items()]
+    lengths = {name: split["tokens_of_a_row"] for name, split in splits.items()}
+    blocks: list[Block] = [
+        Table(("split", *keys[:-1], f"{kind} of an epoch"), rows),
+        Text(f"found by {first['sentence_splitter']}", "Sentences"),
+        *_lengths(lengths, facts["max_length"], kind[:-1]),
+        *_tokenization(facts["pieces"]),
+    ]
+    blocks += [
+        Items(f"{kind.capitalize()} of {name}", list(_pairs(split["examples"]))) for name, split in splits.items()
+    ]
+    show(blocks, file)
+
+
+def _lengths(by_split: Mapping[str, Mapping[str, Any]], max_length: int, what: str) -> list[Block]:
+    rows = [
+        [name, *(f"{one[key]:,.0f}" if key in one else "-" for key in QUANTILES), percent(one["truncated"])]
+        for name, one in by_split.items()
+    ]
+    reads = f"Lengths include special tokens; the model reads up to model.max_length={max_length}."
+    return [Table((f"tokens of a {what}", *QUANTILES, f"truncated at {max_length}"), rows), Text(reads)]
+
+
+def _tokenization(pieces: Mapping[str, Any] | None) -> list[Block]:
+    if pieces is None:
+        return []
+    words = (
+        f"{pieces['pieces_per_word']:.2f} tokens per word, {pieces['unknown_pieces']:.2%} of the tokens unknown, "
+        f"a vocabulary of {pieces['vocabulary_size']:,}"
+    )
+    return [Text(words, "Tokens")]
+
+
+def _odd(kinds: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for kind in kinds:
+        yield f"{number(kind['count'])} with {kind['kind']}"
+        for row in kind["first"]:
+            like, text = f" (as {row['like']})" if "like" in row else "", single_spaced(row["text"])
+            yield f"    {row['where']}{like}: {text[:ODD_TEXT]}{'...' * (len(text) > ODD_TEXT)}"
+
+
+def _examples(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield three lines for each row: its place and its label, its text, its tokens."""
+    for row in rows:
+        label = "no label" if row["label"] is None else single_spaced(row["label"])
+        yield f"{row['where']}, {row['tokens']} tokens, {label}"
+        yield f"    {single_spaced(row['text'])}"
+        yield f"    {' '.join(row['pieces'])}{' ...' if row['tokens'] > len(row['pieces']) else ''}"
+
+
+def _pairs(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        first, *second = (" ".join(pieces) for pieces in row["pieces"])
+        yield first if row["label"] is None else f"{row['label']}: {first}"
+        yield from (f"    {pieces}" for pieces in second)

@@ -1,12 +1,11 @@
-"""The results of a cross-validation: its report, the predictions for all rows, and the labels that are
-probably wrong.
-"""
+"""The results of a cross-validation: its report, the predictions for all rows, and the labels to check."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,19 +15,15 @@ import numpy as np
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.metrics.intervals import OverFolds, over_folds
-from encoderlab.metrics.label_errors import LabelErrors, find_label_errors, find_label_set_errors, find_number_errors
 from encoderlab.metrics.scores import is_lower_better
-from encoderlab.reports.facts import Facts, settings_section
-from encoderlab.reports.page import write_page
-from encoderlab.reports.predictions import carried_names, write_table
-from encoderlab.reports.screen import show
-from encoderlab.reports.tables import (
+from encoderlab.reports.baselines import baseline_blocks, verdict_on
+from encoderlab.reports.blocks import (
     Block,
     Heading,
-    Items,
     Passage,
     Table,
     Text,
+    files_list,
     interval,
     json_safe,
     named_score,
@@ -36,10 +31,15 @@ from encoderlab.reports.tables import (
     number,
     percent,
     score,
+    show,
     shown,
     with_interval,
+    write_json,
+    write_page,
 )
-from encoderlab.reports.training import baseline_blocks, title_of, verdict_on, write_json
+from encoderlab.reports.facts import Facts, settings_section
+from encoderlab.reports.predictions import carried_names, write_table
+from encoderlab.reports.training import title_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,13 +51,9 @@ INTERVAL = (
     "They cover the choice of rows, not other seeds"
 )
 CORRELATIONS = ("matthews", "pearson", "spearman")  # from -1 to 1
-MOST_ERRORS, MOST_ON_SCREEN = 20, 5  # labels to check, shown on the page and on the screen
+MOST_LABELS, MOST_ON_SCREEN = 20, 5  # labels to check, shown on the page and on the screen
 PROBABILITY = "probability_"  # before a label's name, in the name of a column
-CONFIDENT = "a model that has not seen the {unit} is as confident in {other} as it usually is when that is right"
-FAR = (
-    "they are further from the prediction of a model that has not seen the row than 3.5 standard deviations, as "
-    "estimated from the median absolute residual"
-)
+TRIALS = ((0.9, "nine in ten"), (0.8, "six in ten"), (0.5, "one in five"))  # least accuracy, and the precision measured
 _PLACE = re.compile(r"(.*?)(?:, )?(?:lines?|row) (\d+)(?: to \d+)?", re.DOTALL)
 
 
@@ -71,9 +67,7 @@ class Fold:
 
 
 def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict[str, Any]:
-    """Return the content of report.json: JSON-safe. The split `out_of_fold` has each mean over the folds, with its
-    interval.
-    """
+    """Return report.json's content. The split `out_of_fold` has the means over the folds with intervals."""
     reports = [fold.report for fold in folds]
     scores = [report["splits"][TESTED] for report in reports]
     n_rows, first, main = sum(one["n"] for one in scores), reports[0], reports[0]["main_figure"]
@@ -84,7 +78,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     baselines = _baselines(reports, main, share)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     unused = f"The test split ({unused_test_rows:,} rows) was not used, because folds are made of the training rows"
-    own = {name: first[name] for name in ("command", "task", "seed", "init_from", "model", "main_figure")}
+    own = {name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_figure")}
     report = {
         **own,
         "scored_split": OUT_OF_FOLD,
@@ -124,9 +118,7 @@ def _means(over: Mapping[str, OverFolds]) -> dict[str, Any]:
 
 
 def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return precision, recall and F1 of each class over the folds, weighted by each fold's rows of it; `support`
-    counts all.
-    """
+    """Return precision, recall and F1 of each class over the folds, weighted by its rows; `support` counts all."""
     per_class = {}
     for name in scores[0].get("per_class", {}):
         each = [one["per_class"][name] for one in scores]
@@ -137,9 +129,7 @@ def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
 
 
 def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) -> dict[str, dict[str, Any]]:
-    """Return for each baseline that every fold has its mean main score, and the model's lead over it across
-    the folds.
-    """
+    """Return the mean main score of each baseline that every fold has, and the model's lead over it."""
     baselines = {}
     for name in reports[0]["baselines"]:
         each = [report["baselines"].get(name, {}) for report in reports]
@@ -181,223 +171,146 @@ def out_of_fold_table(
     return pd.concat([pd.DataFrame(ours), table.rename(columns=carried_names(table.columns, ours))], axis=1)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelsToCheck:
-    """Labels that are probably wrong, the least plausible first, among `of` judged ones.
+def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> pd.DataFrame:
+    """Return the labels of a table from `out_of_fold_table` that should be checked, the least plausible first.
 
-    A row of `table` has its place (`file` if there are several, `line`, `fold`; a word also `sentence`, `word_number`
-    and `word`), its texts, `label`, and what that probably is instead, `predicted`. Classes have the `probability` of
-    that, the `probability_of_label`, and the `margin` between them. Numbers have the residual in robust standard
-    deviations, `deviations`. In sets of labels one label is judged at a time, and `change` says which. `judged` names
-    in the plural what was judged, and `because` says what makes it probably wrong.
+    `names` are the labels', `target` is label or label_set. How many are listed is estimated by confident learning
+    (Northcutt, Jiang and Chuang, JAIR 70, 2021), which knows how often the model errs with each label; they are those
+    with the least probable labels. In sets, each label is judged by itself, as assigned or not: those are listed that
+    the model finds less probable than not, and `change` says which one. A row has its place (`file` if there are
+    several, `line`, `fold`), its texts, `label`, what that may have to be instead, `predicted`, and the `probability`
+    of either state of what is judged. A model that has learned nothing doubts correct labels, so it lists none.
     """
-
-    table: pd.DataFrame
-    of: int
-    judged: str
-    because: str
-
-
-def check_labels(
-    table: pd.DataFrame, names: Sequence[str], target: str, of_words: Iterator[np.ndarray] | None = None
-) -> LabelsToCheck:
-    """Return the labels to check in a table from `out_of_fold_table`; `names` are the labels'.
-
-    `target` is label, label_set or number. `of_words` yields the probabilities of the words of each row of a tagging
-    task, [words, labels]; truncated words have none.
-    """
-    if of_words is not None:
-        return _words(table, names, list(of_words))
-    if target == "number":
-        errors = find_number_errors(table["label"].to_numpy(float), table["predicted"].to_numpy(float))
-        predicted = table["predicted"].iloc[errors.rows].to_numpy(float)
-        wrong = _listed(table, errors.rows).assign(predicted=predicted, deviations=errors.distances.round(2))
-        return LabelsToCheck(wrong, len(table), "numbers", FAR)
     probabilities = np.stack([table[f"{PROBABILITY}{name}"].to_numpy(float) for name in names], axis=1)
     if target == "label_set":
-        return _label_sets(table, names, probabilities)
-    ids = {name: place for place, name in enumerate(names)}
-    labels = np.array([ids[label] for label in table["label"]])
-    errors = find_label_errors(labels, probabilities)
-    wrong = _listed(table, errors.rows).assign(**_probable(errors, labels, probabilities, names))
-    return LabelsToCheck(wrong, len(table), "labels", CONFIDENT.format(unit="row", other="another label"))
+        assigned = np.array([[name in label.split(SEPARATOR) for name in names] for label in table["label"]])
+        rows, judged = np.nonzero((probabilities >= 0.5) != assigned)
+        is_assigned, of_label = assigned[rows, judged], probabilities[rows, judged]
+        sets = assigned[rows]
+        sets[np.arange(len(rows)), judged] ^= True
+        about = {
+            "predicted": [SEPARATOR.join(itertools.compress(names, one)) for one in sets],
+            "change": [
+                f"{'remove' if there else 'add'} {names[int(k)]}" for there, k in zip(is_assigned, judged, strict=True)
+            ],
+            "probability": np.where(is_assigned, 1 - of_label, of_label),
+            "probability_of_label": np.where(is_assigned, of_label, 1 - of_label),
+        }
+    else:
+        from cleanlab.filter import find_label_issues
+
+        labels = table["label"].map(list(names).index).to_numpy()
+        assigned = np.eye(len(names), dtype=bool)[labels]
+        issues = find_label_issues(labels, probabilities, filter_by="low_self_confidence", n_jobs=1)
+        rows = np.flatnonzero(issues)
+        likely = probabilities[rows].argmax(1)
+        about = {
+            "predicted": [names[class_id] for class_id in likely.tolist()],
+            "probability": probabilities[rows, likely],
+            "probability_of_label": probabilities[rows, labels[rows]],
+        }
+    columns = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in table]
+    listed = table.iloc[rows][columns].reset_index(drop=True).assign(**about)
+    listed = listed[listed["label"] != listed["predicted"]].sort_values("probability_of_label", kind="stable").round(6)
+    return listed if _has_learned(probabilities, assigned, target) else listed.iloc[:0]
 
 
-def _label_sets(table: pd.DataFrame, names: Sequence[str], probabilities: np.ndarray) -> LabelsToCheck:
-    """Judge each label of each row by itself, as assigned or not."""
-    assigned = np.zeros(probabilities.shape, dtype=bool)
-    for row, labels in enumerate(table["label"]):
-        assigned[row, [names.index(label) for label in labels.split(SEPARATOR) if label]] = True
-    errors = find_label_set_errors(assigned, probabilities)
-    is_assigned = assigned[errors.rows, errors.labels]
-    of_label = probabilities[errors.rows, errors.labels]
-    changed = assigned[errors.rows]
-    changed[np.arange(len(changed)), errors.labels] ^= True
-    wrong = _listed(table, errors.rows).assign(
-        predicted=[SEPARATOR.join(names[label] for label in np.flatnonzero(one).tolist()) for one in changed],
-        change=[
-            f"{'remove' if there else 'add'} {names[label]}"
-            for there, label in zip(is_assigned, errors.labels, strict=True)
-        ],
-        probability=_rounded(np.where(is_assigned, 1 - of_label, of_label)),
-        probability_of_label=_rounded(np.where(is_assigned, of_label, 1 - of_label)),
-        margin=_rounded(errors.margins),
-    )
-    because = CONFIDENT.format(unit="row", other="the opposite")
-    return LabelsToCheck(wrong, assigned.size, "labels (assigned to a row or not)", because)
-
-
-def _words(table: pd.DataFrame, names: Sequence[str], of_words: Sequence[np.ndarray]) -> LabelsToCheck:
-    """Judge each word by itself."""
-    ids = {name: place for place, name in enumerate(names)}
-    lengths = np.array([len(of_row) for of_row in of_words])
-    labelled = zip(table["label"], lengths, strict=True)
-    labels = np.array([ids[name] for row, length in labelled for name in row.split(" ")[:length] if length])
-    probabilities = np.concatenate(of_words)
-    errors = find_label_errors(labels, probabilities)
-    sentences = np.repeat(np.arange(len(table)), lengths)[errors.rows]
-    words = errors.rows - (np.cumsum(lengths) - lengths)[sentences]
-    numbers = table.groupby("file").cumcount() + 1 if "file" in table else np.arange(1, len(table) + 1)
-    wrong = _listed(table.assign(sentence=numbers), sentences)
-    after = list(wrong.columns).index("sentence") + 1
-    wrong.insert(after, "word_number", words + 1)
-    texts = [table["text"].iloc[row].split(" ")[word] for row, word in zip(sentences, words, strict=True)]
-    wrong.insert(after + 1, "word", texts)
-    wrong = wrong.assign(
-        label=[names[place] for place in labels[errors.rows]], **_probable(errors, labels, probabilities, names)
-    )
-    return LabelsToCheck(wrong, len(labels), "words' labels", CONFIDENT.format(unit="sentence", other="another label"))
-
-
-def _probable(
-    errors: LabelErrors, labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]
-) -> dict[str, Any]:
-    """Return the columns about the probable labels of `errors`."""
-    return {
-        "predicted": [names[place] for place in errors.likely],
-        "probability": _rounded(probabilities[errors.rows, errors.likely]),
-        "probability_of_label": _rounded(probabilities[errors.rows, labels[errors.rows]]),
-        "margin": _rounded(errors.margins),
-    }
-
-
-def _rounded(probabilities: np.ndarray) -> np.ndarray:
-    return probabilities.astype(np.float64).round(6)
-
-
-def _listed(table: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
-    """Return the place, the texts and the label of some rows."""
-    columns = [name for name in ("file", "line", "fold", "sentence", "text", "text_pair", "label") if name in table]
-    return table.iloc[rows][columns].reset_index(drop=True)
+def _has_learned(probabilities: np.ndarray, assigned: np.ndarray, target: str) -> bool:
+    """Return whether a model is right more often than the most frequent label, by two standard errors: both [rows,
+    labels].
+    """
+    shares = assigned.mean(0)
+    if target == "label_set":
+        right, most_frequent = (probabilities >= 0.5) == assigned, np.maximum(shares, 1 - shares).mean()
+    else:
+        right, most_frequent = probabilities.argmax(1) == assigned.argmax(1), shares.max()
+    return bool(right.mean() - most_frequent > 2 * right.std() / np.sqrt(right.size))
 
 
 def write_folds_report(
-    folder: Path, report: dict[str, Any], facts: Facts, predictions: pd.DataFrame, checked: LabelsToCheck
+    folder: Path, report: dict[str, Any], facts: Facts, predictions: pd.DataFrame, to_check: pd.DataFrame | None
 ) -> None:
-    """Write predictions.csv, label_errors.csv, report.html, and last report.json, with which the run is finished."""
-    report["label_errors"] = {"n": len(checked.table), "of": checked.of}
-    for name, table in (("predictions", predictions), ("label_errors", checked.table)):
-        rows = table.astype(object).itertuples(index=False, name=None)
-        write_table(folder / f"{name}.csv", list(table.columns), rows)
-    scores, main, n_folds = report["splits"][OUT_OF_FOLD], report["main_figure"], len(report["folds"])
-    bounds, deviation = interval(scores[f"{main}_ci95"]), score(report["deviations"][main])
-    n_errors = len(checked.table)
-    listed = "; label_errors.csv lists all" if n_errors > MOST_ERRORS else ""
-    ranked = f" The least plausible come first{listed}." if n_errors else ""
-    blocks: list[Block] = [
-        Text(score(scores[main]), tone="headline"),
-        Text(
-            f"Mean {named_score(main, scores)} over {n_folds} folds ({number(scores['n'])} rows, each tested once, "
-            "by a "
-            f"model that has not seen it), 95% interval {bounds}, standard deviation {deviation}."
-        ),
-        *baseline_blocks(report),
-        *notes(report["notes"]),
-        Heading("Scores"),
-        Table(
-            ("", "mean", "standard deviation", "95% interval"),
-            [
-                [named_score(name, scores), score(scores[name]), score(one), interval(scores[f"{name}_ci95"])]
-                for name, one in report["deviations"].items()
-            ],
-        ),
-        Heading("Folds"),
-        Text("Each fold has its own run and page."),
-        folds_table(report, list(report["deviations"])),
-        Heading("Labels to check"),
-        Text(
-            f"Of {number(checked.of)} {checked.judged} {number(n_errors)} are probably wrong: "
-            f"{checked.because}.{ranked}"
-        ),
-        *map(_passage, _first_errors(checked, MOST_ERRORS)),
-        *settings_section(facts),
-    ]
-    write_page(folder / "report.html", f"encoderlab {title_of(report)}: {n_folds} folds", blocks)
+    """Write the tables as csv files, report.html, and last report.json, with which the run is finished."""
+    for name, table in (("predictions", predictions), ("label_errors", to_check)):
+        if table is not None:
+            rows = table.astype(object).itertuples(index=False, name=None)
+            write_table(folder / f"{name}.csv", list(table.columns), rows)
+    if to_check is not None:
+        report["label_errors"] = {"n": len(to_check), "of": len(predictions)}
+    mean = Text(score(report["splits"][OUT_OF_FOLD][report["main_figure"]]), tone="headline")
+    blocks = [mean, *_blocks(report, to_check, MOST_LABELS), *settings_section(facts)]
+    write_page(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks)
     write_json(folder / "report.json", report)
 
 
-def folds_table(report: Mapping[str, Any], names: Sequence[str]) -> Table:
-    """Return a row for each fold with these scores, their mean, and their standard deviation."""
-    scores = report["splits"][OUT_OF_FOLD]
-    rows = []
-    for fold in report["folds"]:
-        rows.append(
-            [fold["folder"], number(fold["trained_on"]), number(fold["n"]), *(score(fold[name]) for name in names)]
-        )
-    rows.append(["mean", "", number(scores["n"]), *(score(scores[name]) for name in names)])
-    rows.append(["std. dev.", "", "", *(score(report["deviations"][name]) for name in names)])
+def show_folds_report(
+    report: Mapping[str, Any], to_check: pd.DataFrame | None, files: Mapping[str, str], file: TextIO | None = None
+) -> None:
+    """Print the scores over the folds, and the first labels to check, on standard error unless `file` is given."""
+    title = Heading(f"{title_of(report)}: {len(report['folds'])} folds")
+    show([title, *_blocks(report, to_check, MOST_ON_SCREEN), files_list(files)], file)
+
+
+def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_labels: int) -> list[Block]:
+    """Return what page and screen show: the mean, the baselines, each fold, and labels to check."""
+    main, scores = report["main_figure"], report["splits"][OUT_OF_FOLD]
+    labels: list[Block] = []
+    if to_check is not None:
+        rest = "lists them all, the least plausible first" if len(to_check) else "has no rows"
+        first = f"{_labels_line(report)}. label_errors.csv {rest}."
+        rows = to_check.head(most_labels).to_dict("records")
+        labels = [Heading("Labels to check"), Text(first), *map(_passage, rows)]
+    return [
+        Text(
+            f"Mean {named_score(main, scores)} {with_interval(scores, main)} over {len(report['folds'])} folds "
+            f"({number(scores['n'])} rows, each tested once, by a model that has not seen it)."
+        ),
+        *baseline_blocks(report),
+        *notes(report["notes"]),
+        Heading("Folds"),
+        Text("Each fold has its own run and page."),
+        folds_table(report),
+        *labels,
+    ]
+
+
+def folds_table(report: Mapping[str, Any]) -> Table:
+    """Return a row for each fold with its scores; and their means, standard deviations and intervals."""
+    scores, names = report["splits"][OUT_OF_FOLD], list(report["deviations"])
+    rows = [
+        [fold["folder"], number(fold["trained_on"]), number(fold["n"]), *(score(fold[name]) for name in names)]
+        for fold in report["folds"]
+    ]
+    rows += [
+        ["mean", "", number(scores["n"]), *(score(scores[name]) for name in names)],
+        ["std. dev.", "", "", *(score(report["deviations"][name]) for name in names)],
+        ["95% interval", "", "", *(interval(scores[f"{name}_ci95"]) for name in names)],
+    ]
     return Table(("fold", "trained on", "tested", *(named_score(name, scores) for name in names)), rows)
 
 
-def _first_errors(checked: LabelsToCheck, most: int) -> list[dict[Any, Any]]:
-    return checked.table.head(most).to_dict("records")
+def _labels_line(report: Mapping[str, Any]) -> str:
+    """Return how many labels to check there are, and the share that was wrong in trials with 5% changed labels."""
+    counts, accuracy = report["label_errors"], report["splits"][OUT_OF_FOLD].get("accuracy")
+    line = f"{number(counts['n'])} labels to check, of {number(counts['of'])} rows"
+    share = next((share for least, share in TRIALS if accuracy is not None and accuracy >= least), "")
+    if not counts["n"]:
+        return f"{line}: none stands out, or the model is no better than always predicting the most frequent label"
+    return line if not share else f"{line}; in trials at this accuracy, {share} of the listed labels were wrong"
 
 
 def _passage(row: Mapping[Any, Any]) -> Passage:
-    """Return a label to check as the page shows it."""
-    of_label, of_predicted = "", ""
-    if "probability" in row:
-        of_label, of_predicted = f" ({percent(row['probability_of_label'])})", f" ({percent(row['probability'])})"
-    elif "deviations" in row:
-        side = "high" if row["deviations"] > 0 else "low"
-        of_label = f" ({abs(row['deviations']):.1f} standard deviations too {side})"
-    heading = [("labelled ", ""), (_shown_label(row["label"]), "bad"), (f"{of_label}, probably ", "")]
+    of_label, of_predicted = (f" ({percent(row[name])})" for name in ("probability_of_label", "probability"))
+    heading = [("labelled ", ""), (_shown_label(row["label"]), "bad"), (f"{of_label}, perhaps ", "")]
     heading += [(_shown_label(row["predicted"]), "good"), (f"{of_predicted} · {_place(row)}", "quiet")]
     texts = [row[name] for name in ("text", "text_pair") if name in row]
     return Passage(heading, [[{"text": shown(text), "weight": 0}] for text in texts])
 
 
 def _place(row: Mapping[Any, Any]) -> str:
-    """Return where a label is: its file if there are several, line, and word."""
-    parts = [row.get("file", ""), f"line {row['line']}" if row["line"] else ""]
-    if "word" in row:
-        parts.append(f"sentence {row['sentence']}, word {row['word_number']}: {row['word']}")
-    return shown(", ".join(filter(None, parts)), 120)
+    """Return where a label is: its file if there are several, and line."""
+    return shown(", ".join(filter(None, (row.get("file", ""), f"line {row['line']}" if row["line"] else ""))), 120)
 
 
-def _shown_label(label: str | float) -> str:
-    """Return a label as the page and the screen show it; a set may be empty."""
-    return shown(label, 60) or "no label" if isinstance(label, str) else number(label)
-
-
-def show_folds_report(
-    report: Mapping[str, Any], checked: LabelsToCheck, files: Mapping[str, str], file: TextIO | None = None
-) -> None:
-    """Print the scores over the folds, and the labels to check first, on standard error unless `file` is given."""
-    main, scores = report["main_figure"], report["splits"][OUT_OF_FOLD]
-    title = f"{title_of(report)}, {len(report['folds'])} folds of {scores['n']:,} rows"
-    wrong = f"{len(checked.table):,} of {checked.of:,} {checked.judged} are probably wrong, the least plausible first"
-    errors = [
-        f"{_place(row)}: {_shown_label(row['label'])}, probably {_shown_label(row['predicted'])}: "
-        f"{shown(row['text'])[:80]}"
-        for row in _first_errors(checked, MOST_ON_SCREEN)
-    ]
-    blocks: list[Block] = [
-        Heading(f"{title}: {named_score(main, scores)} {with_interval(scores, main)}"),
-        folds_table(report, [name for name in report["deviations"] if name != "loss"]),
-        *baseline_blocks(report),
-        Items(wrong, errors),
-        *notes(report["notes"]),
-        Items("Files", [f"{name}: {path}" for name, path in files.items()]),
-    ]
-    show(blocks, file)
+def _shown_label(label: str) -> str:
+    return shown(label, 60) or "no label"  # a set may be empty

@@ -7,30 +7,34 @@ colour-blind can tell them apart and, with the line styles, so can a reader of a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.metrics import PredictionScores, Scores
-from encoderlab.metrics.scores import is_lower_better
-from encoderlab.metrics.thresholds import DEFAULT
-from encoderlab.reports.tables import words_of
+from encoderlab.metrics.calibration import DEFAULT
+from encoderlab.metrics.scores import PredictionScores, is_lower_better
+from encoderlab.metrics.texts import ClassificationScores
+from encoderlab.reports.blocks import words_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
-COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#888888")  # of lines; then the style changes
-STYLES, MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
+STYLES = ("-", "--", ":", "-.")
+# Fonts for Chinese, Japanese, Korean and emoji, used where they are installed.
+MORE_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP", "Noto Sans KR", "WenQuanYi Zen Hei"),
+    *("Droid Sans Fallback", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Arial Unicode MS", "Noto Emoji"),
+)
 WIDTH = 6.5  # inches
 MOST_POINTS = 500  # of a line over the steps
 MOST_DOTS = 3000  # of a scatter plot, spread evenly over the rows
 MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 30, 110
-FEW_POINTS = 10  # which a line without markers would not show
 SQUARED = ("pearson", "spearman", "mae", "rmse")  # metrics of numbers, whose loss is a squared error
 
 Lines = Sequence[Mapping[str, Any]]  # of metrics.jsonl
@@ -51,7 +55,7 @@ def write_png(figure: Figure, path: Path, title: str = "") -> None:
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    above = figure.suptitle(title, fontsize=11, wrap=True, parse_math=False) if title else None
+    above = figure.suptitle(drawable(title), wrap=True, **_look(fontsize=11)) if title else None
     figure.set_dpi(150)
     FigureCanvasAgg(figure).print_png(path)
     if above is not None:
@@ -60,9 +64,7 @@ def write_png(figure: Figure, path: Path, title: str = "") -> None:
 
 
 def _finish(axes: Axes, below: str | None = None, beside: str | None = None) -> None:
-    """Name the axes, and give them a faint grid, a frame only where their scales are, and a legend if lines
-    are named.
-    """
+    """Name the axes, and give them a faint grid, a frame at their scales, and a legend for named lines."""
     if below is not None:
         axes.set_xlabel(below, parse_math=False)
     if beside is not None:
@@ -75,7 +77,33 @@ def _finish(axes: Axes, below: str | None = None, beside: str | None = None) -> 
 
 def short(name: str, most: int = 24) -> str:
     """Return a name as plots show it."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    return drawable(name if len(name) <= most else f"{name[: most - 1]}…")
+
+
+@cache
+def fonts() -> list[str]:
+    """Return the fonts that letters are drawn with: each one from the first that has it."""
+    from matplotlib.font_manager import fontManager
+
+    return ["DejaVu Sans", *(name for name in MORE_FONTS if name in fontManager.get_font_names())]
+
+
+@cache
+def _letters() -> frozenset[int]:
+    """Return the code points that `fonts` can draw."""
+    from matplotlib.font_manager import findfont, get_font
+
+    return frozenset().union(*(get_font(findfont(name)).get_charmap() for name in fonts()))
+
+
+def _look(**look: Any) -> dict[str, Any]:
+    """Return how names from the data are drawn: no formulas in them, and each letter from a font that has it."""
+    return {"parse_math": False, "family": fonts(), **look}
+
+
+def drawable(text: str) -> str:
+    """Return the text with letters that no font here has, of which matplotlib warns, written as \\u4e2d."""
+    return "".join(one if ord(one) in _letters() else one.encode("unicode_escape").decode() for one in text)
 
 
 def _spread(n: int, most: int) -> np.ndarray:
@@ -144,6 +172,8 @@ def _mean(lines: Lines) -> Mapping[str, Any]:
 
 def _draw_training_loss(axes: Axes, steps: Lines, name: str) -> None:
     points = [(line["step"], line[name]) for line in steps if line.get(name) is not None]
+    if len(points) < 2:
+        return
     at, losses = np.array([step for step, _ in points]), np.array([loss for _, loss in points], dtype=float)
     axes.plot(at, losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training batches, as logged")
     axes.plot(at, smoothed(losses), color=BLUE, linewidth=1.8, label="training batches, running mean")
@@ -167,14 +197,8 @@ def _draw_evaluations(axes: Axes, evaluations: Lines, name: str, color: str) -> 
         if points:
             best = min(points, key=lambda point: point[1] if is_lower_better(name) else -point[1])
             label = f"{split}: best {best[1]:.3f} at step {best[0]:,}"
-            look: dict[str, Any] = {
-                "color": color,
-                "linestyle": style,
-                "marker": "o",
-                "markersize": 4,
-                "linewidth": 1.5,
-            }
-            axes.plot(*zip(*points, strict=True), label=label, **look)
+            look: dict[str, Any] = {"linestyle": style, "marker": "o", "markersize": 4, "linewidth": 1.5}
+            axes.plot(*zip(*points, strict=True), label=label, color=color, **look)
 
 
 def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Figure:
@@ -199,8 +223,8 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
         axes.text(column, row, f"{count:,}\n{percent}" if count else "0", color=color, **look)
     upright = len(names) <= 4 and max(map(len, names)) <= 10
     turned = {"rotation": 0, "ha": "center"} if upright else {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-    axes.set_xticks(named, [names[i] for i in named], parse_math=False, **turned)
-    axes.set_yticks(named, [names[i] for i in named], parse_math=False)
+    axes.set_xticks(named, [names[i] for i in named], **_look(**turned))
+    axes.set_yticks(named, [names[i] for i in named], **_look())
     axes.set_xlabel("predicted", fontsize=max(10, side))
     axes.set_ylabel("true", fontsize=max(10, side))
     axes.set_title(f"{counts.sum():,} predictions; percentages of each true class", fontsize=10)
@@ -229,7 +253,7 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
     """
     from sklearn.metrics import average_precision_score, precision_recall_curve
 
-    if not isinstance(scores, Scores) or scores.positive is None or scores.probabilities is None:
+    if not isinstance(scores, ClassificationScores) or scores.positive is None or scores.probabilities is None:
         return None
     has_label, probabilities = scores.labels == scores.positive, scores.probabilities[:, scores.positive]
     if not has_label.any() or has_label.all():
@@ -251,15 +275,13 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
 
 def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
-    """Plot accuracy against confidence, a point for each bin, before and after temperature scaling; below,
-    the counts.
-    """
+    """Plot accuracy against confidence before and after temperature scaling; below, the counts of the bins."""
     figure = new_figure(WIDTH, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
-    each = [(calibration, BLUE, "o", "as trained")]
-    if (after := calibration.get("after_temperature")) is not None:
-        each.append((after, ORANGE, "s", f"at temperature {after['temperature']:.2f}"))
+    each = [(calibration, BLUE, "o", "saved model")]
+    if (before := calibration.get("uncalibrated")) is not None:
+        each.append((before, ORANGE, "s", f"before temperature {calibration['temperature']:.2f}"))
     for one, color, marker, name in each:
         points = [(one_bin["confidence"], one_bin["accuracy"]) for one_bin in one["reliability"]]
         label = f"{name}: ECE {one['ece']:.3f}"
@@ -279,85 +301,16 @@ def settings_plot(rows: Sequence[Mapping[str, Any]], reference: str, score: str)
     figure = new_figure(7.5, 1.2 + 0.38 * len(rows))
     axes = figure.subplots()
     for place, row in enumerate(rows):
-        color = COLORS[row["label"] == reference]
+        color = ORANGE if row["label"] == reference else BLUE
         if row["interval"]:
             axes.plot(row["interval"], [place, place], color=color, linewidth=2.2, alpha=0.5, solid_capstyle="butt")
         seeds = [run["score"] for run in row["runs"]]
         axes.plot(seeds, [place] * len(seeds), "o", color=color, markersize=4, alpha=0.55)
         axes.plot([row["value"]], [place], "|", color=color, markersize=15, markeredgewidth=2.4)
-    axes.set_yticks(range(len(rows)), [short(row["label"], 64) for row in rows], parse_math=False, fontsize=8)
+    axes.set_yticks(range(len(rows)), [short(row["label"], 64) for row in rows], **_look(fontsize=8))
     axes.set_ylim(len(rows) - 0.4, -0.6)
     _finish(axes, score)
     return figure
-
-
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """A line of scores against a setting: `points` are (setting, score) of each run, `means` of each setting."""
-
-    label: str
-    points: Sequence[tuple[float, float]]
-    means: Sequence[tuple[float, float]]
-
-
-def swept_plot(lines: Sequence[Swept], name: str, score: str) -> Figure:
-    """Plot scores against one setting: a mark for each run, and a line through the means."""
-    figure = new_figure(7.5, 4.2)
-    axes = figure.subplots()
-    for place, line in enumerate(lines):
-        look: dict[str, Any] = {"color": COLORS[place % len(COLORS)]}
-        style = STYLES[place // len(COLORS) % len(STYLES)]
-        axes.plot(*zip(*line.means, strict=True), linewidth=1.8, label=short(line.label, 64), linestyle=style, **look)
-        mark: dict[str, Any] = {
-            "marker": MARKERS[place % len(MARKERS)],
-            "markersize": 5,
-            "alpha": 0.6,
-            "linestyle": "none",
-        }
-        axes.plot(*zip(*line.points, strict=True), **mark, **look)
-    at = sorted({x for line in lines for x, _ in line.means})
-    if at[0] > 0 and at[-1] / at[0] >= 20:
-        axes.set_xscale("log")
-    if len(at) <= 8:
-        axes.set_xticks(at, [f"{x:,.6g}" for x in at])
-        axes.minorticks_off()
-    _finish(axes, name, score)
-    return figure
-
-
-def runs_plot(journals: Iterable[tuple[str | None, int, Lines]], metric: str) -> Figure | None:
-    """Plot training loss and metric of several runs against steps; None if nothing was logged.
-
-    Each run has a label (None: as the one before it), the number of its setting, and the lines of its metrics.jsonl.
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    journals = list(journals)
-    unit = "squared error" if metric in SQUARED else "nats"
-    panels = [("step", "loss", f"training loss ({unit})"), ("evaluation", metric, f"{words_of(metric)} at evaluations")]
-    points = {kind: [_points(lines, kind, name) for _, _, lines in journals] for kind, name, _ in panels}
-    panels = [panel for panel in panels if sum(map(len, points[panel[0]])) > 1]
-    if not panels:
-        return None
-    figure = new_figure(7.5, 3.2 * len(panels))
-    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, (kind, _, title) in zip(grid, panels, strict=True):
-        for (label, number, _), drawn in zip(journals, points[kind], strict=True):
-            look = {"color": COLORS[number % len(COLORS)], "linestyle": STYLES[number // len(COLORS) % len(STYLES)]}
-            marker = "." if kind == "evaluation" or len(drawn) < FEW_POINTS else None
-            name = short(label, 64) if label and axes is grid[0] else None
-            if drawn:
-                axes.plot(*zip(*drawn, strict=True), linewidth=1.3, alpha=0.8, marker=marker, label=name, **look)
-        _finish(axes, beside=title)
-    grid[-1].set_xlabel("optimizer step")
-    grid[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    grid[-1].xaxis.set_major_formatter("{x:,.0f}")
-    return figure
-
-
-def _points(lines: Lines, kind: str, name: str) -> list[tuple[int, float]]:
-    points = [(line["step"], line[name]) for line in lines if line["kind"] == kind and line.get(name) is not None]
-    return [(step, value) for step, value in points if math.isfinite(value)]
 
 
 def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Figure:
@@ -379,11 +332,11 @@ def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Fi
     for head, axes in enumerate(grid.flat[:heads]):
         image = axes.imshow(weights[head], cmap="viridis", vmin=0, vmax=float(weights.max()), interpolation="nearest")
         axes.set_title(f"head {head}", fontsize=max(9, side))
-        axes.set_xticks(named, names, rotation=90, fontsize=7, parse_math=False)
-        axes.set_yticks(named, names, fontsize=7, parse_math=False)
+        axes.set_xticks(named, names, **_look(rotation=90, fontsize=7))
+        axes.set_yticks(named, names, **_look(fontsize=7))
         axes.tick_params(length=2, pad=1)
     size = max(9, side * across / 1.8)
-    figure.suptitle(title, fontsize=size + 1, wrap=True, parse_math=False)
+    figure.suptitle(drawable(title), wrap=True, **_look(fontsize=size + 1))
     figure.supxlabel("attended to (key)", fontsize=size)
     figure.supylabel("attending token (query)", fontsize=size)
     bar = figure.colorbar(image, ax=grid, shrink=0.8, aspect=25 * down)

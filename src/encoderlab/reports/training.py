@@ -1,6 +1,4 @@
-"""The report of a run that learned from labels, or of its evaluation: report.json, and the page and screen that show
-it.
-"""
+"""The report of a run on labels, or of its evaluation: report.json, and the page and screen that show it."""
 
 from __future__ import annotations
 
@@ -12,16 +10,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from encoderlab.metrics import NumberScores, PredictionScores, Scores, TaggingScores
-from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
+from encoderlab.metrics.calibration import at_temperature, calibration, of_confidences
+from encoderlab.metrics.scores import PredictionScores
+from encoderlab.metrics.tagging import TaggingScores
+from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots
-from encoderlab.reports.facts import Facts, settings_section, survey_section
-from encoderlab.reports.mistakes import mistakes_section
-from encoderlab.reports.page import write_page
-from encoderlab.reports.predictions import texts_of, write_predictions
-from encoderlab.reports.preparation import BASELINE_NAMES, SECOND, Baseline, scarce_classes
-from encoderlab.reports.screen import show
-from encoderlab.reports.tables import (
+from encoderlab.reports.baselines import Baseline, baseline_blocks, verdict_on
+from encoderlab.reports.blocks import (
     Bar,
     Block,
     Cell,
@@ -32,25 +27,31 @@ from encoderlab.reports.tables import (
     Table,
     Text,
     checkpoint_words,
+    files_list,
     interval,
     json_safe,
-    lead,
     named_score,
     notes,
     number,
     percent,
     score,
+    show,
     shown,
     speed,
     with_interval,
     words_of,
+    write_json,
+    write_page,
 )
-from encoderlab.system.files import atomic_write_text
+from encoderlab.reports.explanation import mistakes_section
+from encoderlab.reports.facts import Facts, scarce_classes, settings_section, survey_section
+from encoderlab.reports.predictions import texts_of, write_predictions
 
 if TYPE_CHECKING:
-    from encoderlab.metrics import SplitScores
-    from encoderlab.reports.mistakes import Explain
+    from encoderlab.metrics.scores import SplitScores
+    from encoderlab.reports.explanation import Explain
 
+MAJORITY = 0.8  # share of the rows from which on the most frequent class hides the others in the accuracy
 MOST_ON_SCREEN, MOST_ON_PAGE = 12, 60  # classes in a table
 MOST_OF_A_MATRIX, MOST_CONFUSIONS = 20, 30
 FEW_CLASSES = 4  # up to which a matrix says enough without a list of confusions
@@ -66,7 +67,8 @@ THRESHOLD = (
 class RunSummary:
     """A run without its scores.
 
-    `parameters` counts the model's, by part and as `total`; `checkpoint` holds step, chosen_by and chosen_on.
+    `parameters` counts the model's, by part and as `total`; `checkpoint` holds step, chosen_by and chosen_on; `data` is
+    the name of your own file or folder.
     """
 
     command: str
@@ -77,6 +79,7 @@ class RunSummary:
     checkpoint: Mapping[str, Any]
     notes: Sequence[str] = ()
     init_from: str | None = None
+    data: str | None = None
 
 
 def scored_split(splits: Mapping[str, Any]) -> str:
@@ -96,6 +99,7 @@ def run_report(
     report = {
         "command": run.command,
         "task": run.task,
+        "data": run.data,
         "seed": run.seed,
         "init_from": run.init_from,
         "model": {"parameters": run.parameters["total"], "parameters_by_part": parts},
@@ -120,7 +124,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
         caveats.append(
             f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
         )
-    if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.figures[scores.main] == 1:
+    if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main] == 1:
         caveats.append(
             f"Every prediction is right, so the interval has no width; with {scores.n:,} row{'s' * (scores.n != 1)}, "
             f"an error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)."
@@ -139,88 +143,59 @@ def build_report(
     name = scored_split(splits)
     scored = splits[name]
     compared = {key: _baseline(baseline, scored, run.seed) for key, baseline in baselines.items()}
-    scores = {
-        key: {**one.with_intervals(run.seed).as_dict(), **_calibration(key, name, splits)}
-        for key, one in splits.items()
-    }
+    scores = {key: {**one.with_intervals(run.seed).as_dict(), **_calibration(one)} for key, one in splits.items()}
     main = named_score(scored.main, {"positive_label": getattr(scored, "positive_label", None)})
     verdict = verdict_on(compared, f"The model's {main}", where=", on the same rows")
     report = run_report(run, splits, scores, baselines=compared, verdict=verdict)
-    if isinstance(scored, Scores) and scored.probabilities is not None:
+    if isinstance(scored, ClassificationScores) and scored.probabilities is not None:
         scarce = scarce_classes(name, {key: int(one["support"]) for key, one in scored.per_class.items()})
         report["notes"] += [scarce] if scarce else []
     report["notes"] += [f"Baseline {key} was skipped: {one.skipped}." for key, one in baselines.items() if one.skipped]
+    report["notes"] += [f"Baseline {key} {one.note}." for key, one in baselines.items() if one.note]
     return report
 
 
-def _calibration(name: str, scored: str, splits: Mapping[str, PredictionScores]) -> dict[str, Any]:
-    """Return how well confidence matches accuracy on a split of classes; for the scored one, also at a temperature.
-
-    The temperature is fitted on validation, never on the rows scored: if these are one split, there is none; nor if
-    validation determines none.
-    """
-    scores, held_out = splits[name], splits.get("validation")
+def _calibration(scores: PredictionScores) -> dict[str, Any]:
+    """Return how well confidence matches accuracy, with a fitted temperature also as it was `uncalibrated`."""
     if isinstance(scores, TaggingScores):
         assert scores.confidences is not None
         right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])
         return {"calibration": of_confidences(np.concatenate(scores.confidences), right)}
-    if not isinstance(scores, Scores):
+    if not isinstance(scores, ClassificationScores) or scores.probabilities is None:
         return {}
-    assert scores.probabilities is not None
-    as_trained = calibration(scores.probabilities, scores.labels)
-    if name != scored or scored == "validation" or not isinstance(held_out, Scores):
-        return {"calibration": as_trained}
-    assert held_out.probabilities is not None
-    temperature = fit_temperature(held_out.probabilities, held_out.labels)
-    if temperature is None:
-        return {"calibration": as_trained}
-    after = calibration(at_temperature(scores.probabilities, temperature), scores.labels)
-    fitted = {"temperature": temperature, "fitted_on": "validation", **after}
-    return {"calibration": {**as_trained, "after_temperature": fitted}}
+    measured, temperature = calibration(scores.probabilities, scores.labels), scores.temperature
+    if temperature is not None:
+        before = calibration(at_temperature(scores.probabilities, 1 / temperature), scores.labels)
+        measured |= {"temperature": temperature, "ece_uncalibrated": before["ece"], "uncalibrated": before}
+    return {"calibration": measured}
 
 
 def _baseline(baseline: Baseline, scores: PredictionScores, seed: int) -> dict[str, Any]:
     """Return the baseline's scores, and by how much the model's main score is better on the same rows."""
     if baseline.skipped:
-        accuracy = {"accuracy": None} if isinstance(scores, Scores) else {}
+        accuracy = {"accuracy": None} if isinstance(scores, ClassificationScores) else {}
         return {**accuracy, scores.main: None, "skipped": baseline.skipped}
     ahead, bounds = scores.lead_over(baseline.predicted, seed)
-    own = {} if scores.main in baseline.figures else {scores.main: scores.figures[scores.main] - ahead}
-    return {**baseline.figures, **own, "model_leads_by": ahead, "model_leads_by_ci95": bounds}
-
-
-def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, where: str = "") -> dict[str, str] | None:
-    """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none.
-
-    It is above or below only if the 95% interval of its lead excludes zero. The sentence begins with the `subject`,
-    such as "The model's accuracy", and ends with `where` this holds.
-    """
-    scored = {name: baseline for name, baseline in baselines.items() if "skipped" not in baseline}
-    if not scored:
-        return None
-    name = min(scored, key=lambda name: scored[name]["model_leads_by"])
-    ahead, (low, high) = scored[name]["model_leads_by"], scored[name]["model_leads_by_ci95"]
-    outcome = "above" if low > 0 else "below" if high < 0 else "not distinguishable"
-    stands = "is not distinguishable from" if outcome == "not distinguishable" else f"is {outcome}"
-    sentence = (
-        f"{subject} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
-        f"{ahead:+.3f}, 95% interval {low:+.3f} to {high:+.3f}{where}."
-    )
-    return {"against": name, "outcome": outcome, "sentence": sentence}
+    own = {} if scores.main in baseline.scores else {scores.main: scores.values[scores.main] - ahead}
+    return {**baseline.scores, **own, "model_leads_by": ahead, "model_leads_by_ci95": bounds}
 
 
 def show_report(
-    report: Mapping[str, Any], files: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
+    report: Mapping[str, Any],
+    files: Mapping[str, str],
+    next_commands: Sequence[str],
+    file: TextIO | None = None,
+    about_data: Sequence[Block] = (),
 ) -> None:
-    """Print a report from `build_report`, on standard error unless `file` is given.
+    """Print a report, on standard error unless `file` is given.
 
-    `files` are the paths of the run's files by name.
+    `files` are the run's paths by name, and `next_commands` lines to copy.
     """
     scored, main = report["splits"][report["scored_split"]], report["main_figure"]
-    where = f"on {report['scored_split']} ({scored['n']:,} rows)"
     also = [f"{named_score(name, scored)} {with_interval(scored, name)}" for name in scores_in(scored) if name != main]
     blocks: list[Block] = [
-        Heading(f"{title_of(report)}: {named_score(main, scored)} {with_interval(scored, main)} {where}"),
+        Heading(f"{title_of(report)}: {headline(report)}"),
+        *single_class_warning(report),
         Text(", ".join(also), "Also"),
     ]
     for name, split in report["splits"].items():
@@ -234,7 +209,14 @@ def show_report(
         if len(per_class) > MOST_ON_SCREEN:
             few = f"the {MOST_ON_SCREEN} with the lowest F1 of {len(per_class):,}; the report has more"
             blocks.append(Text(few, "Classes"))
-    show([*blocks, *last_lines(report, files, next_commands)], file)
+    blocks += [
+        *about_data,
+        Text(speed(report["throughput"]), "Speed"),
+        *notes(report["notes"]),
+        files_list(files),
+        Items("Next", next_commands),
+    ]
+    show(blocks, file)
 
 
 def scores_in(split: Mapping[str, Any]) -> list[str]:
@@ -243,8 +225,39 @@ def scores_in(split: Mapping[str, Any]) -> list[str]:
 
 
 def title_of(report: Mapping[str, Any]) -> str:
-    """Return which run a report is about."""
-    return f"{report['command']} {report['task']}, seed {report['seed']}"
+    """Return what a report is about: the task, of your own files also their name."""
+    return shown(f"{report['data']}, {report['task']}" if report.get("data") else report["task"])
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """Return the main score in words, and if most rows have one class, also how well the others are predicted."""
+    scored, main = report["splits"][report["scored_split"]], report["main_figure"]
+    words = f"{named_score(main, scored)} {with_interval(scored, main)} on {report['scored_split']}"
+    words += f" ({scored['n']:,} rows)"
+    support = {name: one["support"] for name, one in scored.get("per_class", {}).items()}
+    if "confusion" not in scored or max(support.values()) <= MAJORITY * sum(support.values()):
+        return words
+    rare = min(support, key=support.__getitem__)
+    others = {f"F1 of {shown(rare, 60)}": scored["per_class"][rare]["f1"], words_of("f1_macro"): scored["f1_macro"]}
+    if len(support) == 2:
+        others.pop(words_of("f1_macro"))
+        if scored.get("positive_label") == rare and "average_precision" in scored:
+            others["average precision"] = scored["average_precision"]
+    return ", ".join([words, *(f"{name} {score(value)}" for name, value in others.items())])
+
+
+def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
+    """Return a warning if the model predicts one class for every row, although there are several."""
+    scored = report["splits"][report["scored_split"]]
+    if "confusion" not in scored:
+        return []
+    counts = np.array(scored["confusion"])
+    predicted = np.flatnonzero(counts.any(0)).tolist()
+    if len(predicted) != 1 or counts.any(1).sum() < 2:
+        return []
+    name = shown(list(scored["per_class"])[predicted[0]], 60)
+    words = f"The model predicts {name} for every row, so its accuracy is only the share of that class."
+    return [Text(words, "Warning", tone="bad")]
 
 
 def weights_lines(report: Mapping[str, Any]) -> list[Text]:
@@ -252,73 +265,15 @@ def weights_lines(report: Mapping[str, Any]) -> list[Text]:
     parts = report["model"].get("parameters_by_part", {})
     by_part = ", ".join(f"{words_of(part)} {number(n)}" for part, n in parts.items())
     return [
+        Text(shown(report.get("teacher") or ""), "Teacher"),
         Text(shown(report["init_from"] or ""), "Started from"),
         Text(checkpoint_words(report["checkpoint"]), "Checkpoint"),
         Text(f"{report['model']['parameters']:,}{f' ({by_part})' if by_part else ''}", "Parameters"),
     ]
 
 
-def last_lines(report: Mapping[str, Any], files: Mapping[str, str], next_commands: Sequence[str]) -> list[Block]:
-    """Return what ends everything printed about a run: speed, notes, files, and what to run next."""
-    return [
-        Text(speed(report["throughput"]), "Speed"),
-        *notes(report["notes"]),
-        Items("Files", [f"{name}: {path}" for name, path in files.items()]),
-        Items("Next", next_commands),
-    ]
-
-
-def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
-    """Return the model next to its baselines, and the verdict; nothing if there are none."""
-    if not report["baselines"]:
-        return []
-    scored, main = report["splits"][report["scored_split"]], report["main_figure"]
-    fitted = [baseline for baseline in report["baselines"].values() if "skipped" not in baseline]
-    others = (name for name in SECOND if name != main and name in scored)
-    second = [name for name in others if all(name in baseline for baseline in fitted)][:1]
-    seconds = number(report["throughput"].get("train_seconds"))
-    rows: list[list[Cell]] = [
-        [
-            "this model",
-            score(scored[main]),
-            Bar(_share(scored[main])),
-            *(score(scored[name]) for name in second),
-            "",
-            seconds,
-        ]
-    ]
-    for name, baseline in report["baselines"].items():
-        row: list[Cell] = [BASELINE_NAMES.get(name) or name, "skipped", "", *("" for _ in second), "", ""]
-        if "skipped" not in baseline:
-            row[1:] = [
-                score(baseline[main]),
-                Bar(_share(baseline[main])),
-                *(score(baseline.get(one)) for one in second),
-            ]
-            row += [lead(baseline, "model_leads_by") or "", number(baseline.get("seconds"))]
-        rows.append(row)
-    ahead = "model ahead by (95% interval)"
-    columns = ("on the same rows", named_score(main, scored), "", *map(words_of, second), ahead, "seconds")
-    return [Table(columns, rows, marked=0), *verdict_line(report)]
-
-
-def verdict_line(report: Mapping[str, Any]) -> list[Text]:
-    """Return the verdict, if there is one."""
-    verdict = report["verdict"]
-    return [Text(verdict["sentence"], tone=TONES.get(verdict.get("outcome"), "bold"))] if verdict else []
-
-
-TONES = {"above": "good", "below": "bad"}  # of a verdict's outcome
-
-
-def _share(value: float | None) -> float:
-    return min(max(value or 0.0, 0.0), 1.0)
-
-
 def class_table(per_class: Mapping[str, Mapping[str, Any]], kind: str, most: int) -> Table:
-    """Return a row for each class, type of entity or label; of too many, for those with the lowest F1 that
-    have rows.
-    """
+    """Return a row for each class, entity type or label; of too many, for those with the lowest F1."""
     selected = list(per_class.items())
     if len(selected) > most:
         selected = sorted(selected, key=lambda one: (one[1]["support"] == 0, one[1]["f1"]))[:most]
@@ -328,7 +283,7 @@ def class_table(per_class: Mapping[str, Mapping[str, Any]], kind: str, most: int
     rows: list[list[Cell]] = []
     for name, one in selected:
         row: list[Cell] = [shown(name, 80), *(score(one[key]) for key in ("precision", "recall", "f1"))]
-        row += [Bar(_share(one["f1"])), number(one["support"]), *([interval(one["f1_ci95"])] if with_bounds else [])]
+        row += [Bar(one["f1"] or 0.0), number(one["support"]), *([interval(one["f1_ci95"])] if with_bounds else [])]
         rows.append([*row, *(score(one[name]) for name in extra)])
     bounds = ["F1, 95% interval"] if with_bounds else []
     return Table([*columns, *bounds, *map(words_of, extra)], rows)
@@ -353,19 +308,14 @@ def write_report(
     texts = [texts_of(examples[int(row)]) for row in scores.rows]
     probabilities, names = getattr(scores, "probabilities", None), getattr(scores, "label_names", [])
     write_predictions(folder / "predictions.csv", texts, scores.labels, scores.predicted, probabilities, names, carried)
-    write_page(folder / "report.html", f"encoderlab {title_of(report)}", [
-        *_page_head(report),
-        *_page_scores(report, drawn),
+    write_page(folder / "report.html", title_of(report), [
+        *page_head(report),
+        *page_scores(report, drawn),
         *mistakes_section(examples, scores, explain),
         *survey_section(facts),
         *settings_section(facts),
     ])  # fmt: skip
     write_json(folder / "report.json", report)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write report.json, with which a run is finished, or another JSON file."""
-    atomic_write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_pngs(folder: Path, title: str, drawn: Mapping[str, Plot]) -> None:
@@ -388,7 +338,7 @@ def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) ->
     if lines := metric_lines(folder):
         what = f"Curves over the optimizer's steps: loss, {words_of(main)} on validation, learning rate"
         drawn["curves"] = Plot(plots.curves(lines, [plots.Column("loss", "loss", main)]), what)
-    if isinstance(scores, Scores | TaggingScores):
+    if isinstance(scores, ClassificationScores | TaggingScores):
         confusion = plots.confusion_plot(scores.confusion, scores.label_names)
         drawn["confusion"] = Plot(confusion, "Confusion matrix")
         what = "Reliability diagram: accuracy in bins of confidence, and how many predictions each bin holds"
@@ -402,14 +352,14 @@ def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) ->
     return drawn
 
 
-def _page_head(report: Mapping[str, Any]) -> list[Block]:
+def page_head(report: Mapping[str, Any]) -> list[Block]:
     """Return the main score, how it compares, and notes."""
     scored, main = report["splits"][report["scored_split"]], report["main_figure"]
-    where = f"{named_score(main, scored)} on {report['scored_split']} ({number(scored['n'])} rows)"
-    bounds = f", 95% interval {interval(scored[f'{main}_ci95'])}" if f"{main}_ci95" in scored else ""
     return [
         Text(score(scored[main]), tone="headline"),
-        Text(f"{where}{bounds}."),
+        Text(f"{headline(report)}."),
+        *single_class_warning(report),
+        Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
         *notes(map(shown, report["notes"])),
     ]
@@ -426,7 +376,7 @@ def splits_table(report: Mapping[str, Any], names: Sequence[str]) -> Table:
     return Table(("", *splits), rows)
 
 
-def _page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
+def page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
     """Return the sections on scores: of each split, over the steps, by class, by threshold, and of confidence."""
     scored = report["splits"][report["scored_split"]]
     names = scores_in(next(iter(report["splits"].values())))
@@ -490,24 +440,16 @@ def confusions_table(confusion: Sequence[Sequence[int]], names: Sequence[str], m
 
 
 def _about_calibration(report: Mapping[str, Any], measured: Mapping[str, Any]) -> list[Block]:
-    after = measured.get("after_temperature")
-    tempered = ""
-    if after:
-        tempered = (
-            f", and {score(after['ece'])} at the temperature {after['temperature']:.2f}, fitted on {after['fitted_on']}"
-        )
     words = (
-        "Are predictions with a confidence of 80% right 80% of the time? The expected calibration error (ECE) is "
-        f"{score(measured['ece'])}{tempered}. A perfectly calibrated model would show about "
-        f"{score(measured['ece_by_luck'])} on so few predictions."
+        "Are predictions with a confidence of 80% right 80% of the time? A perfectly calibrated model would show an "
+        f"expected calibration error (ECE) of about {score(measured['ece_by_luck'])} on so few predictions."
     )
-    blocks: list[Block] = [Heading("Calibration"), Text(words)]
-    if "brier" in measured:
-        each = {"as trained": measured, **({"after temperature scaling": after} if after else {})}
-        rows = [[name, *(score(one[key]) for key in ("ece", "brier", "loss"))] for name, one in each.items()]
-        blocks.append(Table(("", "ECE", "Brier score", "loss"), rows))
+    each = {"saved model": measured}
+    if before := measured.get("uncalibrated"):
+        on = "these rows" if report["scored_split"] == "validation" else "validation"
+        each[f"before temperature {measured['temperature']:.2f}, fitted on {on}"] = before
+    names = [name for name in ("ece", "brier", "loss") if name in measured]
+    rows = [[name, *(score(one[key]) for key in names)] for name, one in each.items()]
+    columns = ["", *({"ece": "ECE", "brier": "Brier score"}.get(name, name) for name in names)]
     bins = f"{measured['bins']} bins of equal width (Guo et al. 2017, eq. 3; temperature scaling: section 4.2)."
-    held_out = "" if after or report["scored_split"] != "validation" else (
-        " No temperature is fitted on the rows that are scored, which would flatter the model."
-    )  # fmt: skip
-    return [*blocks, Text(f"{bins}{held_out}", tone="quiet")]
+    return [Heading("Calibration"), Text(words), Table(columns, rows), Text(bins, tone="quiet")]

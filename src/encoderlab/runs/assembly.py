@@ -1,8 +1,21 @@
 """Assembles tokenizer, task and model of a run, from its settings or, once it is finished, from its folder.
 
-What the settings leave open is decided once and recorded in config.yaml: what the model depends on (case, pairs,
-length) before it is built, by `assemble`, and how long to train it and how fast, by `settle`. A resumed run reads these
-decisions instead of making them again.
+Settings that are left open are resolved once, and recorded in config.yaml, from which a resumed run reads them:
+
+| settings | resolved by | from |
+| --- | --- | --- |
+| dataset.validation_fraction | `commands.train.load_examples` | the number of rows |
+| dataset.text, dataset.label | `data.files` | the columns of the file |
+| model of model=as_pretrained | `resolve_run` | the pretrained encoder |
+| tokenizer.lowercase | `resolve_tokenizer` | the kind of task |
+| model.pairs | `resolve_pairs` | whether rows are pairs |
+| task.score, class_weights, threshold, positive_label, mean, deviation | `resolve_task` | the targets of the rows |
+| task.teacher_width | `commands.distill` | the teacher |
+| model.max_length | `resolve_length` | the lengths of the rows |
+| training.epochs, evaluate_every, keep, patience | `resolve_training` | the numbers of rows and tokens |
+| training.learning_rate, accumulate | `resolve_training` | the encoder's width; the memory |
+
+After training, `runs.fit.score_splits` replaces the rule of a threshold by the threshold that it gives on validation.
 """
 
 from __future__ import annotations
@@ -11,7 +24,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -22,31 +35,31 @@ from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer, TokenizerConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import SplitScores
+from encoderlab.metrics.scores import SplitScores
 from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.runs.folder import model_folder
-from encoderlab.runs.graph_model import GraphModel, compute_to_answer
-from encoderlab.runs.pretrained import Pretrained, check_same_vocabulary, load_into, load_pretrained
-from encoderlab.runs.saved_model import Origin, SavedModel, SettledRun, check_shapes, read_model
-from encoderlab.runs.task import build_task, label_loss_of, settled_task, start_from_frequencies
+from encoderlab.runs.saved_model import Origin, ResolvedRun, SavedModel, read_model
+from encoderlab.runs.task import build_task, label_loss_of, resolve_task, start_from_frequencies, uneven_note
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.tasks.config import TaggingConfig, TaskConfig
+from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, TaskConfig
 from encoderlab.tasks.task import Task
 from encoderlab.training.batches import Rows, scoring_batches, training_batches
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.compilation import WITH_GRAPHS, compile_encoder, seconds_uncompiled
-from encoderlab.training.config import Compile, TrainingConfig, seconds_of
+from encoderlab.training.compilation import COMPILED, compile_encoder, seconds_uncompiled
+from encoderlab.training.config import TrainingConfig, seconds_of
 from encoderlab.training.distribution import Sharded, Whole, distribute, distribution, is_sharded
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import fixed_by_rows, fixed_by_validation, passes_for, steps_per_epoch, total_steps
 from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
 from encoderlab.training.optimizer import freeze, peak_for_width
+
+if TYPE_CHECKING:
+    from encoderlab.runs.document_corpus import DocumentCorpus
 
 LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encoder from scratch, as in BERT
 PRETRAINING_LENGTH = 128
@@ -57,12 +70,12 @@ class Assembly:
     """The assembled parts of a run, with the model on its device.
 
     For a reopened run, `origin` says where its weights come from. For a new one, `compiled` says whether its encoder
-    is compiled, and why not, `micro_batches` in how many it computes a batch (see `settle` for both), and `label_loss`
-    how its labels count. A model to be sharded is on the main process's CPU until it is distributed; the others only
-    have its shapes.
+    is compiled, and why not, `micro_batches` in how many it computes a batch (see `resolve_training` for both), and
+    `label_loss` how its labels count. A model to be sharded is on the main process's CPU until it is distributed; the
+    others only have its shapes.
     """
 
-    config: SettledRun
+    config: ResolvedRun
     compute: Compute
     tokenizer: Tokenizer
     task: Task
@@ -74,18 +87,21 @@ class Assembly:
     label_loss: LabelLoss = PLAIN
 
     @property
-    def opened(self) -> Origin:
+    def known_origin(self) -> Origin:
         """Return the `origin` of a reopened run."""
         assert self.origin is not None, "a new run has no origin"
         return self.origin
 
     @property
+    def is_compiled(self) -> bool:
+        """Return whether the encoder of a new run is compiled."""
+        return self.compiled == COMPILED
+
+    @property
     def choices(self) -> list[str]:
-        """Return what was chosen for speed, in short lines: the device, attention and compilation, and the batches of a
-        new run.
-        """
+        """Return what was chosen for speed, in lines: device, attention and compilation, and micro-batches."""
         compute, model = self.compute, self.config.model
-        if isinstance(self.model, GraphModel):
+        if not isinstance(self.model, EncoderWithHeads):
             return [f"{compute}, by onnxruntime"]
         dropout = 0.0 if self.origin else model.attention_dropout
         attention = f"attention: {attention_kernel(compute.device, compute.precision, dropout, model.head_width)}"
@@ -126,11 +142,11 @@ class Assembly:
         return SavedModel(self.config, self.task.labels, self.tokenizer, weights_of(self.model), origin)
 
 
-def compute_for(config: RunConfig, pretrained: Pretrained | None, processes: Processes = SINGLE_PROCESS) -> Compute:
+def compute_for(config: RunConfig, pretrained: SavedModel | None, processes: Processes = SINGLE_PROCESS) -> Compute:
     """Return the device and precision of a run. Raises SettingError if the settings do not work on this machine, or do
     not match the encoder that the run starts from.
     """
-    training, width = config.training, run_settings(config, pretrained).model.d_model
+    training, width = config.training, resolve_run(config, pretrained).model.d_model
     return choose_compute(
         training.device,
         training.precision.value,
@@ -145,9 +161,9 @@ def assemble(
     config: RunConfig,
     compute: Compute,
     corpus: Corpus | DocumentCorpus,
-    pretrained: Pretrained | None = None,
+    pretrained: SavedModel | None = None,
     processes: Processes = SINGLE_PROCESS,
-    teacher: Pretrained | None = None,
+    teacher: SavedModel | None = None,
 ) -> Assembly:
     """Build tokenizer, task and model for training, from `pretrained` if there is one.
 
@@ -155,21 +171,28 @@ def assemble(
     `pretrained`. The assembly's config describes the model in full, but not where it came from. Raises SettingError and
     DataError if the parts do not match.
     """
-    settings = run_settings(replace(config, tokenizer=with_case(config.tokenizer, config.task)), pretrained)
-    model_config = with_pairs(settings.model, config.model, corpus)
-    tokenizer = _tokenizer(settings, corpus, pretrained, teacher)
-    task_config = settled_task(settings.task, corpus)
-    model_config = with_length(model_config, task_config, tokenizer, corpus, pretrained)
+    config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, config.task))
+    settings = resolve_run(config, pretrained)
+    model_config = resolve_pairs(settings.model, config.model, corpus)
+    tokenizer = _tokenizer(config, corpus, pretrained, teacher)
+    task_config = resolve_task(settings.task, corpus)
+    if isinstance(corpus, Corpus) and (
+        note := uneven_note(task_config, corpus.labels, corpus.survey.splits["train"].labels)
+    ):
+        print(note, file=sys.stderr)
+    model_config = resolve_length(model_config, task_config, tokenizer, corpus, pretrained)
     settings = replace(settings, task=task_config, model=model_config)
     task = build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
     sharded = is_sharded(config.training, processes)
     model = build_model(settings, tokenizer, task, weights=processes.is_main or not sharded)
     if pretrained is not None:
+        from encoderlab.runs.pretrained import load_into
+
         fresh = load_into(model, pretrained, task.labels)
         drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
         kept = f"{model.n_parameters - drawn:,} pretrained weights"
-        print(f"From {pretrained.name}: {kept}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
+        print(f"From {config.starts_from}: {kept}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
     label_loss = label_loss_of(task_config, corpus)
     start_from_frequencies(model, task.heads, corpus, label_loss)
     freeze(model, config.training)
@@ -178,7 +201,7 @@ def assemble(
     return Assembly(settings, compute, tokenizer, task, model, processes=processes, label_loss=label_loss)
 
 
-def settle(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
+def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
     """Return the assembly with the open settings of `training` decided: how often to read the rows of `train` and
     evaluate, the learning rate by the encoder's width, whether validation is large enough to choose a checkpoint; and
     with its encoder compiled, if that pays.
@@ -196,7 +219,8 @@ def settle(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
         training = replace(training, learning_rate=peak_for_width(width))
         rate = f"training.learning_rate={training.learning_rate:g}"
         print(f"{rate}, suited to an encoder of width {width}", file=sys.stderr)
-    if "validation" in rows and (fixed := fixed_by_validation(training, len(rows["validation"]))) != training:
+    labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
+    if "validation" in rows and (fixed := fixed_by_validation(training, len(rows["validation"]), labels)) != training:
         few = f"{len(rows['validation']):,} validation row{'s' * (len(rows['validation']) != 1)}"
         print(
             f"{few}: too few to choose a checkpoint, so the last is kept, and training does not stop early "
@@ -213,33 +237,33 @@ def _compile(assembly: Assembly, training: TrainingConfig, rows: int, tokens: in
     model, processes = assembly.model, assembly.processes
     if is_sharded(training, processes):
         return "not compiled (its weights are sharded)"
-    if training.compile is Compile.cuda_graphs and model.window_pooling is not None:
-        return "not compiled (CUDA graphs would be recorded for each number of windows)"
     if training.budget is None:
         steps, layers = total_steps(training, rows), model.parameters_by_part()["layers"]
         read = tokens * steps // steps_per_epoch(training, rows) // processes.size
         seconds = seconds_uncompiled(steps, read, assembly.config.model.n_layers, layers)
     else:
         seconds = seconds_of(training.budget)
-    compiled = compile_encoder(model.encoder, training.compile, assembly.compute, seconds)
-    if compiled == WITH_GRAPHS:
-        model.let_batches_decide_all_shapes()
-    return compiled
+    return compile_encoder(model.encoder, training.compile, assembly.compute, seconds)
 
 
-def run_settings(config: RunConfig, pretrained: Pretrained | None) -> SettledRun:
+def resolve_run(config: RunConfig, pretrained: SavedModel | None) -> ResolvedRun:
     """Return the part of `config` that any run has, with the model's full settings; it is enough to reopen a finished
     run.
 
-    `max_length` may still be open; see `with_length`. Raises SettingError if they do not match the encoder that the
+    `max_length` may still be open; see `resolve_length`. Raises SettingError if they do not match the encoder that the
     run starts from.
     """
     shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
-    model = config.model.resolve(None if pretrained is None else pretrained.settings_for(config.task))
-    return cast("SettledRun", RunConfig(**{**shared, "model": model}))
+    start = None
+    if pretrained is not None:
+        from encoderlab.runs.pretrained import settings_for
+
+        start = settings_for(config.task, pretrained)
+    model = config.model.resolve(start)
+    return cast("ResolvedRun", RunConfig(**{**shared, "model": model}))
 
 
-def with_case(tokenizer: TokenizerConfig, task: TaskConfig) -> TokenizerConfig:
+def resolve_tokenizer(tokenizer: TokenizerConfig, task: TaskConfig) -> TokenizerConfig:
     """Return the settings of a tokenizer, with an open `lowercase` decided: a task that labels words keeps their case.
 
     From scratch on French parts of speech (Sequoia, validation) this gains 0.3 points of token accuracy.
@@ -249,7 +273,7 @@ def with_case(tokenizer: TokenizerConfig, task: TaskConfig) -> TokenizerConfig:
     return replace(tokenizer, lowercase=not isinstance(task, TaggingConfig))
 
 
-def with_pairs(model: ModelConfig, configured: ModelChoice, corpus: Corpus | DocumentCorpus) -> ModelConfig:
+def resolve_pairs(model: ModelConfig, configured: ModelChoice, corpus: Corpus | DocumentCorpus) -> ModelConfig:
     """Return the model's settings for these rows: with single texts there are no pairs to read separately.
 
     Raises SettingError if that is `configured` all the same.
@@ -264,12 +288,12 @@ def with_pairs(model: ModelConfig, configured: ModelChoice, corpus: Corpus | Doc
     return replace(model, pairs=Pairs.joint)
 
 
-def with_length(
+def resolve_length(
     model: ModelConfig,
     task: TaskConfig,
     tokenizer: Tokenizer,
     corpus: Corpus | DocumentCorpus,
-    pretrained: Pretrained | None = None,
+    pretrained: SavedModel | None = None,
 ) -> ModelConfig:
     """Return the settings with a number as `max_length`: if it is open, what the training rows need. It is printed.
 
@@ -278,11 +302,11 @@ def with_length(
     """
     if model.max_length is not None:
         return model
-    if isinstance(corpus, DocumentCorpus):
-        length = PRETRAINING_LENGTH if pretrained is None else pretrained.config.max_length
+    if not isinstance(corpus, Corpus):
+        length = PRETRAINING_LENGTH if pretrained is None else pretrained.config.model.max_length
         why = "the default for documents" if pretrained is None else "the length of the pretrained encoder"
     else:
-        longest = LONGEST_FROM_SCRATCH if pretrained is None else pretrained.config.reach
+        longest = LONGEST_FROM_SCRATCH if pretrained is None else pretrained.config.model.reach
         length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, longest))
         limit = "the limit from scratch, unless you set it" if pretrained is None else "the limit of this encoder"
         enough = f"enough for 99% of the training rows (at most {longest})"
@@ -292,23 +316,27 @@ def with_length(
 
 
 def _tokenizer(
-    config: RunConfig, corpus: Corpus | DocumentCorpus, pretrained: Pretrained | None, teacher: Pretrained | None
+    config: RunConfig, corpus: Corpus | DocumentCorpus, pretrained: SavedModel | None, teacher: SavedModel | None
 ) -> Tokenizer:
     own = pretrained or teacher
     if own is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
         return own.tokenizer
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     if pretrained is not None:
-        name = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
-        described = f"The tokenizer {name} (chosen by you or by task={config.task.name})"
-        check_same_vocabulary(tokenizer, described, pretrained)
+        from encoderlab.runs.pretrained import vocabulary_difference
+
+        if difference := vocabulary_difference(tokenizer, pretrained.tokenizer):
+            name = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
+            raise SettingError(
+                f"The tokenizer {name} (chosen by you or by task={config.task.name}) is not the tokenizer of "
+                f"init_from={config.starts_from}: {difference}",
+                remedy="Use tokenizer=as_pretrained",
+            )
     return tokenizer
 
 
-def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task, *, weights: bool = True) -> EncoderWithHeads:
-    """Return the model of a run, with fresh `weights` or only their shapes. Raises SettingError if it does not fit into
-    memory.
-    """
+def build_model(config: ResolvedRun, tokenizer: Tokenizer, task: Task, *, weights: bool = True) -> EncoderWithHeads:
+    """Return the model of a run, with fresh `weights` or only shapes. Raises SettingError for too large a one."""
     build = EncoderWithHeads if weights else without_weights
     try:
         return build(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
@@ -321,7 +349,7 @@ def build_model(config: SettledRun, tokenizer: Tokenizer, task: Task, *, weights
         ) from None
 
 
-def load_start(config: RunConfig, processes: Processes) -> Pretrained | None:
+def load_start(config: RunConfig, processes: Processes) -> SavedModel | None:
     """Return the encoder that the run starts from, read by the main process; None for fresh weights.
 
     Of a model to be sharded, the others only get the shapes of the weights.
@@ -329,11 +357,13 @@ def load_start(config: RunConfig, processes: Processes) -> Pretrained | None:
     init_from = config.starts_from
     if init_from is None:
         return None
+    from encoderlab.runs.pretrained import load_pretrained
+
     if not is_sharded(config.training, processes):
         return processes.broadcast_from_main(lambda: load_pretrained(init_from))
     whole = load_pretrained(init_from) if processes.is_main else None
 
-    def shapes() -> Pretrained:
+    def shapes() -> SavedModel:
         assert whole is not None
         return replace(whole, weights={name: weight.to("meta") for name, weight in whole.weights.items()})
 
@@ -348,17 +378,23 @@ def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_grap
     Raises DataError if it is damaged or missing.
     """
     saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run), or_graph=or_graph))
-    check_shapes(saved, f"run={run.run}")
-    compute = compute_to_answer(run, saved.config.model.d_model, processes, graph=saved.graph is not None)
+    device, precision = run.device, run.precision.value
+    if saved.graph is not None:
+        refused = [f"device={device}"] if device not in ("auto", "cpu") else []
+        refused += ["precision=bf16"] if precision == "bf16" else []
+        if refused:
+            wrong = f"{' '.join(refused)} does not work with {run.run}, an ONNX graph"
+            raise SettingError(wrong, allowed="device=cpu precision=fp32")
+        device, precision = "cpu", "fp32"
+    width = saved.config.model.d_model
+    compute = choose_compute(device, precision, run.threads, width=width, setting="device", processes=processes)
     model = saved.model().to(compute.device)
     return Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin, processes=processes)
 
 
 def check_paired(assembly: Assembly, paired: bool) -> None:
-    """Raise DataError for one text if the model was trained on pairs, and for a pair if it was not, as far as that is
-    known.
-    """
-    trained_on_pairs = assembly.opened.paired
+    """Raise DataError for one text if the model was trained on pairs, and the reverse, as far as is known."""
+    trained_on_pairs = assembly.known_origin.paired
     if trained_on_pairs is not None and paired != trained_on_pairs:
         expected, got = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
         remedy = "Add text_pair (or its column)" if trained_on_pairs else "Remove text_pair"

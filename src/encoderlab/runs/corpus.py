@@ -25,6 +25,7 @@ from encoderlab.training.batches import Rows
 
 STORE_VERSION = 3  # increase it when the columns of the store or their meaning change
 ROWS_LOOKED_AT = 20_000  # to measure lengths: enough to find the longest 1%, tokenised in a second or two
+MANY = 0.1  # of the rows: more of them are worth a remedy
 LEAST_LENGTH = 32  # tokens: shorter sequences save nothing, and later inputs may be longer than the training rows
 
 
@@ -57,7 +58,7 @@ class Corpus:
 
     def labelled(self, name: str) -> bool:
         """Return whether every row of the split has a known target. Raises DataError if only some have one."""
-        unknown = self.survey.as_dict()[name]["unlabelled"]
+        unknown = self.survey.splits[name].unlabelled
         if 0 < unknown < len(self.split(name)):
             raise DataError(
                 f"{unknown} of {len(self.split(name))} rows of the split {name} have no label",
@@ -81,10 +82,10 @@ class Corpus:
                     remedy="Check dataset.label",
                 )
             return
-        found = [name for name, count in self.survey.as_dict()["train"]["labels"].items() if count]
-        if len(found) < 2:
+        names = [name for name, count in survey.labels.items() if count]
+        if len(names) < 2:
             raise DataError(
-                f"All training rows have the label {found[0]!r}",
+                f"All training rows have the label {names[0]!r}",
                 allowed="at least two labels",
                 remedy="Check dataset.label",
             )
@@ -106,7 +107,7 @@ class Corpus:
 
     def fingerprints(self) -> dict[str, str]:
         """Return a fingerprint of each split's rows."""
-        return {name: split["fingerprint"] for name, split in self.survey.as_dict().items()}
+        return {name: split.fingerprint for name, split in self.survey.splits.items()}
 
     def scored_splits(self) -> list[str]:
         """Return the splits a report scores: additional ones, validation and test, if they have labels; the main one
@@ -175,13 +176,15 @@ def reading_note(rows: Rows, task: Task) -> list[str]:
 def _note(of_rows: str, rows: Rows, task: Task) -> str:
     if task.windows is None or not isinstance(rows, ExampleRows):
         share = rows.truncated_share()
-        return f"{share:.1%} {of_rows} were truncated to {task.limit}" if share else ""
+        has_windows = task.heads.sequence_target is not None and task.heads.token_classes is None
+        remedy = "; task.windows=mean reads them whole" if share > MANY and has_windows else ""
+        return f"{share:.1%} {of_rows} were truncated to {task.limit}{remedy}" if share else ""
     windows, too_long = rows.windows(), int(rows.truncated().sum())
     several = windows > 1
     if not several.any():
         return ""
     capped = (
-        f"; {too_long:,} still longer: {task.windows.most} evenly spaced windows of each (task.max_windows)"
+        f"; of {too_long:,} longer ones, {task.windows.most} windows at even distances (task.max_windows)"
         if too_long
         else ""
     )

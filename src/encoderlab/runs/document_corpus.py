@@ -24,14 +24,17 @@ from encoderlab.data.sentences import (
     prepared,
     splitter_for,
 )
-from encoderlab.data.token_store import TokenStore, kept_store, write_blocks
+from encoderlab.data.token_store import TokenStore, kept_store, write_store
 from encoderlab.errors import DataError
 from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
-from encoderlab.tasks.sentence_rows import DocumentTask, SentenceRows
+from encoderlab.tasks.pretraining import DocumentTask
+from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.stream import StreamedRows, sample_of
+from encoderlab.training.batches import EVALUATION_SEED
 
 STORE_VERSION = 1  # increase it when the columns of the store or their meaning change
 _LOOKED_AT = 1_000_000  # tokens, to find out whether a tokenizer knows any word
+_AT_A_TIME = 10_000_000  # tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class DocumentCorpus:
                     yield block
                     bar.update(block.documents)
 
-            return write_blocks(folder, columns_of(size), numbered(counted(), size))
+            return write_store(folder, columns_of(size), numbered(counted(), size))
 
     def _preparation(self, task: DocumentTask) -> Preparation:
         return Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
@@ -142,14 +145,14 @@ class DocumentCorpus:
         if not len(rows):
             raise DataError(
                 f"The {name} documents have no paragraph that is long enough for {settings}",
-                remedy="Use smaller values, or longer documents",
+                remedy="Use smaller values, longer documents, or task.second_sentence=none task.min_sentences=1",
             )
         if rows.second is SecondSentence.next and rows.windows.document[0] == rows.windows.document[-1]:
             raise DataError(
                 f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another",
                 allowed="two documents or more",
                 remedy="Use more documents, hold out more (dataset.validation_fraction), or set "
-                "task.second_sentence=swapped",
+                "task.second_sentence=none",
             )
         known = rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
         if not known.any():
@@ -157,3 +160,63 @@ class DocumentCorpus:
                 f"The tokenizer knows no word of the {name} documents, so there is nothing to predict",
                 remedy="Set tokenizer=wordpiece, which is trained on them",
             )
+
+
+def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
+    """Return how many documents, sentences and so on training reads, and statistics of its pairs."""
+    drawn = rows.epoch(EVALUATION_SEED, 0)
+    facts = {
+        "documents": _distinct(rows.sentences.document),
+        "paragraphs": _distinct(rows.sentences.paragraph),
+        "sentences": len(rows.store),
+        "tokens": int(rows.sentences.offsets[-1]),
+        "pairs": len(rows),
+        "mean_length": float(drawn.lengths.mean()),
+        "truncated": rows.truncated_share(),
+        "sentence_splitter": corpus.splitter.name,
+    }
+    if rows.paired:
+        facts["labels"] = {name: int((drawn.pairs.labels == id_).sum()) for id_, name in enumerate(rows.task.labels)}
+    return facts
+
+
+def training_facts(rows: SentenceRows | StreamedRows, corpus: DocumentCorpus) -> dict[str, Any]:
+    """Return the same for training rows; for a stream, of its first window, with the number of `shards`."""
+    return pair_facts(sample_of(rows), corpus) | ({"shards": len(corpus.shards)} if corpus.shards else {})
+
+
+def guessed_pairs(train: SentenceRows, scored: SentenceRows) -> dict[str, dict[str, float]]:
+    """Return the accuracy of always predicting the more frequent label of training; {} without pairs."""
+    if not train.paired:
+        return {}
+    labels, target_labels = (rows.epoch(EVALUATION_SEED, 0).pairs.labels for rows in (train, scored))
+    return {"majority": {"nsp_accuracy": float((np.bincount(labels).argmax() == target_labels).mean())}}
+
+
+def guessed_tokens(train: SentenceRows, target_labels: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Return the scores of predicting by training's token counts alone; `target_labels` [targets] are the true ids.
+
+    `most_frequent_token` always predicts the same id; `unigram` gives every id its share of the training tokens, after
+    adding one to each count (Laplace) so that none is impossible. Its `mlm_loss` is in nats per token.
+    """
+    tokenizer = train.task.tokenizer
+    counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
+    ids = train.store["input_ids"].values
+    for start in range(0, len(ids), _AT_A_TIME):
+        counts += np.bincount(ids[start : start + _AT_A_TIME], minlength=len(counts))
+    counts[list(tokenizer.special_ids)] = 0
+    most_frequent = int(counts.argmax())
+    loss = float(-np.log((counts + 1) / (counts.sum() + len(counts)))[target_labels].mean())
+    return {
+        "most_frequent_token": {
+            "mlm_accuracy": float((target_labels == most_frequent).mean()),
+            "token_id": most_frequent,
+            "token": tokenizer.pieces([most_frequent])[0],
+        },
+        "unigram": {"mlm_loss": loss, "mlm_perplexity": float(np.exp(loss))},
+    }
+
+
+def _distinct(rising: np.ndarray) -> int:
+    """Return how many different numbers there are in an ascending column."""
+    return int((np.diff(rising) != 0).sum()) + 1 if len(rising) else 0

@@ -14,11 +14,12 @@ from functools import partial
 from torch import nn
 
 from encoderlab.runs.assembly import Assembly
+from encoderlab.runs.journal import in_words
 from encoderlab.training.batches import EVALUATION_SEED, Rows, epoch_counts, n_scoring_batches
 from encoderlab.training.config import seconds_of
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import Horizon, horizon_of, steps_per_epoch, total_steps
-from encoderlab.training.loop import Learner, NonFiniteGuard
+from encoderlab.training.loop import Learner
 from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
 
@@ -67,8 +68,9 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows], command: str) -> None:
         f"{epoch.steps:,}), {math.ceil(training.warmup * steps):,} of warmup, {evaluations:,} evaluation"
         f"{'s' * (evaluations != 1)} during training",
         "Tokens": f"{tokens:,.0f} to train on; {1 - epoch.tokens / epoch.padded_tokens:.1%} padding",
-        "Time": f"about {_words(total)}: training {_words(steps * per_step)} at {_words(per_step)} a step, evaluation "
-        f"{_words(evaluating)}; from {n_steps} step{'s' * (n_steps != 1)} on this machine at its present load",
+        "Time": f"about {in_words(total)}: training {in_words(steps * per_step)} at {in_words(per_step)} a step, "
+        f"evaluation {in_words(evaluating)}; from {n_steps} step{'s' * (n_steps != 1)} on this machine at its present "
+        "load",
         "Not included": "reading and tokenising, baselines, writing checkpoints and the report",
     }
     print(*(f"{name}: {words}" for name, words in lines.items()), sep="\n")
@@ -78,15 +80,14 @@ def _timed_steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> tuple[i
     """Take the run's first steps; return how many were timed, their seconds, and their tokens with padding."""
     training, compute, processes = assembly.config.training, assembly.compute, assembly.processes
     horizon = Horizon(WARM_UP + TIMED) if training.budget is not None else horizon_of(training, len(train))[0]
-    guard = NonFiniteGuard(training.skip_nonfinite, waits=True)
     optimizer = build_optimizer(assembly.model, training)
-    learner = Learner(stepped, optimizer, training, compute, guard, processes, assembly.label_loss)
+    learner = Learner(stepped, optimizer, training, compute, processes, assembly.label_loss)
     micro_batches = assembly.micro_batches or MicroBatches(1, "as set")
     within = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
     warm_up = min(WARM_UP, horizon.steps(0) - LEAST_TIMED)
     n_steps, seconds, tokens, before = 0, 0.0, 0, time.perf_counter()
     for step in within.take(learner, horizon):
-        step.figures()  # waits for the device
+        step.numbers()  # waits for the device
         now = time.perf_counter()
         if step.number > warm_up:
             n_steps, seconds, tokens = n_steps + 1, seconds + now - before, tokens + step.totals.padded_tokens
@@ -106,12 +107,3 @@ def _scoring_seconds(assembly: Assembly, rows: Rows) -> float:
     started = time.perf_counter()
     evaluate(assembly.model, some, assembly.task.metrics(), assembly.compute, assembly.processes)
     return (time.perf_counter() - started) * batches / math.ceil(batches / every)
-
-
-def _words(seconds: float) -> str:
-    """Return a time to about two digits: 4.2 ms, 40 s, 12 min, 1.5 h, 3.1 days."""
-    for least, unit, name in ((172_800, 86_400, "days"), (5400, 3600, "h"), (90, 60, "min"), (1, 1, "s")):
-        if seconds >= least:
-            amount = seconds / unit
-            return f"{amount:.0f} {name}" if amount >= 10 else f"{amount:.1f} {name}"
-    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"

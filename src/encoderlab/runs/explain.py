@@ -1,16 +1,17 @@
-"""What a prediction rests on: how much each token of a text supports the predicted class, or counts against it.
+"""What a prediction rests on: how much each word of a text supports the predicted class, or counts against it.
 
-A token's importance is the change of the log-odds (or of a predicted number) when the token is replaced by [MASK], or
+A word's importance is the change of the log-odds (or of a predicted number) when its tokens are replaced by [MASK], or
 by the unknown token if there is none (occlusion: Zeiler and Fergus 2014; Li et al. 2016). It does not capture what
-several tokens do only together. The characters of each token come from the tokenizer.
+several words do only together. The characters of each token come from the tokenizer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice, pairwise
+from dataclasses import replace
+from itertools import accumulate, islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,23 +23,20 @@ from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.reports.explanation import Importance, WordImportance
+from encoderlab.reports.predictions import texts_of
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.inputs import example_of, reads_words, split_examples
+from encoderlab.runs.predict import example_of, reads_words, split_examples
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.evaluation import predict_batches
 
-MOST_OCCLUSIONS = (
-    128  # of one text: a longer one loses several neighbouring tokens at a time, or its cost would be square
-)
+MOST_OCCLUSIONS = 128  # of one text: a longer one loses several neighbouring words at a time, or its cost were square
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The characters [begin, end) of text number `text` (0, or 1 for the second of a pair), and the number of their
-    word.
-    """
+class Span(NamedTuple):
+    """The characters [begin, end) of a text (0, or 1 for the second of a pair), and the number of their word."""
 
     text: int
     word: int
@@ -46,91 +44,14 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TokensRead:
-    """The tokens of a text that a model reads, each once, in the text's order.
-
-    Token i is at `places[i]` of [CLS] text [SEP], and first at `first[i]` of the ids; `which` gives the token of every
-    id. A token shared by two windows counts once, and so do the windows' [CLS] and their [SEP].
-    """
-
-    places: np.ndarray
-    first: np.ndarray
-    which: np.ndarray
-
-    @classmethod
-    def of(cls, encoded: Encoded) -> TokensRead:
-        """Return the tokens of one example."""
-        every = np.arange(len(encoded.input_ids))
-        if not encoded.window_starts:
-            return cls(every, every, every)
-        starts = np.array(encoded.window_starts)
-        places = starts[:, None] + every[: len(every) // len(starts)]
-        places[:, 0], places[:, -1] = 0, places[-1, -1]
-        return cls(*np.unique(places.flatten(), return_index=True, return_inverse=True))
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WordImportance:
-    """A word of text number `text`, at [begin, end) in it, and the sum of its tokens' scores."""
-
-    text: int
-    begin: int
-    end: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TokenImportance:
-    """What each token adds to the log-odds of `label`, in natural logarithms: 0.7 doubles the odds, -0.7 halves them.
-
-    If the model predicts a number, it is what each token adds to that, and `label` and `probability` are None.
-    `predicted` is the model's whole prediction in words. `scores` are float32, one for each of the `pieces`; `special`
-    is True at [CLS] and [SEP], which are not text. `spans` gives the characters of each token in `texts` (one text, or
-    the two of a pair), None for special ones. `probabilities` are those of all classes by name, for the unchanged text.
-    `word` is the index of the explained word, if the model labels words.
-    """
-
-    label: str | None
-    probability: float | None
-    probabilities: dict[str, float]
-    predicted: str
-    pieces: list[str]
-    scores: np.ndarray
-    special: np.ndarray
-    texts: tuple[str, ...]
-    spans: list[Span | None]
-    truncated: bool
-    word: int | None = None
-
-    def words(self) -> list[WordImportance]:
-        """Return the words in the order of the texts, without truncated text and white space."""
-        words: list[WordImportance] = []
-        before = None
-        for span, score in zip(self.spans, self.scores.tolist(), strict=True):
-            if span is None:
-                continue
-            if before is not None and (span.text, span.word) == (before.text, before.word):
-                last = words.pop()
-                begin, end = min(last.begin, span.begin), max(last.end, span.end)
-                words.append(WordImportance(span.text, begin, end, last.score + score))
-            else:
-                words.append(WordImportance(span.text, span.begin, span.end, score))
-            before = span
-        return words
-
-
-def token_importance(
+def word_importance(
     assembly: Assembly,
     examples: Sequence[Example],
     *,
     labels: Sequence[str] | None = None,
     words: Sequence[int] | None = None,
-) -> list[TokenImportance]:
-    """Return the importance of every token of each example for its most probable class, or for its entry in `labels`.
+) -> list[Importance]:
+    """Return the importance of every word of each example for its most probable class, or for its entry in `labels`.
 
     It is computed in `assembly.compute.precision`; except for rounding, no example's scores depend on the others. If
     the model labels words, the class is that of the word at the example's index in `words` (None: the first). Raises
@@ -144,17 +65,20 @@ def token_importance(
         assert are_words(examples)
         encoded = [_about_word(*each) for each in zip(encoded, examples, word_indices, strict=True)]
     classes = [None] * len(examples) if labels is None else [_class_of(assembly, label) for label in labels]
+    spans = [spans_of(assembly.tokenizer, example, one) for example, one in zip(examples, encoded, strict=True)]
     assembly.model.eval()
     with _not_compiled(assembly):
-        logits = _occluded_logits(assembly, encoded)
+        logits = _occluded_logits(assembly, encoded, spans)
     return [
-        _importance(assembly, example, one, own, class_, word)
-        for example, one, own, class_, word in zip(examples, encoded, logits, classes, word_indices, strict=True)
+        _importance(assembly, *each)
+        for each in zip(examples, encoded, spans, logits, classes, word_indices, strict=True)
     ]
 
 
-def _occluded_logits(assembly: Assembly, encoded: Sequence[Encoded]) -> list[Float[Tensor, "texts classes"]]:
-    """Return the logits of each example: those of the whole text, then those without each group of its tokens."""
+def _occluded_logits(
+    assembly: Assembly, encoded: Sequence[Encoded], spans: Sequence[list[Span | None]]
+) -> list[Float[Tensor, "texts classes"]]:
+    """Return the logits of each example: those of the whole text, then those without each group of its words."""
     mask = assembly.tokenizer.unk_id if assembly.tokenizer.mask_id is None else assembly.tokenizer.mask_id
 
     def predict(batch: Batch) -> list[np.ndarray]:
@@ -165,28 +89,34 @@ def _occluded_logits(assembly: Assembly, encoded: Sequence[Encoded]) -> list[Flo
         assert logits is not None
         return list(logits.float().cpu().numpy())
 
-    texts = chain.from_iterable([one, *occluded(one, mask)] for one in encoded)
+    texts, ends = [], [0]
+    for one, of_tokens in zip(encoded, spans, strict=True):
+        ids, groups = np.array(one.input_ids), _groups(of_tokens)
+        hidden = [np.where(groups == group, mask, ids) for group in range(groups.max(initial=-1) + 1)]
+        texts += [one, *(replace(one, input_ids=ids.tolist()) for ids in hidden)]
+        ends.append(len(texts))
     rows = hold_encoded(texts, assembly.tokenizer.vocabulary_size, assembly.task.heads)
     logits: dict[int, np.ndarray] = {}
     for batch, predicted in predict_batches(assembly.scoring_batches(rows), predict, assembly.compute):
         logits.update(zip(batch.rows.tolist(), predicted, strict=True))
-    ends = accumulate((1 + int(_groups(one)[-1] + 1) for one in encoded), initial=0)
     return [torch.from_numpy(np.stack([logits[row] for row in range(*ends_of)])) for ends_of in pairwise(ends)]
 
 
-def occluded(encoded: Encoded, mask: int) -> Iterator[Encoded]:
-    """Yield the example once per group of tokens, with those tokens replaced by the id `mask`, in all windows."""
-    ids, groups = np.array(encoded.input_ids), _groups(encoded)[TokensRead.of(encoded).which]
-    for group in range(int(groups.max()) + 1):
-        yield replace(encoded, input_ids=np.where(groups == group, mask, ids).tolist())
+def _words_of(spans: Sequence[Span | None]) -> dict[tuple[int, int], list[Span]]:
+    """Return the spans of each word that was read, by the number of its text and its own, in the texts' order."""
+    words: dict[tuple[int, int], list[Span]] = {}
+    for span in sorted(span for span in spans if span is not None):
+        words.setdefault((span.text, span.word), []).append(span)
+    return words
 
 
-def _groups(encoded: Encoded) -> np.ndarray:
-    """Return the group of each token read: of its own up to MOST_OCCLUSIONS tokens, otherwise shared with
-    neighbours.
+def _groups(spans: Sequence[Span | None]) -> np.ndarray:
+    """Return the group of each token, -1 for [CLS] and [SEP]: its word's own, of more than MOST_OCCLUSIONS words one
+    that is shared with neighbouring words.
     """
-    n_tokens = len(TokensRead.of(encoded))
-    return np.arange(n_tokens) * min(n_tokens, MOST_OCCLUSIONS) // n_tokens
+    number = {word: place for place, word in enumerate(_words_of(spans))}
+    shared = max(len(number), MOST_OCCLUSIONS)
+    return np.array([-1 if one is None else number[one.text, one.word] * MOST_OCCLUSIONS // shared for one in spans])
 
 
 def evidence(logits: Float[Tensor, "texts classes"], class_: int, target: TargetKind) -> Float[Tensor, " texts"]:
@@ -202,25 +132,31 @@ def evidence(logits: Float[Tensor, "texts classes"], class_: int, target: Target
 
 
 def _importance(
-    assembly: Assembly, example: Example, encoded: Encoded, logits: Tensor, class_: int | None, word: int
-) -> TokenImportance:
-    tokenizer, task = assembly.tokenizer, assembly.task
-    answer = task.answers_of(logits[:1])[0]
+    assembly: Assembly,
+    example: Example,
+    encoded: Encoded,
+    spans: Sequence[Span | None],
+    logits: Tensor,
+    class_: int | None,
+    word: int,
+) -> Importance:
+    task, words = assembly.task, _words_of(spans)
+    answer = task.predictions_of(logits[:1])[0]
     is_number = answer.number is not None
     index = int(logits[0].argmax()) if class_ is None else class_
-    odds, groups = evidence(logits, index, task.heads.sequence_target), _groups(encoded)
-    scores = (odds[0] - odds[1:]).numpy()[groups] / np.bincount(groups)[groups]
-    spans = spans_of(tokenizer, example, encoded)
-    return TokenImportance(
+    odds = evidence(logits, index, task.heads.sequence_target).double().numpy()
+    group_of = dict(zip(spans, _groups(spans).tolist(), strict=True))
+    groups = np.array([group_of[of_word[0]] for of_word in words.values()], np.int64)
+    scores = (odds[0] - odds[1:])[groups] / np.bincount(groups)[groups] * task.unit
+    return Importance(
         label=None if is_number else task.labels[index],
-        probability=None if answer.probabilities is None else answer.probabilities[index],
         probabilities={} if is_number else answer.by_label(task.labels),
         predicted=answer.in_words(),
-        pieces=tokenizer.pieces([encoded.input_ids[place] for place in TokensRead.of(encoded).first]),
-        scores=scores.astype(np.float32) * np.float32(task.unit),
-        special=np.array([span is None for span in spans]),
         texts=texts_of(example),
-        spans=spans,
+        words=[
+            WordImportance(of_word[0].text, of_word[0].begin, max(span.end for span in of_word), score)
+            for of_word, score in zip(words.values(), scores.tolist(), strict=True)
+        ],
         truncated=encoded.truncated,
         word=word if isinstance(example, WordsExample) else None,
     )
@@ -267,20 +203,11 @@ def check_explainable(assembly: Assembly) -> None:
 
 def _not_compiled(assembly: Assembly) -> AbstractContextManager[object]:
     """Run the model without compilation: a handful of texts should not wait for the compiler."""
-    compiled = (assembly.compiled or "").startswith("compiled")
-    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
-
-
-def texts_of(example: Example) -> tuple[str, ...]:
-    """Return one text, or the two of a pair; words are joined with blanks."""
-    if isinstance(example, WordsExample):
-        return (" ".join(example.words),)
-    return (example.text,) if example.text_pair is None else (example.text, example.text_pair)
+    return torch.compiler.set_stance("force_eager") if assembly.is_compiled else nullcontext()
 
 
 def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[Span | None]:
-    """Return the span of each token read of `encoded`, which is `example` as a task encodes it; None for [CLS] and
-    [SEP].
+    """Return the span of each token of `encoded`, which is `example` as a task encodes it; None for [CLS] and [SEP].
 
     For words, each of a word's tokens covers the whole word.
     """
@@ -290,8 +217,10 @@ def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[S
         of_texts = [
             [Span(number, *span) for span in tokenizer.spans(text)] for number, text in enumerate(texts_of(example))
         ]
-    if encoded.window_starts:
-        return [None, *(of_texts[0][place - 1] for place in TokensRead.of(encoded).places[1:-1].tolist()), None]
+    if starts := encoded.window_starts:  # of [CLS] text [SEP]; each window replaces its first and last token by these
+        read = len(encoded.input_ids) // len(starts) - 2
+        windows = ([None, *of_texts[0][start : start + read], None] for start in starts)
+        return [span for window in windows for span in window]
     remaining = [iter(spans) for spans in of_texts]  # truncation removes the end of a text
     special = {tokenizer.cls_id, tokenizer.sep_id}  # texts never contain these
     tokens = zip(encoded.input_ids, encoded.token_type_ids, strict=True)

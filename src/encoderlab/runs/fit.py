@@ -1,4 +1,6 @@
-"""Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop."""
+"""Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop; then
+scores it.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import Tensor
 
 from encoderlab.errors import DataError
-from encoderlab.metrics.scores import is_lower_better
+from encoderlab.metrics.calibration import DEFAULT, fit_temperature
+from encoderlab.metrics.scores import PredictionScores, is_lower_better
+from encoderlab.metrics.texts import ClassificationScores
 from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import DIVERGED, Journal, Progress
-from encoderlab.runs.trackers import Trackers
-from encoderlab.system.signals import Interrupted, deferred, is_interrupted, stop_if_interrupted
-from encoderlab.tasks.stream import StreamedRows
+from encoderlab.runs.task import build_task, resolve_thresholds
+from encoderlab.system.processes import Interrupted, deferred, is_interrupted, stop_if_interrupted
+from encoderlab.tasks.config import ClassificationConfig, TaskConfig
+from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training.batches import Rows
 from encoderlab.training.checkpoint import (
     checkpoints,
@@ -33,7 +39,6 @@ from encoderlab.training.checkpoint import (
     save_checkpoint,
     step_of,
 )
-from encoderlab.training.compilation import is_compiled
 from encoderlab.training.config import Keep
 from encoderlab.training.distribution import random_states, seed_dropout, set_random_states
 from encoderlab.training.horizon import horizon_of
@@ -41,7 +46,11 @@ from encoderlab.training.loop import Learner
 from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
 
+if TYPE_CHECKING:
+    from encoderlab.tasks.stream import StreamedRows
+
 CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
+LEAST_ROWS = 50  # of validation, below which a temperature says more about them than about the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +62,17 @@ class Fitted:
     notes: list[str]
 
 
-def fit(assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder, trackers: Trackers | None = None) -> Fitted:
+def fit(assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder) -> Fitted:
     """Train the model in place on the rows of `train`, and leave the best checkpoint's weights in it.
 
     If `folder` holds checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
     one is written before the first step, so that a folder that cannot hold it is known at once. The rows of
     `validation`, if any, choose the best checkpoint and stop early; without them the last one is kept. Raises
-    TrainingError if too many steps are not finite, DataError if all checkpoints are damaged, and Interrupted, after
+    TrainingError if a step is not finite, DataError if all checkpoints are damaged, and Interrupted, after
     saving a checkpoint, if a signal has come.
     """
-    fitting = _Fitting(assembly, rows, folder, trackers)
+    fitting = _Fitting(assembly, rows, folder)
+    fitting.begin()
     with _present_objects_exempt_from_collection(), fitting.journal, deferred():
         try:
             fitting.run()
@@ -84,18 +94,19 @@ class TrainState:
 
     def __init__(self, assembly: Assembly, train: Rows) -> None:
         training, self.processes = assembly.config.training, assembly.processes
-        self.stream = train if isinstance(train, StreamedRows) else None
+        self.stream = cast("StreamedRows", train) if hasattr(train, "share_with") else None
         if self.stream is not None:
             self.stream.share_with(self.processes)
         self.assembly, self.distributed, self.progress = assembly, assembly.distribute(), Progress()
-        optimizer = build_optimizer(self.distributed.model, training)
-        stepped, label_loss = self.distributed.stepped, assembly.label_loss
         self.learner = Learner(
-            stepped, optimizer, training, assembly.compute, processes=self.processes, label_loss=label_loss
+            self.distributed.stepped,
+            build_optimizer(self.distributed.model, training),
+            training,
+            assembly.compute,
+            processes=self.processes,
+            label_loss=assembly.label_loss,
         )
-        self.horizon, self.per_epoch = horizon_of(
-            training, len(train), self.processes, compiled=is_compiled(assembly.compiled)
-        )
+        self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=assembly.is_compiled)
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
 
@@ -116,15 +127,13 @@ class TrainState:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as plain values and tensors; complete on the main process. Raises as `NonFiniteGuard.read`
-        does.
-        """
+        """Return the state, complete on the main process, as plain values. Raises as `NonFiniteGuard.read` does."""
+        self.learner.guard.read()
         return {
             "step": self.progress.step,
             "optimizer": self.distributed.optimizer_state(self.learner.optimizer),
-            "progress": self.progress.as_dict(),
+            "progress": asdict(self.progress),
             "budget_spent": self.horizon.spent(),
-            "skipped": self.learner.guard.state(),
             "micro_batches": asdict(self.steps.micro_batches),
             "accumulate": self.assembly.config.training.accumulate,
             "tokenizer": self.assembly.tokenizer.fingerprint,
@@ -145,7 +154,6 @@ class TrainState:
         self.distributed.load_optimizer_state(self.learner.optimizer, state["optimizer"])
         self.progress = Progress.from_dict(state["progress"])
         self.horizon.resume(state["budget_spent"])
-        self.learner.guard.load(state["skipped"])
         if state["accumulate"] == self.assembly.config.training.accumulate:
             kept = MicroBatches(**state["micro_batches"])
             self.steps.micro_batches = replace(kept, open=kept.open and self.processes.size == 1)
@@ -155,55 +163,55 @@ class TrainState:
         set_random_states(state["random_states"], device, self.processes, seed, state["step"])
 
     def notes(self) -> list[str]:
-        """Return notes for the report: on skipped steps, on memory that ran out, and on a rising loss."""
+        """Return notes for the report: on memory that ran out, and on a rising loss."""
         diverged = self.progress.diverged_at and DIVERGED.format(self.progress.diverged_at)
-        return [note for note in (self.learner.guard.note(), self.steps.note(), diverged) if note]
+        return [note for note in (self.steps.note(), diverged) if note]
 
 
 class _Fitting:
     """A run's steps, and what happens between them: logging, evaluation, checkpoints."""
 
-    def __init__(
-        self, assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder, trackers: Trackers | None
-    ) -> None:
-        self.state = TrainState(assembly, rows["train"])
-        self.processes, self.validation = assembly.processes, rows.get("validation")
+    def __init__(self, assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder) -> None:
+        self.state, self.validation = TrainState(assembly, rows["train"]), rows.get("validation")
         self.assembly = replace(assembly, model=self.state.distributed.model)
-        self.checkpoints, self.notes, self.saved_at = folder.checkpoints, [], None
-        newest = self.processes.broadcast_from_main(self._newest_checkpoint)
-        if newest is None:
+        self.processes, self.folder, self.checkpoints = assembly.processes, folder, folder.checkpoints
+        self.evaluate_every = assembly.config.training.evaluate_every or self.state.per_epoch
+        self.notes: list[str] = []
+        self.saved_at: int | None = None
+
+    def begin(self) -> None:
+        """Resume from the newest intact checkpoint, or write the first one, and open the journal.
+
+        Raises DataError if the checkpoint is not one of this run.
+        """
+        checkpoint = self.processes.broadcast_from_main(self._newest_checkpoint)
+        if checkpoint is None:
             self.state.begin()
         else:
-            self._resume(newest)
-        self.progress, training = self.state.progress, assembly.config.training
-        self.evaluate_every = training.evaluate_every or self.state.per_epoch
+            state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
+            try:
+                self.state.load_state_dict(state, read_weights(checkpoint) if self.processes.is_main else {})
+                self.notes = _rounding_notes(state["computed_on"], self.state.computed_on)
+            except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None
+            self.saved_at = self.state.progress.step
+        self.progress, config = self.state.progress, self.assembly.config
         self.save()
-        metrics = folder.metrics if self.processes.is_main else Path(os.devnull)
-        self.journal = Journal(metrics, training.log_every, self.state.per_epoch, self.progress, trackers)
+        metrics = self.folder.metrics if self.processes.is_main else Path(os.devnull)
+        events = self.folder.events if config.tensorboard and self.processes.is_main else None
+        self.journal = Journal(metrics, config.training.log_every, self.state.per_epoch, self.progress, events)
 
     def _newest_checkpoint(self) -> Path | None:
         """Return the newest intact checkpoint, after deleting incomplete ones left by a killed process."""
         clear_unfinished(self.checkpoints)
         return newest_verified(self.checkpoints)
 
-    def _resume(self, checkpoint: Path) -> None:
-        """Restore everything to its state when `checkpoint` was written. Raises DataError if it is not one
-        of this run.
-        """
-        state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
-        try:
-            self.state.load_state_dict(state, read_weights(checkpoint) if self.processes.is_main else {})
-            self.notes = _rounding_notes(state["computed_on"], self.state.computed_on)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None
-        self.saved_at = self.state.progress.step
-
     def run(self) -> None:
         """Take all remaining steps, with what belongs between them."""
         training, progress, state = self.assembly.config.training, self.progress, self.state
         if self._is_due(self.evaluate_every) and progress.judged != progress.step:  # stopped before the evaluation
-            self._pause(evaluate=True)
+            self._evaluate_and_save(evaluate=True)
         steps = state.steps.take(state.learner, state.horizon, progress.step, is_interrupted)
         for step in () if self.stopped_early else steps:
             self.journal.step(step)
@@ -211,11 +219,11 @@ class _Fitting:
                 stop_if_interrupted(self.processes)
             evaluate = self._is_due(self.evaluate_every)
             if evaluate or self._is_due(training.checkpoint_every):
-                self._pause(evaluate=evaluate)
+                self._evaluate_and_save(evaluate=evaluate)
             if self.stopped_early:
                 break
         if progress.judged != progress.step:
-            self._pause(evaluate=True)
+            self._evaluate_and_save(evaluate=True)
 
     @property
     def stopped_early(self) -> bool:
@@ -226,15 +234,13 @@ class _Fitting:
     def _is_due(self, every: int | None) -> bool:
         return every is not None and self.progress.step > 0 and self.progress.step % every == 0
 
-    def _pause(self, *, evaluate: bool) -> None:
-        """Stop the training clock to save a checkpoint and, before that, to `evaluate` on validation if
-        there is any.
-        """
+    def _evaluate_and_save(self, *, evaluate: bool) -> None:
+        """Stop the training clock to `evaluate` on validation, if there is any, and to save a checkpoint."""
         self.journal.pause()
         if evaluate and self.validation is not None:
             scores, main = self.assembly.evaluate(self.validation), self.assembly.task.score
             sign = -1.0 if is_lower_better(main) else 1.0
-            self.progress.best.offer(self.progress.step, sign * scores.figures[main], scores.figures["loss"])
+            self.progress.best.offer(self.progress.step, sign * scores.values[main], scores.values["loss"])
             self.journal.evaluation("validation", scores, main)
         if evaluate:
             self.progress.judged = self.progress.step
@@ -296,12 +302,77 @@ def _rounding_notes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def _present_objects_exempt_from_collection() -> Iterator[None]:
-    """Exempt all present objects from Python's garbage collection, which otherwise visits them again every
-    few steps.
-    """
+    """Exempt all present objects from Python's garbage collection, which visits them every few steps."""
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
+
+
+def scores_of(assembly: Assembly, rows: Rows) -> PredictionScores:
+    """Return the scores of a model that predicts labels or numbers, on all of `rows`."""
+    scores = assembly.evaluate(rows)
+    assert isinstance(scores, PredictionScores)
+    return scores
+
+
+def threshold_notes(task: TaskConfig, scores: Mapping[str, PredictionScores]) -> list[str]:
+    """Return notes on the threshold that `task` asks for: how it was fitted, which precision it missed."""
+    if not isinstance(task, ClassificationConfig) or not isinstance(task.threshold, str):
+        return []
+    held_out = scores.get("validation")
+    if not isinstance(held_out, ClassificationScores) or held_out.threshold is None:
+        return [f"There is no validation split to fit task.threshold={task.threshold} on, so it is {DEFAULT}"]
+    label, rule = held_out.positive_label, threshold_rule(task)
+    requested = rule and rule.precision
+    reached = held_out.per_class[str(label)]["precision"]
+    notes = [
+        f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation "
+        f"(task.threshold={task.threshold})"
+    ]
+    if requested is not None and reached < requested:
+        notes.append(
+            f"No threshold gives {label!r} a precision of {requested:g} on validation: the best has {reached:.3f}"
+        )
+    return notes
+
+
+def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, PredictionScores]]:
+    """Return the scores of every split but `train`, and the assembly with what was fitted on validation: thresholds,
+    and of classes the temperature, which changes the weights of the head.
+
+    They apply to the other splits and to the saved model. Without validation thresholds are 0.5; a task without
+    thresholds stays as it is.
+    """
+    held_out = scores_of(assembly, rows["validation"]) if "validation" in rows else None
+    temperature = _calibrate(assembly, held_out)
+    if temperature is not None:
+        held_out = scores_of(assembly, rows["validation"])
+    settings = resolve_thresholds(assembly.config.task, assembly.task.labels, held_out)
+    task = build_task(settings, assembly.tokenizer, assembly.task.labels, assembly.task.max_length)
+    assembly = replace(assembly, task=task, config=replace(assembly.config, task=settings))
+    others = {name: scores_of(assembly, part) for name, part in rows.items() if name not in ("train", "validation")}
+    scores = ({} if held_out is None else {"validation": held_out}) | others
+    if temperature is not None:
+        scores = {name: replace(one, temperature=temperature) for name, one in scores.items()}
+    return assembly, scores
+
+
+def _calibrate(assembly: Assembly, held_out: PredictionScores | None) -> float | None:
+    """Divide the weights of a head for classes by the temperature that fits the `held_out` scores, and return it.
+
+    The logits are divided by it too, so that probabilities are calibrated wherever the model is read, and no prediction
+    without a threshold changes. None, and the weights stay, if there are no such scores, too few rows, or no
+    temperature fits.
+    """
+    if not isinstance(held_out, ClassificationScores) or held_out.probabilities is None or held_out.n < LEAST_ROWS:
+        return None
+    temperature, head = fit_temperature(held_out.probabilities, held_out.labels), assembly.model.sequence_head
+    if temperature is None or head is None:
+        return None
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter /= temperature
+    return temperature

@@ -46,7 +46,7 @@ class _Within:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The folder of one run: a `new` one, or one that is `continued`."""
+    """The folder of one run: a `new` one, or one that is `reopened`."""
 
     root: Path
 
@@ -62,9 +62,9 @@ class RunFolder:
     attention = _Within("attention")
     explanation = _Within("explain.html")
     explanation_figures = _Within("explain.json")
-    trackers = _Within("trackers.json")
+    events = _Within("tensorboard")
     lock = _Within(".lock")
-    label_errors = _Within("label_errors.csv")  # a cross-validation's rows with probably wrong labels
+    label_errors = _Within("label_errors.csv")  # the labels of a cross-validation to check
 
     def fold(self, number: int) -> Path:
         """Return the run of one fold of a cross-validation, counted from 1."""
@@ -72,9 +72,7 @@ class RunFolder:
 
     @property
     def is_nested(self) -> bool:
-        """Return whether this is a fold of a cross-validation, in whose folder it is: it is never resumed
-        on its own.
-        """
+        """Return whether this is a fold inside a cross-validation, which is never resumed on its own."""
         return self.root.name.startswith("fold-") and RunFolder(self.root.parent).config.is_file()
 
     @property
@@ -111,13 +109,13 @@ class RunFolder:
                 with folder._errors_explained(command):
                     yield folder
             except BaseException:
-                if not folder.worth_continuing:
+                if not folder.worth_resuming:
                     folder._empty()
                 raise
 
     @contextmanager
-    def continued(self, command: str) -> Iterator[RunFolder]:
-        """Lock the folder of an unfinished run while it is continued; nothing in it is deleted on an error.
+    def reopened(self, command: str) -> Iterator[RunFolder]:
+        """Lock the folder of an unfinished run while it is resumed; nothing in it is deleted on an error.
 
         Raises SettingError if another process is using it, and TrainingError if a file cannot be written.
         """
@@ -129,7 +127,12 @@ class RunFolder:
             yield self
 
     @property
-    def worth_continuing(self) -> bool:
+    def has_checkpoint(self) -> bool:
+        """Return whether there is a checkpoint, perhaps only the one that is written before the first step."""
+        return any(self.checkpoints.glob("step-*"))
+
+    @property
+    def worth_resuming(self) -> bool:
         """Return whether a step has been taken that a resumed run need not take again."""
         steps = (*self.checkpoints.glob("step-*"), *self.root.glob(f"fold-*/{self.checkpoints.name}/step-*"))
         return any(path.name != "step-0" for path in steps)
@@ -159,6 +162,9 @@ class RunFolder:
         except BrokenPipeError:  # the reader of the output is gone, which has nothing to do with the folder
             raise
         except OSError as error:
+            if not self.root.is_dir():
+                gone = f"{self.root} has gone: it was moved or deleted while the run was using it"
+                raise TrainingError(gone, remedy="Start the run again") from None
             self._say_how_to_resume(command)
             what = error.filename or self.root
             remedy = "Free space, or make the folder writable again, and resume"
@@ -168,7 +174,7 @@ class RunFolder:
             raise
 
     def _say_how_to_resume(self, command: str) -> None:
-        if self.worth_continuing and not self.finished and not self.is_nested:
+        if self.worth_resuming and not self.finished and not self.is_nested:
             resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
             print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
 
@@ -204,9 +210,7 @@ def check_free(run_dir: str | None) -> None:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Return whether this is the folder of a sweep: Hydra's record of its command line is there, or
-    Optuna's journal.
-    """
+    """Return whether this is a sweep's folder, with Hydra's record of its command line or Optuna's journal."""
     return any((folder / name).is_file() for name in (COMBINATIONS, JOURNAL))
 
 
@@ -217,27 +221,29 @@ def runs_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if RunFolder(path).config.is_file())
 
 
-def model_folder(run: str) -> Path:
-    """Return the model folder that `run=` names: a run's model/, that folder itself, a Hugging Face folder, or a
-    shipped encoder's.
+def model_folder(name: str, setting: str = "run") -> Path:
+    """Return the model folder that `setting`=`name` names: a run's model/, that folder itself, a Hugging Face folder,
+    or a shipped encoder's.
 
     Raises DataError if there is none, or the shipped encoder is damaged.
     """
-    if (shipped := shipped_folder(run)) is not None:
+    if (shipped := shipped_folder(name)) is not None:
         return shipped
-    given = Path(run)
-    for folder in (RunFolder(given).model, given):
-        if all((folder / name).is_file() for name in MODEL_FILES) or is_graph(folder):
+    path = Path(name).expanduser()
+    for folder in (RunFolder(path).model, path):
+        if all((folder / file).is_file() for file in MODEL_FILES) or is_graph(folder):
             return folder
-    if is_huggingface(given):
-        return given
-    if not given.exists():
-        remedy = suggestion(run, "run") or "Set run=... to the folder that training printed at its end"
-        raise DataError(f"run={run} does not exist", remedy=remedy)
-    first = RunFolder(given).fold(1)
-    wants, remedy = ", ".join(MODEL_FILES), f"Its folds have models: run={first}" if first.is_dir() else ""
+    if is_huggingface(path):
+        return path
+    if not path.exists():
+        remedy = suggestion(name, setting) or f"Set {setting}=... to the folder that training printed at its end"
+        raise DataError(f"{setting}={name} does not exist", remedy=remedy)
+    first, missing = RunFolder(path).fold(1), [file for file in MODEL_FILES if not (path / file).is_file()]
+    lacks = f": it lacks {', '.join(missing)}" if len(missing) < len(MODEL_FILES) else ""
     raise DataError(
-        f"run={run} has no finished model", allowed=f"a run folder, or a folder with {wants}", remedy=remedy
+        f"{setting}={name} has no finished model{lacks}",
+        allowed=f"a run folder, a folder with {', '.join(MODEL_FILES)}, or a Hugging Face folder with a config.json",
+        remedy=f"Its folds have models: {setting}={first}" if first.is_dir() else "",
     )
 
 

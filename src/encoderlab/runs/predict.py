@@ -1,49 +1,184 @@
-"""What a finished run says of examples: predictions, vectors of texts or tokens, and filled-in masks."""
+"""Predictions of a finished run: the texts it reads, what it predicts for them, and their vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from tqdm import tqdm
 
 from encoderlab.batch import Batch
-from encoderlab.config.commands import VectorPooling
-from encoderlab.data.examples import Example
+from encoderlab.config.commands import EmbedConfig, PredictConfig, VectorPooling
+from encoderlab.data.examples import Example, TextExample, WordsExample, grouped
+from encoderlab.data.files import read_unlabelled
+from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, format_of, text_lines
+from encoderlab.errors import DataError, SettingError
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
-from encoderlab.runs.assembly import Assembly
-from encoderlab.runs.inputs import encoded_rows
-from encoderlab.tasks.rows import ExampleRows
-from encoderlab.tasks.sentence_rows import SentenceRows
-from encoderlab.tasks.task import Answer
-from encoderlab.training.batches import EVALUATION_SEED
+from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
+from encoderlab.runs.corpus import Corpus
+from encoderlab.tasks.config import DocumentTaskConfig
+from encoderlab.tasks.rows import ExampleRows, hold_encoded
+from encoderlab.tasks.task import RowPrediction
 from encoderlab.training.evaluation import predict_batches
 
+# Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with
+# 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
+ROWS_AT_A_TIME = 16_384
+CHARACTERS_AT_A_TIME = 2**24
+ENCODED_AT_A_TIME = 2048
+LONGEST_LINE = 2**24  # bytes of a line of standard input
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
-SHOWN, GUESSES = 6, 5  # masked rows, and predictions for each
 
 
-def answers_of(assembly: Assembly, examples: Sequence[Example]) -> list[Answer]:
-    """Return the model's predictions, one for each of the examples, in order. Raises DataError for an example it cannot
-    read.
+def check_sources(config: PredictConfig | EmbedConfig) -> None:
+    """Raise SettingError for texts from two sources, or columns without a file, before a model is loaded."""
+    names = [name for name in ("text", "input", "split") if hasattr(config, name)]
+    sources = [name for name in names if getattr(config, name) is not None]
+    if len(sources) > 1:
+        one_of = f"{', '.join(names[:-1])} and {names[-1]}"
+        raise SettingError(
+            f"{' and '.join(sources)} are given together", allowed=f"one of {one_of}, or none for standard input"
+        )
+    for column in ("text_column", "text_pair_column"):
+        if getattr(config, column) and config.input is None:
+            raise SettingError(f"{column} names a column of input, which is not set", remedy="Set input=FILE")
+
+
+def reads_words(assembly: Assembly) -> bool:
+    """Return whether the run's examples are sequences of words and not texts."""
+    return assembly.task.heads.token_classes is not None
+
+
+def example_of(text: str, text_pair: str | None, words: bool) -> Example:
+    """Return one text or a pair as an example; for `words`, the text split at white space."""
+    return WordsExample(tuple(text.split())) if words else TextExample(text, text_pair)
+
+
+def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Iterable[Example], int | None]:
+    """Return a split of the run's dataset, and how many rows it has if that is known. Raises DataError if there is
+    none.
+
+    It is complete, even if the run was limited to some of its rows. For a pretraining run it is the run's own held-out
+    documents, which depend on how they were read, with a paragraph in each row.
     """
-    return answers_of_rows(assembly, encoded_rows(assembly, examples))
+    dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
+    if not isinstance(assembly.config.task, DocumentTaskConfig):
+        split = Corpus.load(replace(dataset, limit=None), cache, assembly.config.task.target).split(name)
+        return split, len(split)
+    documents = dataset.documents(cache).by_name
+    if name not in documents:
+        raise DataError(f"split={name} is not in this dataset", allowed=", ".join(documents))
+    return (TextExample(paragraph) for document in documents[name].documents() for paragraph in document), None
 
 
-def answers_of_rows(assembly: Assembly, rows: ExampleRows) -> list[Answer]:
+def file_examples(
+    assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect, cache_dir: str
+) -> tuple[Iterable[Example], int]:
+    """Return the texts of a file in its order, from the columns `text` and `text_pair`, and how many they are.
+
+    What `dialect` leaves open is as in the training files, if there were any, except the encoding, which the file
+    shows. The file is read once before the first text is returned. A .txt file is then read again line by line; the
+    rows of other files are kept, beyond 64 MB in a temporary file in `cache_dir`. Raises DataError for anything that
+    cannot be read.
+    """
+    words = reads_words(assembly)
+    if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
+        trained = getattr(assembly.config.dataset, "dialect", Dialect())
+        quoting = trained.quoting if dialect.quoting is Quoting.auto else dialect.quoting
+        delimiter = trained.delimiter if dialect.delimiter == "auto" else dialect.delimiter
+        dialect = replace(dialect, quoting=quoting, delimiter=delimiter)
+        cache = cache_folder(cache_dir)
+        split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
+        return split, len(split)
+    encoding = encoding_of(path, dialect.encoding, "encoding")
+    total = sum(1 for _ in text_lines(path, encoding))
+    if not total:
+        raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
+    return (example_of(line, None, words) for line in text_lines(path, encoding)), total
+
+
+def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:
+    """Yield an example per line; if `paired`, with a tab between the two texts. Raises DataError at an invalid line."""
+    if sys.stdin.isatty():
+        print("Reading lines from standard input (end with Ctrl-D).", file=sys.stderr)
+    return _lines(sys.stdin.buffer, paired, reads_words(assembly))
+
+
+def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
+    for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), start=1):
+        if len(raw) == LONGEST_LINE:
+            raise DataError(
+                f"Line {number} of standard input has more than {LONGEST_LINE:,} bytes", allowed="one text per line"
+            )
+        try:
+            line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(
+                f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv"
+            ) from None
+        first, tab, second = line.partition("\t") if paired else (line, "", "")
+        if paired and not tab:
+            raise DataError(
+                f"Line {number} of standard input has no tab", allowed="the two texts of a pair separated by a tab"
+            )
+        yield example_of(first, second if paired else None, words)
+
+
+def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Iterator[list[Example]]:
+    """Yield the examples, up to ROWS_AT_A_TIME at a time, with a progress bar on standard error.
+
+    A chunk also ends with the example that reaches CHARACTERS_AT_A_TIME.
+    """
+    with tqdm(total=total, desc=doing, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+        for some in grouped(examples, _characters, CHARACTERS_AT_A_TIME, ROWS_AT_A_TIME):
+            yield some
+            bar.update(len(some))
+
+
+def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
+    """Return the examples as rows for the model, encoded in parts, so that few are in memory as lists."""
+    task = assembly.task
+    parts = (examples[start : start + ENCODED_AT_A_TIME] for start in range(0, len(examples), ENCODED_AT_A_TIME))
+    encoded = chain.from_iterable(map(task.encode, parts))
+    return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
+
+
+def _characters(example: Example) -> int:
+    if isinstance(example, WordsExample):
+        return sum(map(len, example.words))
+    return len(example.text) + len(example.text_pair or "")
+
+
+def is_blank(example: Example) -> bool:
+    """Return whether nothing can be predicted for the example, because its texts are empty or white space."""
+    return isinstance(example, TextExample) and not (example.text.strip() or (example.text_pair or "").strip())
+
+
+def predictions_of(assembly: Assembly, examples: Sequence[Example]) -> list[RowPrediction]:
+    """Return the model's prediction for each example. Raises DataError for one that it cannot read."""
+    return predictions_of_rows(assembly, encoded_rows(assembly, examples))
+
+
+def predictions_of_rows(assembly: Assembly, rows: ExampleRows) -> list[RowPrediction]:
     """Return the same for encoded examples."""
 
-    def predict(batch: Batch) -> list[Answer]:
+    def predict(batch: Batch) -> list[RowPrediction]:
         with torch.inference_mode():
             with assembly.compute.autocast():
                 prediction = assembly.model(batch)
-            return assembly.task.answers(prediction, batch)
+            return assembly.task.predictions(prediction, batch)
 
-    answers: dict[int, Answer] = {}
+    answers: dict[int, RowPrediction] = {}
     for batch, of_rows in predict_batches(assembly.scoring_batches(rows), predict, assembly.compute):
         answers.update(zip(batch.rows.tolist(), of_rows, strict=True))
     return [answers[row] for row in range(len(rows))]
@@ -74,6 +209,14 @@ def vectors_of(
             yield row, of_row[:length]
 
 
+def mean_vectors(assembly: Assembly, rows: ExampleRows, *, normalize: bool = False) -> np.ndarray:
+    """Return the mean of each row's vectors, [rows, d_model]."""
+    vectors = np.zeros((len(rows), assembly.config.model.d_model), np.float32)
+    for row, of_row in vectors_of(assembly, rows, VectorPooling.mean, normalize=normalize):
+        vectors[row] = of_row[0]
+    return vectors
+
+
 def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
     """Return the one vector of each row, [rows, 1, d_model]; zero for a row without tokens, such as an empty text."""
     vectors = POOLINGS[pooling](hidden, batch.attention_mask)
@@ -82,40 +225,3 @@ def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
     if batch.row_of_sequence is not None:
         vectors = pool_windows(vectors, batch.row_of_sequence, len(batch), "mean")
     return vectors[:, None]
-
-
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """A masked row as `pieces`, with one mask at `place`, its true token as `answer` and the most probable
-    predictions.
-    """
-
-    pieces: list[str]
-    place: int
-    answer: str
-    guesses: list[tuple[str, float]]
-
-
-def fill_masks(assembly: Assembly, rows: SentenceRows) -> list[Filled]:
-    """Return predictions for the first mask in each of a few rows, spread evenly over `rows`; rows without a mask are
-    skipped.
-    """
-    drawn = rows.epoch(EVALUATION_SEED, 0)
-    shown = np.unique(np.linspace(0, len(rows) - 1, SHOWN).astype(np.int64))
-    batches = (drawn.gather(np.array([row]), assembly.tokenizer.pad_id).to(assembly.compute.device) for row in shown)
-    return [filled for batch in batches if (filled := _filled(assembly, drawn.prepare(batch))) is not None]
-
-
-def _filled(assembly: Assembly, batch: Batch) -> Filled | None:
-    masks = (batch.input_ids.flatten()[batch.target_positions] == assembly.tokenizer.mask_id).nonzero().flatten()
-    if not len(masks):
-        return None
-    assert batch.token_labels is not None
-    assembly.model.eval()
-    with torch.inference_mode(), assembly.compute.autocast():
-        logits = assembly.model(batch).token_logits[masks[0]]
-    best = logits.float().softmax(-1).topk(min(GUESSES, len(logits)))
-    pieces = assembly.tokenizer.pieces
-    guesses = list(zip(pieces(best.indices.tolist()), best.values.tolist(), strict=True))
-    answer = pieces([int(batch.token_labels[masks[0]])])[0]
-    return Filled(pieces(batch.input_ids[0].tolist()), int(batch.target_positions[masks[0]]), answer, guesses)

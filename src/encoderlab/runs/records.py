@@ -1,7 +1,9 @@
-"""A run from its settings to its folder: which run is meant, what it records before it starts, and what its report
-states of it besides scores.
+"""What a run records of itself before it starts, what its report states besides scores, and resuming it from there.
 
-A run begins with its config.yaml, the last of its first records: a folder without one counts as empty.
+A run begins with its config.yaml, the last of its first records: a folder without one counts as empty. A run is resumed
+by being started again: the same command, with the run's own settings, the newest good checkpoint loaded and the batches
+drawn from the step after it. The explicit overrides are compared with those settings, and not the composed config, so
+`resume=FOLDER` alone is enough and a command line may be repeated as it was.
 """
 
 from __future__ import annotations
@@ -11,65 +13,110 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Set
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import yaml
+from omegaconf.errors import OmegaConfBaseException
 
+from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import CommandConfig, RunConfig
+from encoderlab.config.composing import settings_from_dict
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, settings_to_dict
-from encoderlab.errors import SettingError
+from encoderlab.data.files import FilesDataset
+from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.reports.training import RunSummary
-from encoderlab.runs.assembly import Assembly
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.document_corpus import DocumentCorpus
-from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.resume import Config, continued_run, run_folder
-from encoderlab.runs.trackers import Trackers, check_trackers, tracked
-from encoderlab.settings import REQUIRED
+from encoderlab.settings import REQUIRED, flat_settings, without_folders
 from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Processes
-from encoderlab.tasks.stream import StreamedRows
-from encoderlab.training.batches import Rows
-from encoderlab.training.horizon import length_in_words
+from encoderlab.training.checkpoint import checkpoints, keep_only_weights, step_of
+from encoderlab.training.config import TrainingConfig
+from encoderlab.training.horizon import length_in_words, total_steps
 
-LIBRARIES = ("transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "scipy", "numpy")
-CONTINUED = ("argv", "versions", "hardware", "git_commit")
+if TYPE_CHECKING:
+    from encoderlab.runs.assembly import Assembly
+    from encoderlab.runs.corpus import Corpus
+    from encoderlab.runs.document_corpus import DocumentCorpus
+    from encoderlab.runs.fit import Fitted
+    from encoderlab.training.batches import Rows
+
+LIBRARIES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "numpy")
+RECORDED_AGAIN = ("argv", "overrides", "versions", "hardware", "git_commit")  # each time a run is resumed
 ONLY_PLACES = ("cache_dir", "run_dir", "resume")  # settings that change nothing in a run
+# The settings that may change when a run is resumed. Logging changes nothing that is computed:
+LOGGING = {
+    *ONLY_PLACES,
+    "baselines",
+    "tensorboard",
+    "training.log_every",
+    "training.checkpoint_every",
+    "training.keep_state",
+}
+# Other hardware rounds differently:
+HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
+# What is behind a path is compared with what was there:
+PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
+# A length changes the schedule, and more micro-batches round differently, so the following steps are another run's. A
+# run that ended at a limit needs one or the other:
+LIMITS = {"training.epochs", "training.steps", "training.budget", "training.accumulate"}
+MAY_CHANGE = LOGGING | HARDWARE | PATHS | LIMITS
+# What a run reads besides its dataset, by the setting that names it.
+FILES = {"teacher": "weights", "unlabelled": "texts"}
+AUTO = "auto"
+Config = TypeVar("Config", bound=RunConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a run starts: its settings as `composed`, with open ones open, and the folder it is `resumed` in."""
+
+    composed: dict[str, Any]
+    resumed: RunFolder | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run in progress: its command, its settings with all that was open decided, its folder, and its trackers."""
+    """A run in progress: its command, its settings with all that was open decided, and its folder."""
 
     command: str
     config: RunConfig
     folder: RunFolder
-    trackers: Trackers
+
+    def drop_state(self, step: int) -> None:
+        """Keep of a finished run's checkpoints only the weights after `step`, unless its settings keep the state."""
+        if not self.config.training.keep_state:
+            keep_only_weights(self.folder.checkpoints, {step})
 
 
-def resumed_or_new(config: Config, command: str, processes: Processes) -> tuple[Config, RunFolder | None]:
-    """Return the settings of the run to resume, and its folder; or `config` and None for a new run.
+def start_of(config: Config, command: str, processes: Processes) -> tuple[Config, Start]:
+    """Return the settings of a new run or, if `config.resume` names one, those of the run to resume.
 
-    Raises SettingError or DataError if there is no such run, it has other settings, or the folder of a new one is not
-    free.
+    Raises SettingError or DataError if there is no such run, it has other settings, the folder of a new one is not
+    free, or a library is missing.
     """
-    run = processes.broadcast_from_main(lambda: continued_run(config, command))
-    check_trackers(config.trackers)
+    run = processes.broadcast_from_main(lambda: run_to_resume(config, command))
+    if config.tensorboard and find_spec("tensorboard") is None:
+        raise SettingError(
+            "tensorboard=true needs tensorboard, which is not installed",
+            remedy='Run pip install "encoderlab[tensorboard]"',
+        )
     if run is None:
         processes.broadcast_from_main(lambda: check_free(config.run_dir))
-        return config, None
-    if run[0].folds != config.folds:  # from Python, where resume= brings the settings only now
-        raise SettingError(f"The run in {run[1].root} has folds={run[0].folds}", remedy=f"Set folds={run[0].folds} too")
-    return run
+        return config, Start(_plain(config))
+    settings, folder = run
+    if settings.folds != config.folds:  # from Python, where resume= brings the settings only now
+        remedy = f"Set folds={settings.folds} too"
+        raise SettingError(f"The run in {folder.root} has folds={settings.folds}", remedy=remedy)
+    return settings, Start(_plain(settings), folder)
 
 
 @contextmanager
@@ -80,27 +127,41 @@ def open_run(
     rows: Mapping[str, Rows],
     *,
     config: RunConfig,
-    resumed: RunFolder | None,
+    start: Start,
     files: Mapping[str, str] | None = None,
 ) -> Iterator[Run]:
-    """Open the folder of a run, new or `resumed`, record its settings there, and print what is about to be trained.
+    """Open the folder of a run, new or resumed, record its settings there, and print what is about to be trained.
 
     `files` are the fingerprints of what it reads besides the corpus, by the setting that names it. On an error a new
-    folder is deleted, unless a step's checkpoint in it is worth keeping.
+    folder is deleted, unless a step's checkpoint in it is worth keeping. Raises SettingError for a length that a
+    resumed run has already passed.
     """
     processes, settled = assembly.processes, assembly.config
     config = replace(config, task=settled.task, model=settled.model, training=settled.training)
-    unfinished = None if resumed is None else (config, resumed)
-    with processes.entered_by_main(
-        lambda: run_folder(unfinished, config, command, corpus.fingerprints(), files)
-    ) as folder:
+
+    def opened() -> AbstractContextManager[RunFolder]:
+        _check_length(start, settled.training, len(rows["train"]))
+        return run_folder(start.resumed, config, command, corpus.fingerprints(), files)
+
+    with processes.entered_by_main(opened) as folder:
         if processes.is_main:
-            record_start(folder, command, config, assembly.compute, corpus, files)
-        epoch = "window" if isinstance(rows["train"], StreamedRows) else "epoch"
+            record_start(folder, command, config, assembly.compute, corpus, files, start.composed)
+        epoch = "window" if config.dataset.is_stream else "epoch"
         length = length_in_words(settled.training, len(rows["train"]), evaluated="validation" in rows, epoch=epoch)
         announce(f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}")
-        with tracked(config if processes.is_main else replace(config, trackers=[]), command, folder) as trackers:
-            yield Run(command, config, folder, trackers)
+        yield Run(command, config, folder)
+
+
+def _check_length(start: Start, training: TrainingConfig, rows: int) -> None:
+    """Raise SettingError if a resumed run has taken more steps than `training` on this many rows now allows."""
+    saved = [] if start.resumed is None else checkpoints(start.resumed.checkpoints)
+    taken = max(map(step_of, saved), default=0)
+    if training.budget is None and taken > (steps := total_steps(training, rows)):
+        raise SettingError(
+            f"The run has taken {taken:,} steps, and its length is now {steps:,}",
+            allowed=f"{taken:,} steps or more",
+            remedy="Set a longer training.steps or training.epochs, or start a new run",
+        )
 
 
 def announce(*lines: str) -> None:
@@ -116,34 +177,20 @@ def record_start(
     compute: Compute,
     corpus: Corpus | DocumentCorpus | None = None,
     files: Mapping[str, str] | None = None,
+    composed: Mapping[str, Any] | None = None,
 ) -> None:
     """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
 
-    For a resumed run, environment.json keeps what it was started with, and records under `continued` what it resumes
-    with.
+    environment.json is enough to explain later why two scores differ: versions, hardware, git commit, command line, and
+    the data's statistics. `composed` are the settings before those left open were decided: a command line that is
+    repeated to resume the run is compared with them. For a resumed run it keeps what that was started with, and records
+    under `resumed` what it resumes with.
     """
-    record = environment(command, compute, corpus)
-    record |= {"files": dict(files)} if files else {}
-    if folder.is_nested:  # the command line is that of the cross-validation
-        record["overrides"] = None
-    if folder.config.is_file():
-        started = json.loads(folder.environment.read_text(encoding="utf-8"))
-        record = started | {"continued": [*started.get("continued", []), {key: record[key] for key in CONTINUED}]}
-    atomic_write_text(folder.environment, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
-    atomic_write_text(folder.config, yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True))
-
-
-def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus | None) -> dict[str, Any]:
-    """Return versions, hardware, git commit, the command line, and the data's statistics (None: no dataset was read):
-    enough to explain later why two scores differ.
-    """
-    versions = {"python": platform.python_version(), "encoderlab": installed_version("encoderlab")}
-    versions |= {"torch": torch.__version__, **{name: installed_version(name) for name in LIBRARIES}}
-    return {
+    record = {
         "command": command,
         "argv": sys.argv,
-        "overrides": _overrides(),
-        "versions": versions,
+        "overrides": None if folder.is_nested else _overrides(),  # of a fold, they are the cross-validation's
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES},
         "hardware": {
             "platform": platform.platform(),
             "processor": _processor(),
@@ -154,25 +201,29 @@ def environment(command: str, compute: Compute, corpus: Corpus | DocumentCorpus 
             "precision": str(compute.precision).removeprefix("torch."),
             "threads": compute.threads,
             "deterministic": compute.deterministic,
-            "torch_commit": torch.version.git_version,
         },
         "git_commit": _git_commit(),
         "dataset": None if corpus is None else corpus.description(),
     }
+    record |= {"files": dict(files)} if files else {}
+    record |= {"composed": composed} if composed else {}
+    if folder.config.is_file():
+        started = json.loads(folder.environment.read_text(encoding="utf-8"))
+        again = {key: record[key] for key in RECORDED_AGAIN}
+        record = started | {"resumed": [*started.get("resumed", []), again]}
+    atomic_write_text(folder.environment, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
+    atomic_write_text(folder.config, yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True))
 
 
 def _overrides() -> list[str] | None:
-    """Return this run's arguments on the command line, in a sweep those of this job; None if it was started from
-    Python.
-    """
+    """Return this run's overrides, in a sweep those of its job; None if it was started from Python."""
     from hydra.core.hydra_config import HydraConfig
 
     typed = sys.argv[0].startswith("encoderlab ") and HydraConfig.initialized()  # the name the command line sets
     return list(HydraConfig.get().overrides.task) if typed else None
 
 
-def installed_version(package: str) -> str | None:
-    """Return the version of a package; None if it is not installed."""
+def _version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
@@ -193,53 +244,59 @@ def _git_commit() -> str | None:
     """Return the commit of this code; None if it was installed from a wheel or git is missing."""
     command = ["git", "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.check_output(command, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True).strip()
+    except (OSError, subprocess.CalledProcessError):
         return None
-    return done.stdout.strip() or None
 
 
-def summary_of(command: str, assembly: Assembly, fitted: Fitted, init_from: str | None = None) -> RunSummary:
-    """Return the summary of a run that `command` has trained or scored."""
+def summary_of(
+    command: str, assembly: Assembly, fitted: Fitted, init_from: str | None = None, dataset: object = None
+) -> RunSummary:
+    """Return the summary of a run that `command` has trained or scored, on its own dataset unless another is named."""
     config = assembly.config
     parameters = {"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()}
-    made = (fitted.throughput, fitted.checkpoint, fitted.notes)
-    return RunSummary(command, config.task.name, config.seed, parameters, *made, init_from)
+    source = dataset or config.dataset
+    files = (source.path or source.train) if isinstance(source, FilesDataset) else None
+    data = None if files is None else Path(files if isinstance(files, str) else next(iter(files))).name
+    return RunSummary(
+        command=command,
+        task=config.task.name,
+        seed=config.seed,
+        parameters=parameters,
+        throughput=fitted.throughput,
+        checkpoint=fitted.checkpoint,
+        notes=fitted.notes,
+        init_from=without_folders(init_from),
+        data=data,
+    )
 
 
 def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
     """Return what a report states of a run besides its scores: its environment, and its settings next to their
-    defaults.
+    defaults. Files have no folders, which would tell strangers a user's name.
     """
     plain = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
     settings = [one for one in _settings(plain, COMMAND_CONFIGS[command], "") if one["name"] not in ONLY_PLACES]
-    return {"environment": json.loads(folder.environment.read_text(encoding="utf-8")), "settings": settings}
+    environment = json.loads(folder.environment.read_text(encoding="utf-8"))
+    return without_folders({"environment": environment, "settings": settings})
 
 
 def _settings(plain: dict[str, Any], schema: type, prefix: str) -> Iterator[dict[str, Any]]:
-    """Yield each setting with its default, that of the kind of group it belongs to: for `dataset=files`, of `files`."""
+    """Yield each setting with its default, that of the kind of group it belongs to: for `dataset=files`, of `files`.
+
+    A group is a setting of its own if it has several kinds.
+    """
     defaults = {declared.name: _default(declared) for declared in fields(schema)}
     for name, value in plain.items():
-        if isinstance(value, dict) and (name, value.get("schema")) in SCHEMAS:
-            if value["schema"] != name:
-                yield _setting(name, value["schema"], REQUIRED)
-            inside = {key: inner for key, inner in value.items() if key != "schema"}
-            yield from _settings(inside, SCHEMAS[name, value["schema"]], f"{name}.")
-        else:
-            yield _setting(f"{prefix}{name}", value, defaults.get(name, REQUIRED))
-
-
-def _setting(name: str, value: Any, default: Any) -> dict[str, Any]:
-    required = default == REQUIRED
-    return {
-        "name": name,
-        "value": value,
-        "default": None if required else default,
-        "required": required,
-        "differs": required or value != default,
-    }
+        kind = value.get("schema") if isinstance(value, dict) else None
+        group, default = (name, str(kind)) in SCHEMAS, defaults.get(name, REQUIRED)
+        required, shown = group or default == REQUIRED, kind if group else value
+        if kind != name:
+            own = {"name": f"{prefix}{name}", "value": shown, "default": None if required else default}
+            yield {**own, "required": required, "differs": required or shown != default}
+        if group:
+            others = {key: inner for key, inner in value.items() if key != "schema"}
+            yield from _settings(others, SCHEMAS[name, str(kind)], f"{name}.")
 
 
 def _default(declared: Any) -> Any:
@@ -250,3 +307,170 @@ def _default(declared: Any) -> Any:
 def files_of(folder: RunFolder, *names: str) -> dict[str, str]:
     """Return the paths of some of the run's files by name: page, report, predictions, plots, model."""
     return {name: str(getattr(folder, name)) for name in names}
+
+
+def with_recorded_settings(config: Config, explicit: Collection[str], command: str) -> Config:
+    """Return the settings of the run that `config.resume` names, with the overrides in `explicit`.
+
+    An explicit override must agree with the run's own setting, unless it may change and is named in full; all other
+    settings are the run's. Without a named run (none, or `auto`) the settings are those of `config`. Only the command
+    line knows which overrides are explicit, so it calls this before the command itself calls `run_to_resume`, for which
+    all settings of `config` are then the run's or may change. Raises as that does.
+    """
+    return config if config.resume in (None, AUTO) else _named_run(config, explicit, command)[0]
+
+
+def run_to_resume(config: Config, command: str) -> tuple[Config, RunFolder] | None:
+    """Return the run that `config.resume` names, and its settings; None if a new one is to be started.
+
+    The settings must agree with the run's own, except those that may change. `auto` takes the latest unfinished run of
+    this command with these settings, or the one in `config.run_dir`, and starts a new run if there is none. Raises
+    SettingError if the run is finished or was started with other settings, DataError if there is none.
+    """
+    if config.resume is None:
+        return None
+    return _latest(config, command) if config.resume == AUTO else _named_run(config, None, command)
+
+
+def _named_run(config: Config, explicit: Collection[str] | None, command: str) -> tuple[Config, RunFolder]:
+    """Return the settings and folder of a run. Raises SettingError if it is finished or does not match."""
+    folder = RunFolder(Path(config.resume or ""))
+    if config.run_dir is not None and Path(config.run_dir).resolve() != folder.root.resolve():
+        remedy = "Remove run_dir; a run resumes in its own folder"
+        raise SettingError(f"run_dir={config.run_dir} is not resume={config.resume}", remedy=remedy)
+    started_by = read_record(folder)["command"]
+    if started_by != command:
+        raise SettingError(
+            f"{folder.root} was started by encoderlab {started_by}", remedy=f"Run encoderlab {started_by} resume=..."
+        )
+    if folder.finished:
+        remedy = "Start a new one, or run encoderlab finetune or pretrain with init_from=... to build on it"
+        raise SettingError(f"The run in {folder.root} is finished", remedy=remedy)
+    return _merged(config, explicit, folder, MAY_CHANGE), folder
+
+
+@contextmanager
+def run_folder(
+    resumed: RunFolder | None,
+    config: RunConfig,
+    command: str,
+    fingerprints: dict[str, str],
+    beside: Mapping[str, str] | None = None,
+) -> Iterator[RunFolder]:
+    """Open the folder to fill: that of a `resumed` run, or a new one.
+
+    `fingerprints` are those of the rows, by split, and `beside` those of other files, by setting. Raises what
+    `RunFolder.new` and `RunFolder.reopened` raise, and DataError if the rows or the files are not those of the run.
+    """
+    if resumed is None:
+        with RunFolder.new(config.run_dir, command, config.task.name) as folder:
+            yield folder
+        return
+    folder, record = resumed, read_record(resumed)
+    before = {name: split.get("fingerprint") for name, split in record["dataset"]["splits"].items()}
+    changed = sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
+    remedy = "Restore the data, or remove resume to start a new run"
+    if changed:
+        rows = f"The rows of {' and '.join(changed)}"
+        raise DataError(f"{rows} have changed since the run in {folder.root} was started", remedy=remedy)
+    for name, fingerprint in (beside or {}).items():
+        if record.get("files", {}).get(name, fingerprint) != fingerprint:
+            other = f"{name}={getattr(config, name)} has other {FILES[name]}"
+            raise DataError(f"{other} than when the run in {folder.root} was started", remedy=remedy)
+    with folder.reopened(command):
+        yield folder
+
+
+def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:
+    """Return the unfinished run in `config.run_dir`, or else the latest one with these settings, or None."""
+    if config.run_dir is not None:
+        folder = RunFolder(Path(config.run_dir))
+        return (_merged(config, None, folder, LOGGING | HARDWARE), folder) if _is_unfinished(folder) else None
+    usual = map(RunFolder, (Path("outputs") / command / config.task.name).glob("*"))
+    unfinished = sorted(filter(_is_unfinished, usual), key=lambda folder: folder.config.stat().st_mtime_ns)
+    for folder in reversed(unfinished):
+        try:
+            merged = _merged(config, None, folder, LOGGING | HARDWARE)
+        except (SettingError, DataError):  # another run, or an unreadable one
+            continue
+        print(f"resume=auto resumes {folder.root}", file=sys.stderr)
+        return merged, folder
+    print("resume=auto finds no unfinished run with these settings and starts a new one", file=sys.stderr)
+    return None
+
+
+def _is_unfinished(folder: RunFolder) -> bool:
+    return folder.config.is_file() and not folder.finished
+
+
+def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:
+    """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
+    difference. Those that may not change are compared with what was composed when the run began, too, so that the same
+    line resumes a run whose open settings were decided.
+    """
+    recorded = read_settings(folder, type(config))
+    decided, now = _plain(recorded), _plain(config)
+    settings, composed = dict(flat_settings(decided)), dict(flat_settings(read_record(folder).get("composed", {})))
+    changed = {
+        key: value
+        for key, value in flat_settings(now)
+        if _is_explicit(key, explicit)
+        and value != settings.get(key)
+        and (key in may_change or value != composed.get(key, settings.get(key)))
+    }
+    if refused := [key for key in changed if key not in may_change]:
+        both = ", ".join(f"{key}={changed[key]} (the run: {settings.get(key)})" for key in refused)
+        raise SettingError(
+            f"The run in {folder.root} was started with other settings: {both}",
+            remedy="Remove them, or start a new run",
+        )
+    merged = settings_to_dict(replace(recorded, resume=config.resume, cache_dir=config.cache_dir))
+    for key, value in changed.items():
+        if explicit is None or key in explicit:
+            group, _, name = key.rpartition(".")
+            (merged[group] if group else merged)[name] = value
+    return settings_from_dict(merged | {"run_dir": str(folder.root)}, type(config))
+
+
+def _plain(config: RunConfig) -> dict[str, Any]:
+    """Return the settings as JSON holds them, as which they are compared."""
+    return json.loads(json.dumps(settings_to_dict(config)))
+
+
+def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
+    """Return whether the overrides set `key`: by its name, by its group (`model=mini`), or by an experiment."""
+    if explicit is None or "experiment" in explicit:
+        return True
+    return any(key == one or key.startswith(f"{one}.") for one in explicit)
+
+
+def read_settings(folder: RunFolder, schema: type[Config]) -> Config:
+    """Return the settings the run in `folder` was started with. Raises DataError, SettingError."""
+    plain = _read(folder.config, yaml.safe_load)
+    try:
+        return settings_from_dict(plain, schema)
+    except (OmegaConfBaseException, TypeError, AttributeError, KeyError, ValueError) as error:
+        remedy = "Start a new run: this one was started by another version of encoderlab, or is damaged"
+        raise DataError(f"{folder.config} cannot be read: {one_line(str(error))[:200]}", remedy=remedy) from None
+
+
+def read_record(folder: RunFolder) -> dict[str, Any]:
+    """Return the content of the run's environment.json. Raises DataError."""
+    record = _read(folder.environment, json.loads)
+    if record.get("command") not in TRAINING_COMMANDS:
+        raise DataError(f"{folder.root} is not a training run", allowed=f"a run of {', '.join(TRAINING_COMMANDS)}")
+    return record
+
+
+def _read(path: Path, parse: Any) -> dict[str, Any]:
+    """Return a record of the run folder as a dictionary. Raises DataError if it is missing or damaged."""
+    try:
+        record = parse(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        wrong = f"{path.parent} is not a run folder: it has no {path.name}"
+        raise DataError(wrong, remedy="Use a run folder, as printed by training") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise DataError(f"{path} cannot be read: {one_line(str(error))[:200]}", remedy="Start a new run") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{path} contains no settings", remedy="Start a new run")
+    return record

@@ -2,7 +2,7 @@
 code.
 
 Only known schemas are built from a saved config. Weights are compared with the shapes that the config requires before a
-model of its size is built (`check_shapes`)."""
+model of its size is built."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import safetensors.torch
 import torch
+import yaml
 from torch import Tensor
 
 from encoderlab.config.commands import RunConfig
@@ -21,15 +22,13 @@ from encoderlab.config.composing import settings_from_dict
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.huggingface import HuggingFaceModel, read_huggingface
-from encoderlab.exchange.weights import COMPACT, compacted, read_config, read_weights
+from encoderlab.exchange.weights import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.runs.folder import GRAPH, MODEL_TYPE, is_graph, is_huggingface, model_folder
-from encoderlab.runs.graph_model import GraphModel
+from encoderlab.runs.folder import GRAPH, MODEL_TYPE, RunFolder, is_graph, is_huggingface
 from encoderlab.runs.task import build_task
-from encoderlab.settings import REQUIRED
-from encoderlab.system.files import MANIFEST, atomic_write, differing_files, sha256_of, write_manifest
+from encoderlab.settings import CACHE, REQUIRED, without_folders
+from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
 from encoderlab.tasks.config import (
     ClassificationConfig,
     Decoding,
@@ -47,19 +46,21 @@ from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from encoderlab.data.dataset import DatasetConfig
+    from encoderlab.exchange.huggingface import HuggingFaceModel
 
-    class SettledRun(RunConfig):
-        """A run's settings, with the model's in full; see `ModelChoice.resolve`. Only type checkers tell it from
-        `RunConfig`.
+    class ResolvedRun(RunConfig):
+        """A run's settings, with the model's in full (see `ModelChoice.resolve`). Only type checkers tell it from
+        `RunConfig`: a class of its own would be another schema of the same config.yaml.
         """
 
         model: ModelConfig
 else:
-    SettledRun = RunConfig
+    ResolvedRun = RunConfig
 
 
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
+PLACES = {"cache_dir": CACHE, "run_dir": None, "resume": None}  # of another machine
 ENCODER = "encoder"  # in config.json, the entry of an encoder without a head
 BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
@@ -82,10 +83,11 @@ class SavedModel:
     """The content of a model folder. `config.dataset` is None without a run: for an encoder alone, or from Hugging
     Face.
 
-    An exported ONNX folder has a `graph` instead of `weights`.
+    An exported ONNX folder has a `graph` instead of `weights`. The weights of a Hugging Face encoder without a head may
+    include a pooler (`pool.dense.*`), which only a run that starts from it uses.
     """
 
-    config: SettledRun
+    config: ResolvedRun
     labels: list[str]
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
@@ -97,15 +99,14 @@ class SavedModel:
         return build_task(self.config.task, self.tokenizer, self.labels, self.config.model.reach)
 
     def model(self) -> EncoderWithHeads:
-        """Return the model with its weights, in evaluation mode, without drawing others first. `check_shapes` tests
-        shapes.
-        """
+        """Return the model with its weights, in evaluation mode, without drawing others first."""
         model = self.without_weights()
         if self.graph is not None:
+            from encoderlab.exchange.onnx import GraphModel
+
             return cast("EncoderWithHeads", GraphModel(self.graph, model))  # it predicts, and refuses everything else
-        model.load_state_dict(
-            {name: weight.to(torch.float32, copy=True) for name, weight in self.weights.items()}, assign=True
-        )
+        weights = {name: self.weights[name].to(torch.float32, copy=True) for name in model.state_dict()}
+        model.load_state_dict(weights, assign=True)
         return model.eval()
 
     def without_weights(self) -> EncoderWithHeads:
@@ -128,9 +129,7 @@ def save_model(saved: SavedModel, folder: Path, card: str) -> None:
 
 
 def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> None:
-    """Write the content of a model folder, and its manifest, to an existing folder; the weights unchanged, with
-    `metadata`.
-    """
+    """Write the content of a model folder, and its manifest, to an existing folder; with `metadata`."""
     weights = safetensors.torch.save(saved.weights, metadata=metadata)
     (folder / "model.safetensors").write_bytes(weights)  # safetensors' own writer has no errno for a full disk
     saved.tokenizer.save(folder / "tokenizer.json")
@@ -140,25 +139,11 @@ def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> No
     write_manifest(folder, HASHED)
 
 
-def write_shipped_encoder(run: str, folder: Path, card: str) -> None:
-    """Write the encoder of a run, in compact storage, as the folder that encoderlab ships;
-    scripts/make_encoder does.
-    """
-    saved = read_model(model_folder(run))
-    check_shapes(saved, f"run={run}")
-    encoder = encoder_alone(saved, folder.name)
-    folder.mkdir(parents=True)
-    write_model(folder, replace(encoder, weights=compacted(encoder.weights)), COMPACT)
-    hashes = "".join(f"\n* `{name}`: SHA-256 `{sha256_of(folder / name)}`" for name in HASHED)
-    storage = "Token embeddings are 8-bit integers with a scale for each row, everything else 16-bit floats."
-    (folder / "README.md").write_text(f"{card.rstrip()}\n\n## Storage\n\n{storage}\n{hashes}\n", encoding="utf-8")
-
-
 def config_json(saved: SavedModel) -> dict[str, Any]:
-    """Return the content of config.json. An encoder without a head has only its name, size and shape, not a run's
-    settings.
+    """Return the content of config.json, with files named without their folders. An encoder without a head has only its
+    name, size and shape, not a run's settings.
     """
-    labels = dict(enumerate(saved.labels))
+    labels, settings = dict(enumerate(saved.labels)), settings_to_dict(saved.config)
     is_encoder = isinstance(saved.config.task, EncodingConfig)
     encoder = {"name": saved.config.task.name, "model": settings_to_dict(saved.config.model)}
     return {
@@ -166,14 +151,12 @@ def config_json(saved: SavedModel) -> dict[str, Any]:
         "id2label": labels,
         "label2id": {label: index for index, label in labels.items()},
         "origin": asdict(saved.origin),
-        **({ENCODER: encoder} if is_encoder else {"encoderlab": settings_to_dict(saved.config)}),
+        **({ENCODER: encoder} if is_encoder else {"encoderlab": without_folders(settings) | PLACES}),
     }
 
 
-def encoder_settings(config: SettledRun) -> ModelConfig:
-    """Return the settings of a run's encoder for another run to start with. One trained for sentence vectors separates
-    pairs.
-    """
+def encoder_settings(config: ResolvedRun) -> ModelConfig:
+    """Return the encoder's settings for another run; an encoder of sentence vectors separates pairs."""
     model = config.model.resolve(None)
     return replace(model, pairs=Pairs.separate) if isinstance(config.task, TeacherVectorsConfig) else model
 
@@ -203,7 +186,7 @@ def in_user_units(saved: SavedModel) -> SavedModel:
 def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     """Read a model folder, ours or one of transformers; with `or_graph` also an exported graph, which can only predict.
 
-    Raises DataError if it is damaged, or not supported.
+    Raises DataError if it is damaged, not supported, or has other weights than its config requires.
     """
     graph = folder / GRAPH if is_graph(folder) else None
     if graph is not None and not or_graph:
@@ -218,12 +201,15 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
         settings = _settings_of(folder, config)
         if not isinstance(settings.model, ModelConfig):
             raise ValueError("config.json does not contain the model's size and shape")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{folder} is damaged or not an encoderlab model: {reason}", remedy="Use another run") from None
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     weights = read_weights(folder / "model.safetensors") if graph is None else {}
-    return SavedModel(cast("SettledRun", settings), labels, tokenizer, weights, origin, graph)
+    saved = SavedModel(cast("ResolvedRun", settings), labels, tokenizer, weights, origin, graph)
+    if graph is None:
+        _check_shapes(saved, folder)
+    return saved
 
 
 def check_hashes(folder: Path) -> None:
@@ -245,19 +231,23 @@ def check_hashes(folder: Path) -> None:
 def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
     """Return the settings in our config.json. If they are damaged, raises whatever parsing raises."""
     if ENCODER not in config:
-        return settings_from_dict(config["encoderlab"], RunConfig)
+        run = RunFolder(folder.parent)
+        if folder.name != run.model.name or not run.config.is_file():
+            return settings_from_dict(config["encoderlab"], RunConfig)
+        recorded = yaml.safe_load(run.config.read_text(encoding="utf-8"))  # where the rows are, with their folder
+        return settings_from_dict(config["encoderlab"] | {"dataset": recorded["dataset"]}, RunConfig)
     model = {name: value for name, value in config[ENCODER]["model"].items() if name != "schema"}
     return _without_run(folder, EncodingConfig(name=config[ENCODER]["name"]), settings_from_dict(model, ModelConfig))
 
 
-def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> SettledRun:
+def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> ResolvedRun:
     """Return the settings of a model without a run."""
     tokenizer = PretrainedConfig(name=str(folder))
     no_dataset = cast("DatasetConfig", None)  # see `SavedModel`
     settings = RunConfig(
         REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig()
     )
-    return cast("SettledRun", settings)
+    return cast("ResolvedRun", settings)
 
 
 def _labels(id2label: dict[str, Any]) -> list[str]:
@@ -274,47 +264,37 @@ def _origin(fields: dict[str, Any]) -> Origin:
     return origin
 
 
-def check_shapes(saved: SavedModel, named: str) -> None:
-    """Raise DataError, naming the model, for weights that do not match the config, before a model of its
-    size is built.
-    """
-    if saved.graph is not None:
-        return
-    model, weights = saved.config.model, saved.weights
-    if model.n_layers > len(weights):  # a thousand layers would be made before the first weight is compared
-        raise DataError(
-            f"The weights of {named} do not match its config: {model.n_layers} layers, {len(weights)} weights"
-        )
-    shapes = {name: list(weight.shape) for name, weight in saved.without_weights().state_dict().items()}
-    theirs = {name: list(weight.shape) for name, weight in weights.items()}
-    differing = min((name for name in shapes | theirs if shapes.get(name) != theirs.get(name)), default=None)
+def _check_shapes(saved: SavedModel, folder: Path) -> None:
+    """Raise DataError for weights that do not match the config, before a model of its size is built."""
+    required = {name: list(weight.shape) for name, weight in saved.without_weights().state_dict().items()}
+    stored = {name: list(weight.shape) for name, weight in saved.weights.items()}
+    differing = min((name for name in required | stored if required.get(name) != stored.get(name)), default=None)
     if differing is not None:
         raise DataError(
-            f"The weights of {named} do not match its config: size mismatch, "
-            f"{differing} has the shape {theirs.get(differing)}, not {shapes.get(differing)}",
+            f"The weights of {folder} do not match its config: size mismatch, "
+            f"{differing} has the shape {stored.get(differing)}, not {required.get(differing)}",
             remedy="Train it again, or use another run",
         )
 
 
 def _of_huggingface(folder: Path) -> SavedModel:
     """Return the model of a Hugging Face folder, for a task of ours that is named after the folder."""
-    found = read_huggingface(folder)
-    tokenizer = tokenizer_of(folder)
-    config = _without_run(folder, _task_of(found, folder.resolve().name), found.config)
-    if tokenizer.vocabulary_size > found.vocabulary_size:
+    from encoderlab.exchange.huggingface import read_huggingface
+
+    model, tokenizer = read_huggingface(folder), _tokenizer_of(folder)
+    pieces = tokenizer.vocabulary_size
+    if pieces > model.vocabulary_size:
         raise DataError(
-            f"{folder} has embeddings of {found.vocabulary_size:,} tokens, but its tokenizer has "
-            f"{tokenizer.vocabulary_size:,}",
+            f"{folder} has embeddings of {model.vocabulary_size:,} tokens, but its tokenizer has {pieces:,}",
             remedy="Use a checkpoint with its own tokenizer",
         )
-    has_pool = found.heads.sequence_classes is not None
-    weights = {name: weight for name, weight in found.weights.items() if has_pool or not name.startswith("pool.")}
     # tables are often padded to a round number of rows, which no text uses
-    weights |= {name: weights[name][: tokenizer.vocabulary_size].contiguous() for name in BY_PIECE if name in weights}
-    return SavedModel(config, found.labels, tokenizer, weights, Origin(NOT_KNOWN, None, {}))
+    tables = {name: model.weights[name][:pieces].contiguous() for name in BY_PIECE if name in model.weights}
+    config = _without_run(folder, _task_of(model, folder.resolve().name), model.config)
+    return SavedModel(config, model.labels, tokenizer, model.weights | tables, Origin(NOT_KNOWN, None, {}))
 
 
-def tokenizer_of(folder: Path) -> Tokenizer:
+def _tokenizer_of(folder: Path) -> Tokenizer:
     """Return the tokenizer in a Hugging Face folder. Raises DataError if there is none."""
     if (path := folder / "tokenizer.json").is_file():
         return Tokenizer.load(path)
@@ -323,21 +303,20 @@ def tokenizer_of(folder: Path) -> Tokenizer:
     return PretrainedConfig(name=str(folder)).build(list, folder)
 
 
-def _task_of(found: HuggingFaceModel, name: str) -> TaskConfig:
+def _task_of(model: HuggingFaceModel, name: str) -> TaskConfig:
     """Return the task that the checkpoint's heads were trained for."""
-    if found.heads.vocabulary:
-        pairs = {"follows": SecondSentence.next, "in_order": SecondSentence.swapped}
-        return PretrainingConfig(
-            name=name, second_sentence=pairs[found.labels[0]] if found.labels else SecondSentence.none
-        )
-    if found.heads.token_classes is not None:
+    heads = model.heads
+    if heads.vocabulary:
+        second = SecondSentence.next if model.labels else SecondSentence.none
+        return PretrainingConfig(name=name, second_sentence=second)
+    if heads.token_classes is not None:
         # it may have learned IOB1, and transformers decodes this way
         return TaggingConfig(name=name, decoding=Decoding.argmax)
-    if found.heads.sequence_classes is None:
+    if heads.sequence_classes is None:
         return EncodingConfig(name=name)
-    if found.heads.sequence_target == "number":
+    if heads.sequence_target == "number":
         return RegressionConfig(name=name, mean=0.0, deviation=1.0)
-    if found.heads.sequence_target == "label_set":
-        return MultilabelConfig(name=name, thresholds=found.thresholds)
-    threshold = (found.thresholds or {}).get(found.positive_label or "")
-    return ClassificationConfig(name=name, positive_label=found.positive_label, threshold=threshold)
+    if heads.sequence_target == "label_set":
+        return MultilabelConfig(name=name, thresholds=model.thresholds)
+    threshold = (model.thresholds or {}).get(model.positive_label or "")
+    return ClassificationConfig(name=name, positive_label=model.positive_label, threshold=threshold)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from encoderlab.batch import HeadSizes
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.metrics import LabelSetScores, PredictionScores, Scores
-from encoderlab.metrics.thresholds import DEFAULT
+from encoderlab.metrics.calibration import DEFAULT
+from encoderlab.metrics.scores import PredictionScores
+from encoderlab.metrics.texts import ClassificationScores, LabelSetScores
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.document_corpus import DocumentCorpus
 from encoderlab.tasks.config import (
+    BALANCED,
     ClassificationConfig,
+    ClassificationScore,
+    DocumentTaskConfig,
     LabelledTaskConfig,
     MultilabelConfig,
     PretrainingConfig,
@@ -24,29 +28,19 @@ from encoderlab.tasks.config import (
     TaskConfig,
     TeacherVectorsConfig,
 )
-from encoderlab.tasks.pretraining import Pretraining
-from encoderlab.tasks.tagging import Tagging
 from encoderlab.tasks.task import Task, refuse_unknown_label
-from encoderlab.tasks.teacher_vectors import TeacherVectors
 from encoderlab.tasks.texts import Classification, Encoding, EncodingConfig, Multilabel, Regression
 from encoderlab.training.loss import PLAIN, LabelLoss
 
-TASKS: dict[type[TaskConfig], Callable[..., Task]] = {
-    ClassificationConfig: Classification,
-    MultilabelConfig: Multilabel,
-    RegressionConfig: Regression,
-    TaggingConfig: Tagging,
-    PretrainingConfig: Pretraining,
-    TeacherVectorsConfig: TeacherVectors,
-    EncodingConfig: Encoding,
-}
+if TYPE_CHECKING:
+    from encoderlab.runs.document_corpus import DocumentCorpus
+
+UNEVEN = 0.9  # share of the most frequent label
 
 
-def settled_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfig:
-    """Return the task's settings, with open ones filled in from the training rows: the scale of numbers, the positive
-    label.
-    """
-    if isinstance(corpus, DocumentCorpus):
+def resolve_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfig:
+    """Return the task's settings, with open ones resolved from the training rows: scale, positive label."""
+    if not isinstance(corpus, Corpus):
         return task
     train = corpus.survey.splits["train"]
     if isinstance(task, RegressionConfig):
@@ -55,25 +49,53 @@ def settled_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfi
         return replace(
             task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation
         )
-    return with_positive_label(task, corpus.labels, train.labels)
+    return resolve_labels(task, corpus.labels, train.labels)
 
 
-def with_positive_label(task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int]) -> TaskConfig:
-    """Return the task's settings; if the positive label of two is open, it is the rarer one by `counts`."""
-    if isinstance(task, ClassificationConfig) and task.positive_label is None and len(labels) == 2:
-        return replace(task, positive_label=min(reversed(labels), key=lambda label: counts[label]))
-    return task
+def resolve_labels(task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int]) -> TaskConfig:
+    """Return the task's settings with those decided that the frequencies of its labels, `counts`, decide.
+
+    The positive label of two is the rarer one. If one label has more than `UNEVEN` of the rows, predicting it always is
+    hard to beat in accuracy: then F1 leads, labels weigh alike, and the threshold of two labels is fitted. A score of
+    the user's own leaves all of this to the user.
+    """
+    if not isinstance(task, ClassificationConfig):
+        return task
+    if task.positive_label is None and len(labels) == 2:
+        task = replace(task, positive_label=min(reversed(labels), key=lambda label: counts[label]))
+    if task.score is not ClassificationScore.auto:
+        return task
+    if is_uneven(labels, counts):
+        score = ClassificationScore.f1 if len(labels) == 2 else ClassificationScore.f1_macro
+        threshold = "f1" if task.threshold is None and len(labels) == 2 else task.threshold
+        return replace(task, score=score, class_weights=task.class_weights or BALANCED, threshold=threshold)
+    return replace(task, score=ClassificationScore.accuracy)
 
 
-def with_thresholds(task: TaskConfig, labels: Sequence[str], held_out: PredictionScores | None) -> TaskConfig:
+def is_uneven(labels: Sequence[str], counts: Mapping[str, int]) -> bool:
+    """Return whether one of the labels has more than `UNEVEN` of the rows."""
+    return max(counts[label] for label in labels) > UNEVEN * sum(counts[label] for label in labels)
+
+
+def uneven_note(task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int]) -> str | None:
+    """Return a sentence on the settings with which rare labels are learned; None if there are none."""
+    if not isinstance(task, ClassificationConfig) or task.class_weights != BALANCED or not is_uneven(labels, counts):
+        return None
+    settings = f"task.score={task.score.value}, task.class_weights={BALANCED}"
+    settings += f", task.threshold={task.threshold}" if task.threshold is not None else ""
+    label = max(labels, key=lambda label: counts[label])
+    return f"{counts[label] / sum(counts.values()):.0%} of the training rows are {label!r}, hence {settings}"
+
+
+def resolve_thresholds(task: TaskConfig, labels: Sequence[str], held_out: PredictionScores | None) -> TaskConfig:
     """Return the task's settings with every threshold filled in: that of the `held_out` scores, or 0.5 if there are
     none.
 
     A task without thresholds stays as it is.
     """
     if isinstance(task, ClassificationConfig) and isinstance(task.threshold, str):
-        chosen = held_out.threshold if isinstance(held_out, Scores) else None
-        return replace(task, threshold=DEFAULT if chosen is None else chosen)
+        fitted = held_out.threshold if isinstance(held_out, ClassificationScores) else None
+        return replace(task, threshold=DEFAULT if fitted is None else fitted)
     if not isinstance(task, MultilabelConfig):
         return task
     fitted = held_out.thresholds.tolist() if isinstance(held_out, LabelSetScores) else [DEFAULT] * len(labels)
@@ -86,21 +108,21 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
     For classes, the mean weight of a training row is 1, so that weights do not change the size of steps. Raises
     SettingError for the weight of an unknown label.
     """
-    if not isinstance(task, LabelledTaskConfig) or isinstance(corpus, DocumentCorpus):
+    if not isinstance(task, LabelledTaskConfig) or not isinstance(corpus, Corpus):
         return PLAIN
-    given = task.known_class_weights
-    if given is None:
+    weights = task.known_class_weights
+    if weights is None:
         return LabelLoss(focal=task.focal)
     train = corpus.survey.splits["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
-    if isinstance(given, str):
+    if isinstance(weights, str):
         rarer = (
             (train.rows - counts + 1) / (counts + 1) if isinstance(task, MultilabelConfig) else 1 / counts.clamp(min=1)
         )
     else:
-        for label in given:
+        for label in weights:
             refuse_unknown_label("task.class_weights", label, corpus.labels)
-        rarer = torch.tensor([given.get(label, 1.0) for label in corpus.labels], dtype=torch.float64)
+        rarer = torch.tensor([weights.get(label, 1.0) for label in corpus.labels], dtype=torch.float64)
     if not isinstance(task, MultilabelConfig):
         rarer = rarer * counts.sum() / (rarer * counts).sum()
     return LabelLoss(rarer.float(), task.focal)
@@ -115,7 +137,7 @@ def start_from_frequencies(
     Otherwise the first epochs are spent on learning which labels are rare. A label's frequency includes its weight.
     Other heads stay as they are.
     """
-    if heads.sequence_target != "label_set" or isinstance(corpus, DocumentCorpus) or model.sequence_head is None:
+    if heads.sequence_target != "label_set" or not isinstance(corpus, Corpus) or model.sequence_head is None:
         return
     train = corpus.survey.splits["train"]
     share = (torch.tensor(list(train.labels.values())) + 1.0) / (train.rows + 2.0)
@@ -129,4 +151,18 @@ def build_task(config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], 
 
     A task on documents has labels of its own. Raises SettingError if no example fits into `max_length`.
     """
-    return TASKS[type(config)](config, tokenizer, labels, max_length)
+    kinds: dict[type[TaskConfig], Any] = {
+        ClassificationConfig: Classification,
+        MultilabelConfig: Multilabel,
+        RegressionConfig: Regression,
+        EncodingConfig: Encoding,
+    }
+    if isinstance(config, TaggingConfig):
+        from encoderlab.tasks.tagging import Tagging
+
+        kinds[TaggingConfig] = Tagging
+    elif isinstance(config, DocumentTaskConfig):
+        from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
+
+        kinds |= {PretrainingConfig: Pretraining, TeacherVectorsConfig: TeacherVectors}
+    return kinds[type(config)](config, tokenizer, labels, max_length)

@@ -1,45 +1,58 @@
-"""Many runs from one command line: every combination, by Hydra's sweeper and launchers, and then a table of
-all runs.
+"""Many runs from one command line: every combination of values, by Hydra's sweeper and launchers, or a search whose
+settings Optuna draws, scored on validation and never on test; and then a table of all runs.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
 import shlex
 import shutil
 import sys
 import tempfile
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
-from math import prod
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from encoderlab.config.composing import CommandLine, quote, run_hydra
-from encoderlab.errors import DataError, SettingError, TrainingError, UserError
-from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
-from encoderlab.reports.finished import finished_runs
-from encoderlab.runs.folder import RunFolder, is_sweep, runs_in
-from encoderlab.sweeps.jobs import Jobs
-from encoderlab.sweeps.search import search
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+from omegaconf import DictConfig
+
+from encoderlab.config import TRAINING_COMMANDS
+from encoderlab.config.composing import CommandLine, composed, explained, quote, run_hydra, typed
+from encoderlab.config.schemas import COMMAND_CONFIGS, settings_to_dict
+from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
+from encoderlab.metrics.scores import is_lower_better
+from encoderlab.reports.blocks import Items, Table, show
+from encoderlab.reports.comparison import build_comparison, finished_runs, show_comparison, write_comparison
+from encoderlab.runs.folder import JOURNAL, FolderInUseError, RunFolder, is_sweep, runs_in
 from encoderlab.system.device import available_cores, count_gpus
-from encoderlab.system.signals import Interrupted, deferred
+from encoderlab.system.files import atomic_write_text
+from encoderlab.system.processes import Interrupted, deferred, signals_handled
 
-COMPARED = ("train", "pretrain", "finetune", "distill", "eval")
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+MULTIRUN = Path("outputs") / "multirun"
 PARALLEL, N_JOBS = "hydra/launcher=parallel", "hydra.launcher.n_jobs="
+PLACES = ("cache_dir", "run_dir", "resume")  # settings that only say where files are
+LONGEST_NAME = 100  # characters of a folder's name that name the settings
+SPLIT = "validation"
+FAILURES_AT_FIRST = 3  # if no trial succeeded before them, the cause is something that all trials share
 
 
 class WorkerKilledError(TrainingError):
     """A worker process of a sweep has died, and the launcher has ended the others too."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "A process of this sweep was killed, perhaps because memory ran out, which ended the other running jobs",
-            remedy=f"Set {N_JOBS}1 to run one job at a time",
-        )
 
 
 def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> None:
@@ -80,7 +93,7 @@ def _folder(sweep_dir: str | None, *, dry: bool) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="encoderlab-dry-sweep-") as folder:
             yield Path(folder)
         return
-    new = Path("outputs") / "multirun" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+    new = MULTIRUN / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
     root = new if sweep_dir is None else Path(sweep_dir)
     if root.is_file() or (root.is_dir() and any(root.iterdir()) and not is_sweep(root)):
         raise SettingError(
@@ -93,23 +106,14 @@ def _combine(line: CommandLine, jobs: Jobs) -> None:
     """Let Hydra's sweeper and launcher run a job for each combination."""
     overrides = [*line.overrides, f"hydra.sweep.dir={quote(str(jobs.root))}"]
     if PARALLEL in overrides and not any(one.startswith(N_JOBS) for one in overrides):
-        overrides.append(f"{N_JOBS}{min(count_gpus() or available_cores(), _n_combinations(line))}")
+        overrides.append(f"{N_JOBS}{count_gpus() or available_cores()}")
     in_workers = PARALLEL in overrides  # they get Ctrl-C too, save, and then end this process
     try:
         with deferred("each job saves after its step") if in_workers else nullcontext():
             run_hydra(replace(line, overrides=overrides), jobs)
     except BrokenProcessPool:
-        raise WorkerKilledError from None
-
-
-def _n_combinations(line: CommandLine) -> int:
-    """Return the number of jobs, or many if a preset or a pattern says how many values there are."""
-    sweeps = [override for override in line.parsed() if override.is_sweep_override()]
-    if any(one.startswith("sweep=") for one in line.overrides) or not all(
-        override.is_choice_sweep() or override.is_range_sweep() for override in sweeps
-    ):
-        return sys.maxsize
-    return prod(sum(1 for _ in override.sweep_string_iterator()) for override in sweeps)
+        wrong = "A process of this sweep was killed, perhaps because memory ran out, which ended the other running jobs"
+        raise WorkerKilledError(wrong, remedy=f"Set {N_JOBS}1 to run one job at a time") from None
 
 
 def _say_how_to_resume(line: CommandLine, root: Path, dry: bool) -> None:
@@ -123,21 +127,274 @@ def _finish(jobs: Jobs, *, compared: bool) -> None:
     """Show and write the comparison of all finished runs; delete the folder if there is no run."""
     runs = runs_in(jobs.root) if jobs.root.is_dir() else []
     if not runs and not jobs.dry:
-        _remove(jobs.root)
-    if not any(RunFolder(run).finished for run in runs) or not compared or jobs.command not in COMPARED:
+        shutil.rmtree(jobs.root, ignore_errors=True)
+        if jobs.root.parent == MULTIRUN:
+            with suppress(OSError):  # they hold something else
+                MULTIRUN.rmdir()
+                MULTIRUN.parent.rmdir()
+    if (
+        not any(RunFolder(run).finished for run in runs)
+        or not compared
+        or jobs.command not in (*TRAINING_COMMANDS, "eval")
+    ):
         return
     try:
         finished, _ = finished_runs(runs)
         comparison = build_comparison(finished)
-        show_comparison(comparison, write_comparison(jobs.root, comparison, finished))
+        show_comparison(comparison, write_comparison(jobs.root, comparison))
     except (DataError, SettingError) as error:
         print(f"encoderlab: the runs are not compared: {error}", file=sys.stderr)
 
 
-def _remove(root: Path) -> None:
-    """Delete the folder of a sweep without runs, and the folders above it that exist only for it."""
-    shutil.rmtree(root, ignore_errors=True)
-    if not root.is_absolute():
-        with suppress(OSError):  # not empty
-            for parent in root.parents:
-                parent.rmdir()
+@dataclass
+class Jobs:
+    """Runs `command` in the sweep's folder `root` for one combination after another.
+
+    `start` runs the command with its settings and the overrides that gave them. `varied` names the settings that differ
+    between jobs. Hydra's launchers send this to their workers. `dry`: nothing is written.
+    """
+
+    command: str
+    root: Path
+    start: Callable[[Any, Sequence[str]], None]
+    varied: Sequence[str] = ()
+    dry: bool = False
+    main_process: int = field(default_factory=os.getpid)
+
+    def __call__(self, config: DictConfig) -> None:
+        """Run the job of a config that Hydra has composed, in this process or in a launcher's worker."""
+        hydra = HydraConfig.get()
+        n_parallel = hydra.launcher.get("n_jobs") or 1
+        varied = {*self.varied, *(hydra.sweeper.get("params") or {})}
+        with ExitStack() as stack:
+            if os.getpid() != self.main_process:
+                stack.enter_context(signals_handled())
+            overrides = list(hydra.overrides.task)
+            values = [one.partition("=") for one in overrides]
+            shown = [f"{key.rpartition('.')[2]}-{value}" for key, _, value in values if key in varied]
+            with explained(self.command):
+                settings = typed(config, COMMAND_CONFIGS[self.command])
+            plain = {name: value for name, value in settings_to_dict(settings).items() if name not in PLACES}
+            name = _name([settings.task.name, *shown] if hasattr(settings, "task") else shown, plain)
+            if n_parallel > 1:
+                settings = _share_of_machine(settings, n_parallel, hydra.job.num)
+                stack.enter_context(self._own_output(name))
+            self.run(settings, overrides, name)
+
+    def run(self, settings: Any, overrides: Sequence[str], name: str) -> RunFolder | None:
+        """Run the command, or skip or resume it if the folder of this name holds its run; return its run folder.
+
+        Raises UserError if it fails; FolderInUseError if another process is running it.
+        """
+        settings = self._in_folder(settings, name)
+        folder = None if getattr(settings, "run_dir", None) is None else RunFolder(Path(settings.run_dir))
+        if folder is not None and folder.finished:
+            say(f"finished before: {folder.root}")
+            return folder
+        say(f"starting: {' '.join(overrides)}")
+        try:
+            self.start(settings, overrides)
+        except UserError as error:
+            say(f"failed: {' '.join(overrides)}: {error}")
+            raise
+        except Exception as error:
+            traceback.print_exception(error)
+            raise UserError(f"{' '.join(overrides)} failed: {type(error).__name__}: {error}") from None
+        return folder
+
+    def _in_folder(self, settings: Any, name: str) -> Any:
+        """Return the settings of a job that has a run folder with that folder, to start or to resume a run there."""
+        if self.dry or getattr(settings, "resume", None) is not None or not hasattr(settings, "run_dir"):
+            return settings
+        resume = {"resume": "auto"} if hasattr(settings, "resume") else {}
+        return replace(settings, run_dir=settings.run_dir or str(self.root / name), **resume)
+
+    @contextmanager
+    def _own_output(self, name: str) -> Iterator[None]:
+        """Redirect the output of a job that runs beside others to a file of its own."""
+        path = self.root / "logs" / f"{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
+            yield
+
+
+def _name(shown: Sequence[str], identity: Any) -> str:
+    """Return the name of a job's folder, such as brackets_seed-1_n_layers-2_0acd1f24; the end is a hash of `identity`.
+
+    It has no character that a shell or Hydra's grammar reads as anything but a letter.
+    """
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    readable = re.sub(r"[^\w.-]+", "-", "_".join(shown))[:LONGEST_NAME]
+    return f"{readable}_{digest}" if readable else digest
+
+
+def _share_of_machine(settings: Any, n_parallel: int, number: int) -> Any:
+    """Return the settings with one job's share of the cores, and a GPU in turn, unless they are set."""
+    holder = getattr(settings, "training", settings)
+    share = {}
+    if getattr(holder, "threads", 0) is None:
+        share["threads"] = max(available_cores() // n_parallel, 1)
+    if getattr(holder, "device", None) in ("auto", "cuda") and (gpus := count_gpus()):
+        share["device"] = f"cuda:{number % gpus}"
+    changed = replace(holder, **share)
+    return changed if holder is settings else replace(settings, training=changed)
+
+
+def say(line: str) -> None:
+    """Print a line about the sweep."""
+    print(f"encoderlab: {one_line(line)}", file=sys.stderr)
+
+
+def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
+    """Run trials until the study has `n_trials`, and show all of them, the best first.
+
+    The study is Optuna's journal in the sweep's folder: several processes may share it, and a trial that was left
+    unfinished is resumed. Raises SettingError if there is nothing to search, or if the study has other values.
+    """
+    if line.command not in TRAINING_COMMANDS:
+        raise SettingError(
+            f"encoderlab {line.command} has nothing to search", allowed=f"one of {', '.join(TRAINING_COMMANDS)}"
+        )
+    space, fixed = search_space(line)
+    study = _study(jobs)
+    for trial in [trial for trial in study.get_trials() if not trial.state.is_finished()]:
+        _run(study, trial, replace(line, overrides=fixed), jobs)
+    while len(study.get_trials(deepcopy=False)) < n_trials:
+        _run(study, _ask(study, space), replace(line, overrides=fixed), jobs)
+    _show(study, jobs, fixed)
+
+
+def search_space(line: CommandLine) -> tuple[dict[str, BaseDistribution], list[str]]:
+    """Return the distribution of each setting that is given several values, and the other settings.
+
+    The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of
+    which each tenfold gets the same share. Raises SettingError if there is nothing to draw.
+    """
+    presets = [one for one in line.overrides if one.startswith(("sweep=", "hydra/launcher="))]
+    if presets:
+        raise SettingError(
+            f"{presets[0]} does not work with trials", remedy="Start several processes with one sweep_dir"
+        )
+    sweeps = [override for override in line.parsed() if override.is_sweep_override()]
+    if not sweeps:
+        raise SettingError(
+            "trials=... has nothing to search", remedy="Give a range, such as training.learning_rate=log(1e-5,1e-2)"
+        )
+    space = {override.get_key_element(): _distribution(override) for override in sweeps}
+    return space, [override.input_line or "" for override in line.parsed() if override not in sweeps]
+
+
+def _distribution(override: Override) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    values = override.value()
+    try:
+        if isinstance(values, IntervalSweep):
+            whole = isinstance(values.start, int) and isinstance(values.end, int)
+            bounds: Any = (values.start, values.end)
+            return (IntDistribution if whole else FloatDistribution)(*bounds, log="log" in values.tags)
+        if isinstance(values, RangeSweep):
+            start, stop, step = values.start, values.stop, values.step
+            if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+                return IntDistribution(start, stop - 1, step=step)
+    except ValueError as error:
+        raise SettingError(
+            f"{override.input_line} cannot be searched: {error}", allowed="log(a,b) and interval(a,b) with a < b"
+        ) from None
+    return CategoricalDistribution(list(override.sweep_string_iterator()))
+
+
+def _study(jobs: Jobs) -> Study:
+    """Return the study with its journal in the sweep's folder. Raises SettingError if Optuna is not installed."""
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise SettingError("trials=... needs Optuna", remedy="Run pip install 'encoderlab[optuna]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    jobs.root.mkdir(parents=True, exist_ok=True)
+    storage = JournalStorage(JournalFileBackend(str(jobs.root / JOURNAL)))
+    return optuna.create_study(storage=storage, study_name=jobs.command, direction="maximize", load_if_exists=True)
+
+
+def _ask(study: Study, space: dict[str, BaseDistribution]) -> FrozenTrial:
+    """Draw a trial by the tree-structured Parzen estimator (Bergstra et al. 2011), seeded by the number of trials.
+
+    Raises SettingError if the study was started with other lists of values or other kinds of ranges.
+    """
+    from optuna.samplers import TPESampler
+
+    study.sampler = TPESampler(seed=len(study.get_trials(deepcopy=False)))
+    try:
+        trial = study.ask(space)
+    except ValueError as error:
+        raise SettingError(
+            f"This search was started with other values: {error}", remedy="Set another sweep_dir"
+        ) from None
+    trial.set_user_attr("drawn", [f"{name}={value}" for name, value in trial.params.items()])
+    return study.get_trials()[trial.number]
+
+
+def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> None:
+    """Run a trial, unless another process does, and report its score to the study."""
+    from optuna.trial import TrialState
+
+    overrides = [*line.overrides, *trial.user_attrs.get("drawn", [])]
+    score = None
+    if "drawn" in trial.user_attrs:
+        try:
+            settings = composed(replace(line, overrides=overrides))
+            folder = jobs.run(settings, overrides, f"trial-{trial.number}")
+            score = None if folder is None else score_of(folder)
+        except FolderInUseError:
+            return
+        except UserError:  # it has been shown
+            pass
+    study.tell(trial.number, score, state=TrialState.FAIL if score is None else None, skip_if_finished=True)
+    ended = [one for one in study.get_trials(deepcopy=False) if one.state.is_finished()]
+    if len(ended) == FAILURES_AT_FIRST and all(one.value is None for one in ended):
+        raise SettingError(
+            f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="Correct the errors shown above"
+        )
+
+
+def score_of(folder: RunFolder) -> float | None:
+    """Return the main score of a finished run on validation, an error (as MAE) with a minus; None if it is no finite
+    number.
+
+    Raises SettingError if validation was not scored.
+    """
+    report = json.loads(folder.report.read_text(encoding="utf-8"))
+    if SPLIT not in report["splits"]:
+        raise SettingError(
+            "A search needs validation rows to score trials",
+            remedy="Hold some out with dataset.validation_fraction=0.1",
+        )
+    score = report["splits"][SPLIT][report["main_figure"]]
+    return -score if score is not None and is_lower_better(report["main_figure"]) else score
+
+
+def _show(study: Study, jobs: Jobs, fixed: Sequence[str]) -> None:
+    """Print the trials, the best first, and the line that trains with its settings; write them to search.csv."""
+    from pandas import DataFrame
+
+    trials = sorted(study.get_trials(), key=lambda trial: (-_value(trial), trial.number))
+    names = list(dict.fromkeys(name for trial in trials for name in trial.params))
+    rows = []
+    for trial in trials:
+        values = [trial.params.get(name) for name in names]
+        shown = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]
+        rows.append([str(trial.number), "-" if trial.value is None else f"{trial.value:.4f}", *shown])
+    lines = ([trial.number, trial.value, *(trial.params.get(name) for name in names)] for trial in trials)
+    atomic_write_text(jobs.root / "search.csv", DataFrame(lines, columns=["trial", SPLIT, *names]).to_csv(index=False))
+    show([Table(("trial", f"on {SPLIT}", *names), rows)])
+    if trials and trials[0].value is not None:
+        line = shlex.join(["encoderlab", jobs.command, *fixed, *trials[0].user_attrs["drawn"]])
+        compare = f"encoderlab compare {shlex.quote(str(jobs.root))}"
+        show([Items(f"Best on {SPLIT}", [line]), Items("Next", [compare])])
+    print(f"{len(trials)} trials in {jobs.root}", file=sys.stderr)
+
+
+def _value(trial: FrozenTrial) -> float:
+    return float("-inf") if trial.value is None else trial.value

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from encoderlab.errors import SettingError
-from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.system.processes import SINGLE_PROCESS, Processes, set_up_libraries
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
@@ -72,18 +72,19 @@ def choose_compute(
     Raises SettingError for a device this machine lacks, naming its `setting`. The `processes` share the cores of their
     machine, and have a GPU each.
     """
+    set_up_libraries()  # for programs that did not start in `cli.main`
     torch.set_num_threads(threads or max(available_cores() // processes.local_size, 1))
     torch.set_flush_denormal(True)
     _keep_freed_memory()
     _use_deterministic_kernels(deterministic)
-    chosen = _choose_device(device, setting, processes)
-    if chosen.type == "cuda":
-        if chosen.index is not None:  # otherwise PyTorch's current GPU is number 0 for code that names none
-            torch.cuda.set_device(chosen)
+    picked = _choose_device(device, setting, processes)
+    if picked.type == "cuda":
+        if picked.index is not None:  # otherwise PyTorch's current GPU is number 0 for code that names none
+            torch.cuda.set_device(picked)
         # cuDNN plans its attention for each new shape, and lengths differ from batch to batch.
         torch.backends.cuda.enable_cudnn_sdp(False)
-    dtype, reason = _choose_precision(precision, chosen, width)
-    return Compute(chosen, dtype, torch.get_num_threads(), reason, deterministic)
+    dtype, reason = _choose_precision(precision, picked, width)
+    return Compute(picked, dtype, torch.get_num_threads(), reason, deterministic)
 
 
 def _use_deterministic_kernels(deterministic: bool) -> None:
@@ -94,39 +95,28 @@ def _use_deterministic_kernels(deterministic: bool) -> None:
     backward passes of attention (cuDNN's is then left out) and of gathers, and the compiler, which then times no
     kernels to choose one.
     """
-    if (
-        deterministic != torch.are_deterministic_algorithms_enabled()
-    ):  # because the switch imports the compiler: half a second
+    if deterministic != torch.are_deterministic_algorithms_enabled():  # the switch imports the compiler: half a second
         torch.use_deterministic_algorithms(deterministic)
     torch.backends.cudnn.deterministic = deterministic
     if deterministic:
-        # Read at the process's first matrix product; see also cli.main.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         # Our code reads no uninitialised memory. (PyTorch creates the attribute at run time.)
         torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _keep_freed_memory() -> None:
-    """Make this process reuse freed memory and request huge pages, if the system supports that.
+    """Make this process reuse freed memory, if the system supports that.
 
     The next training step needs what one frees. Returned to the system in between, every page would be cleared and
     mapped again in each step, which can take longer than the matrix products (mallopt(3); Linux's
     Documentation/admin-guide/mm/transhuge.rst).
     """
-    # PyTorch reads it once, at its first allocation: see also cli.main.
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below
-    # it, keeps them again. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def available_cores() -> int:
-    """Return the number of cores this process may use: fewer than the machine has under a batch system or in a
-    container.
-    """
+    """Return the number of cores this process may use, as a batch system or a container limits it."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

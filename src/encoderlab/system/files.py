@@ -17,9 +17,7 @@ from typing import Any
 
 @contextmanager
 def atomic_write(final: Path) -> Iterator[Path]:
-    """Yield a free path next to `final` for a file or a folder; it becomes `final` at the end, or is removed on an
-    error.
-    """
+    """Yield a free path next to `final` for a file or folder, which becomes `final` unless an error occurs."""
     temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
     try:
         yield temporary
@@ -56,9 +54,7 @@ def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
 
 
 def matches_manifest(folder: Path, names: Collection[str], **facts: int) -> bool:
-    """Return whether `folder` has a manifest with these `facts` and exactly these `names`, each with the hash it
-    states.
-    """
+    """Return whether `folder` has a manifest with these `facts` and `names`, and each file has its hash."""
     return not differing_files(folder, names, **facts)
 
 

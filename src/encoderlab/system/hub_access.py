@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 def hub_answers(endpoint: str) -> bool:
@@ -53,65 +52,30 @@ def _ask(endpoint: str, seconds: float, answered: threading.Event) -> None:
 @contextmanager
 def no_requests() -> Iterator[None]:
     """Make every request to the hub fail at once, as under HF_HUB_OFFLINE, so that `datasets` turns to its cache."""
-    from huggingface_hub import get_session
-    from huggingface_hub.errors import OfflineModeIsEnabled
+    from huggingface_hub import constants
 
-    def refuse(request: Any) -> None:
-        raise OfflineModeIsEnabled("it does not answer")
-
-    session = get_session()
-    hooks = session.event_hooks
-    session.event_hooks = {"request": [refuse]}
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
     try:
         yield
     finally:
-        session.event_hooks = hooks
-
-
-@contextmanager
-def few_retries() -> Iterator[None]:
-    """Retry an interrupted stream only once.
-
-    Each reading tries for half a minute already (`huggingface_hub.utils.http_backoff`: six requests); `datasets` would
-    read twenty times.
-    """
-    from datasets import config
-
-    limits = [
-        name
-        for name in dir(config)
-        if name.startswith("STREAMING_") and name.endswith(("MAX_RETRIES", "RETRY_INTERVAL"))
-    ]
-    before = {name: getattr(config, name) for name in limits}
-    for name in limits:
-        setattr(config, name, 1)  # attempts, or seconds between them
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(config, name, value)
+        constants.HF_HUB_OFFLINE = before
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress the libraries' log lines, because errors are raised, and their progress bars outside a terminal."""
+    """Suppress the libraries' log lines, because errors are raised, and outside a terminal their progress bars."""
     import datasets
     import huggingface_hub
 
-    settings = (datasets.logging, huggingface_hub.logging)
-    before = [one.get_verbosity() for one in settings]
-    bars = (datasets.utils, huggingface_hub.utils)
-    shown = [not one.are_progress_bars_disabled() for one in bars]
-    for one in settings:
-        one.set_verbosity(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
+    levels = [logger.level for logger in loggers]
     if not sys.stderr.isatty():
-        for one in bars:
-            one.disable_progress_bars()
+        datasets.utils.disable_progress_bars()
+        huggingface_hub.utils.disable_progress_bars()
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        for one, level in zip(settings, before, strict=True):
-            one.set_verbosity(level)
-        for one, was_shown in zip(bars, shown, strict=True):
-            if was_shown:
-                one.enable_progress_bars()
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

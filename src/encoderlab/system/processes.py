@@ -7,20 +7,27 @@ not even loaded.
 Losses are divided by the number of targets in all processes, counted on the host in the one small message of a step,
 which also carries the wish to stop. The main process scores an evaluation from what all have collected, in the order
 that one process would have used.
+
+Ctrl-C, SIGTERM and a closed terminal end the program at a point where no work is lost; a second signal ends it at once.
+The first sets a flag. Work that can be saved asks for the flag between steps and between scoring batches; all other
+work ends at once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it. A signal that
+arrives during an import waits for its end: C++ code that calls Python as it loads aborts on an exception.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from encoderlab.errors import SettingError, TrainingError
+from encoderlab.errors import SettingError, TrainingError, UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,6 +36,9 @@ TIMEOUT = timedelta(minutes=10)  # at a synchronisation point: longer than any w
 POLL_SECONDS = 0.05
 MAIN_ENDS_SECONDS = 5  # before a process that has failed tells the user, in case the main process does
 LOST_CONNECTION = ("gloo", "nccl", "connection", "broken pipe", "tcpstore", "timed out")  # in errors of collectives
+IMPORT_SECONDS = 0.02  # between two checks whether an import has ended
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
+UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 Value = TypeVar("Value")
 
 
@@ -198,6 +208,23 @@ class Processes:
 SINGLE_PROCESS = Processes()
 
 
+def set_up_libraries() -> None:
+    """Set the variables that PyTorch reads when it is loaded, or at its first allocation or matrix product, unless they
+    are already set.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available
+    # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below
+    # it, keeps them again. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # any job of a sweep may need deterministic products
+    if "WORLD_SIZE" in os.environ:  # DDP would warn that all parameters are used; see `training.distribution`
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
+        # Lengths differ from batch to batch, and fixed segments of a GPU's memory would be left in pieces that fit no
+        # other batch.
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+
 def processes_of_torchrun() -> Processes:
     """Return this process's place from torchrun's variables, not yet connected to the others; otherwise
     `SINGLE_PROCESS`.
@@ -258,3 +285,118 @@ def only_main_prints(processes: Processes) -> Iterator[None]:
             os.dup2(before, stream)
             os.close(before)
         os.close(nowhere)
+
+
+class Interrupted(BaseException):
+    """The user, or the system, has asked this program to end. Not an Exception: no error handler may swallow it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(self.name)
+
+    @property
+    def name(self) -> str:
+        """Return the signal's name."""
+        return signal.Signals(self.number).name
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code for the shell: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + self.number
+
+
+class _Received:
+    """The signals received. A process has one table of signal handlers, and so one of these."""
+
+    number: int | None = None
+    is_deferred = False
+    promise = ""
+    is_raised = False
+
+
+@contextmanager
+def signals_handled() -> Iterator[None]:
+    """Turn the first signal into `Interrupted`, at once or when `deferred` work checks for it; the second ends the
+    process.
+
+    A signal that is already ignored, such as SIGHUP under nohup, stays ignored.
+    """
+    before = {number: signal.getsignal(number) for number in _numbers()}
+    for number, handler in before.items():
+        if handler not in (signal.SIG_IGN, None):  # None: not set by Python
+            signal.signal(number, _on_signal)
+    try:
+        yield
+    except Exception as error:  # a library interrupted while loading may report its own error
+        if not _Received.is_raised or isinstance(error, UserError):
+            raise
+        assert _Received.number is not None
+        raise Interrupted(_Received.number) from None
+    finally:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+        _Received.number, _Received.is_raised = None, False
+
+
+def _numbers() -> list[int]:
+    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+
+
+def is_interrupted() -> bool:
+    """Return whether a signal has arrived."""
+    return _Received.number is not None
+
+
+def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
+    """Raise Interrupted if a signal has arrived, at any of the `processes`: a point at which deferred work can end."""
+    number = processes.all_reduce_max(_Received.number or 0)
+    if number:
+        raise Interrupted(number)
+
+
+@contextmanager
+def deferred(promise: str = "saving after this step") -> Iterator[None]:
+    """Make signals wait for `stop_if_interrupted`, or for the end; one that arrives prints the `promise`."""
+    _Received.is_deferred, _Received.promise = True, promise
+    try:
+        yield
+    finally:
+        _Received.is_deferred = False
+    stop_if_interrupted()
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    if _Received.number is not None:
+        if UNDER_TORCHRUN not in os.environ:  # torchrun passes on what the terminal has sent to all of them already
+            os._exit(128 + number)
+        return
+    _Received.number = number
+    if not _Received.is_deferred:
+        _raise_unless_importing(0, frame)
+        return
+    name = signal.Signals(number).name
+    again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"
+    os.write(2, f"\nencoderlab: {name}: {_Received.promise}{again}\n".encode())
+
+
+def _raise_unless_importing(_: int, frame: FrameType | None) -> None:
+    """Raise Interrupted, but not during an import: C++ code that calls Python while loading would abort."""
+    if _Received.is_deferred or _Received.number is None:
+        return
+    if hasattr(signal, "setitimer") and _is_importing(frame):
+        signal.signal(signal.SIGALRM, _raise_unless_importing)
+        signal.setitimer(signal.ITIMER_REAL, IMPORT_SECONDS)
+        return
+    _Received.is_raised = True
+    raise Interrupted(_Received.number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False

@@ -10,7 +10,6 @@ from enum import Enum
 from typing import Any, ClassVar, Literal
 
 from encoderlab.errors import SettingError
-from encoderlab.metrics.entities import entity_labels
 from encoderlab.settings import REQUIRED, check_settings, setting
 
 BALANCED = "balanced"
@@ -26,20 +25,20 @@ class Windows(Enum):
 
 
 class SecondSentence(Enum):
-    """What to predict for a pair: whether the second follows (BERT), whether the two are in order (ALBERT), or no pairs
-    at all.
-    """
+    """What to predict for a pair: whether the second text follows the first (BERT), or no pairs at all."""
 
     next = "next"
-    swapped = "swapped"
     none = "none"
 
 
 class ClassificationScore(Enum):
-    """Scores that can select the best checkpoint of a classification run and lead its report; `f1` is for
-    two classes.
+    """Scores that can select the best checkpoint of a classification run and lead its report; `f1` is for two classes.
+
+    `auto` is accuracy; if one label has more than 90% of the training rows, `f1` of two classes or `f1_macro` of more,
+    with the settings that let the rare ones be learned (see `runs.task.resolve_labels`).
     """
 
+    auto = "auto"
     accuracy = "accuracy"
     f1_macro = "f1_macro"
     f1_weighted = "f1_weighted"
@@ -61,7 +60,7 @@ class TaggingScore(Enum):
 
 
 class Decoding(Enum):
-    """How a sentence's labels are chosen: the most probable label of each word, or the most probable valid BIO or BIOES
+    """How a sentence is labelled: the most probable label of each word, or the most probable valid BIO or BIOES
     sequence.
 
     `auto` is valid for BIO or BIOES labels, otherwise argmax: on the validation split of WNUT-17, valid adds 0.6 points
@@ -128,21 +127,23 @@ class LabelledTaskConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.class_weights
-        if given not in (None, BALANCED) and not isinstance(given, dict):
+        weights = self.class_weights
+        if weights not in (None, BALANCED) and not isinstance(weights, dict):
             raise SettingError(
-                f"task.class_weights is {given}",
+                f"task.class_weights is {weights}",
                 allowed=f"{BALANCED}, or a weight for each label, such as {{fraud: 5}}",
             )
-        for label, weight in (given if isinstance(given, dict) else {}).items():
+        for label, weight in (weights if isinstance(weights, dict) else {}).items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
                 raise SettingError(f"task.class_weights gives {label} {weight}", allowed="a number above 0")
 
     @property
     def known_class_weights(self) -> str | dict[str, float] | None:
         """Return the class weights by label; YAML reads some labels as numbers."""
-        given = self.class_weights
-        return {str(label): float(weight) for label, weight in given.items()} if isinstance(given, dict) else given
+        weights = self.class_weights
+        return (
+            {str(label): float(weight) for label, weight in weights.items()} if isinstance(weights, dict) else weights
+        )
 
 
 @dataclass
@@ -162,8 +163,9 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
     """One label for a whole text, or for a pair of texts."""
 
     score: ClassificationScore = setting(
-        ClassificationScore.accuracy,
-        "Score that selects the best checkpoint and leads the report; f1 is for two labels.",
+        ClassificationScore.auto,
+        "Score that selects the best checkpoint and leads the report; auto: accuracy or, if one label has more than "
+        "90% of the training rows, f1 (f1_macro of more than two labels) with balanced class_weights and threshold=f1.",
     )
     positive_label: str | None = setting(
         None, "Of two labels, the positive one for F1 and ROC AUC; null: the rarer one in the training rows."
@@ -179,9 +181,7 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     """Any number of labels for a whole text, or for a pair of texts."""
 
     target: ClassVar[Target] = "label_set"
-    passes: ClassVar[int] = (
-        4  # most labels are rare, so each row says little about them; BERT read GoEmotions four times
-    )
+    passes: ClassVar[int] = 4  # most labels are rare, and rows say little about them; BERT read GoEmotions four times
 
     score: MultilabelScore = setting(
         MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report."
@@ -254,8 +254,10 @@ class TaggingConfig(LabelledTaskConfig):
     )
     special_tokens: bool = setting(True, "Put [CLS] before the words and [SEP] after them.")
 
-    def figure(self, labels: Sequence[str]) -> str:
+    def main_score(self, labels: Sequence[str]) -> str:
         """Return the name of the score that `score` selects. Raises SettingError if these `labels` do not have it."""
+        from encoderlab.metrics.entities import entity_labels  # imports PyTorch
+
         has_entities = entity_labels(labels) is not None
         if self.score is TaggingScore.entity_f1 and not has_entities:
             raise SettingError(
@@ -310,7 +312,7 @@ class PretrainingConfig(DocumentTaskConfig):
     """Masked tokens, and whether one text follows another."""
 
     second_sentence: SecondSentence = setting(
-        SecondSentence.next, "next (does it follow?), swapped (are the two in order?), none (masked tokens only)."
+        SecondSentence.next, "next (does it follow?) or none (masked tokens only)."
     )
     mlm_probability: float = setting(0.15, "Share of the ordinary tokens to predict.", above=0, below=1)
     mask_replace_prob: float = setting(
@@ -319,7 +321,6 @@ class PretrainingConfig(DocumentTaskConfig):
     random_replace_prob: float = setting(
         0.1, "Share of the predicted tokens that a random token replaces; the rest stay unchanged.", least=0, most=1
     )
-    whole_words: bool = setting(False, "Predict all tokens of a word together.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

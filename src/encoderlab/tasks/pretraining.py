@@ -1,27 +1,28 @@
-"""Pretraining: masked tokens, and whether one text follows another (Devlin et al. 2019, section 3.1)."""
+"""Tasks on documents: masked tokens, and whether one text follows another (Devlin et al. 2019, section 3.1); or the
+vectors that a teacher gives to texts and to their tokens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, Targets
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
-from encoderlab.metrics.pretraining import PretrainingMetrics
-from encoderlab.tasks.config import PretrainingConfig, SecondSentence
-from encoderlab.tasks.masking import Masking
-from encoderlab.tasks.sequences import sequences_of, texts_among
-from encoderlab.tasks.task import Answer, Task
+from encoderlab.metrics.pretraining import PretrainingMetrics, TeacherVectorsMetrics
+from encoderlab.tasks.config import PretrainingConfig, SecondSentence, TeacherVectorsConfig
+from encoderlab.tasks.task import RowPrediction, Task, sequences_of, texts_among
+from encoderlab.tasks.texts import Encoding
 
-PAIR_LABELS = {
-    SecondSentence.next: ["follows", "random"],
-    SecondSentence.swapped: ["in_order", "swapped"],
-    SecondSentence.none: [],
-}
+PAIR_LABELS = ["follows", "random"]  # in the order of BERT's code: 0 means that the second text follows
+_CHOICE, _KIND, _REPLACEMENT = range(3)  # the purposes of random numbers
+_BITS = 24  # of each random number: as many as a float32 holds
 
 
 class Pretraining(Task):
@@ -32,7 +33,8 @@ class Pretraining(Task):
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
-        super().__init__(tokenizer, PAIR_LABELS[config.second_sentence], max_length, "mlm_accuracy", shortest=5)
+        labels = PAIR_LABELS if config.second_sentence is SecondSentence.next else []
+        super().__init__(tokenizer, labels, max_length, "mlm_accuracy", shortest=5)
         self.config = config
         self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
         self.masking = Masking(config, tokenizer)
@@ -50,16 +52,18 @@ class Pretraining(Task):
         """Return whether each id is an ordinary token: [vocabulary]."""
         return self.masking.is_ordinary.numpy()
 
-    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int | None:
+    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
+        """Return how many tokens will be predicted in the sequences that follow one another in `flat`."""
         return self.masking.count(flat, lengths)
 
-    def ask(self, batch: Batch, key: int) -> Batch:
+    def with_targets(self, batch: Batch, key: int) -> Batch:
+        """Return the batch with its targets; draws are a function of `key`, row and position."""
         return self.masking(batch, key)
 
     def metrics(self) -> PretrainingMetrics:
         return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)
 
-    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+    def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
         """Return the relation of the second text to the first, for each row.
 
         Raises DataError if the run was not trained on pairs.
@@ -70,4 +74,176 @@ class Pretraining(Task):
                 remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with "
                 "encoderlab embed",
             )
-        return self.answers_of(prediction.sequence_logits)
+        return self.predictions_of(prediction.sequence_logits)
+
+
+class TeacherVectors(Encoding):
+    """Learns the teacher's vector of every token and, as their mean, of the whole text.
+
+    `teacher` returns the vectors for a batch; it is set before rows are read. Without one, the task only reads texts.
+    """
+
+    teacher: Callable[[Batch], Targets] | None = None
+
+    def __init__(
+        self, config: TeacherVectorsConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int
+    ) -> None:
+        super().__init__(config, tokenizer, labels, max_length)
+        self.config, self.score = config, "sequence_cosine"
+        self.heads = HeadSizes(teacher_width=config.teacher_width)
+        self.is_ordinary = np.ones(tokenizer.vocabulary_size, dtype=bool)
+        self.is_ordinary[list(tokenizer.special_ids)] = False
+
+    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
+        """Return how many tokens will be predicted in the sequences that follow one another in `flat`: all."""
+        return len(flat)
+
+    def with_targets(self, batch: Batch, key: int) -> Batch:
+        """Return `batch` with the teacher's vectors as its targets. Raises DataError if there is no teacher."""
+        if self.teacher is None:
+            raise DataError(
+                f"{self.name} was distilled from a teacher's vectors and cannot be scored without the teacher",
+                remedy="Get its vectors with encoderlab embed, or train it on a task with encoderlab finetune "
+                "init_from=...",
+            )
+        mask = batch.attention_mask
+        if mask is None:
+            target_positions = torch.arange(batch.input_ids.numel(), device=batch.input_ids.device)
+        else:
+            target_positions = torch.nonzero_static(mask.flatten(), size=batch.n_tokens).flatten()
+        batch = replace(batch, target_positions=target_positions)
+        weights = {"sequence_weight": self.config.sequence_weight, "token_weight": self.config.token_weight}
+        return replace(batch, targets=replace(self.teacher(batch), **weights))
+
+    def metrics(self) -> TeacherVectorsMetrics:
+        return TeacherVectorsMetrics()
+
+
+DocumentTask = Pretraining | TeacherVectors  # whose rows are made of sentences
+
+
+class Masking:
+    """Selects a fixed share of the ordinary tokens of each row for prediction, and hides most of them.
+
+    Special tokens, including the unknown one, are neither predicted nor used as replacements. A draw is a hash of a
+    key, the row and the position, not a generator's next number: a row is masked alike in any batch, on any device, in
+    any number of micro-batches. Evaluations use one fixed key.
+
+    Raises DataError if the tokenizer has no mask token, or no ordinary one.
+    """
+
+    def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer) -> None:
+        if tokenizer.mask_id is None:
+            raise DataError(
+                "The tokenizer has no mask token", remedy="Set tokenizer=wordpiece, or tokenizer=bert_base_uncased"
+            )
+        pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+        ordinary = [id_ for id_, piece in enumerate(pieces) if piece is not None and id_ not in tokenizer.special_ids]
+        if not ordinary:
+            raise DataError("The tokenizer's vocabulary has only special tokens")
+        self.config, self.mask_id = config, tokenizer.mask_id
+        self.is_ordinary = torch.zeros(tokenizer.vocabulary_size, dtype=torch.bool)
+        self.is_ordinary[ordinary] = True
+        self._tables = {torch.device("cpu"): (torch.tensor(ordinary), self.is_ordinary)}
+
+    def __call__(self, batch: Batch, key: int) -> Batch:
+        """Return `batch` with its `target_positions`, their true ids as `token_labels`, and the masked `input_ids`.
+
+        It is masked on its device without waiting for it, as `n_targets` says how many targets there are. For MPS it is
+        masked on the CPU: up to PyTorch 2.12, sorting 64-bit integers loses bits there.
+        """
+        ids, device = batch.input_ids, batch.input_ids.device
+        if device.type == "mps":
+            return self(batch.to(torch.device("cpu")), key).to(device)
+        assert batch.n_targets is not None, "see `count`"
+        is_target = self.choose(ids, batch.rows, key).flatten()
+        target_positions = torch.nonzero_static(is_target, size=batch.n_targets).flatten()
+        labels = ids.flatten()[target_positions]
+        row, place = batch.rows[target_positions // ids.shape[1]], target_positions % ids.shape[1]
+        kind = uniform(key, _KIND, row, place)
+        ordinary, _ = self._tables_on(device)
+        drawn = ordinary[(uniform(key, _REPLACEMENT, row, place) * len(ordinary)).long()]
+        masked, random = self.config.mask_replace_prob, self.config.mask_replace_prob + self.config.random_replace_prob
+        seen = torch.where(kind < masked, self.mask_id, torch.where(kind < random, drawn, labels))
+        hidden = ids.flatten().index_copy(0, target_positions, seen).view_as(ids)
+        return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=labels)
+
+    def count(self, flat: np.ndarray, lengths: np.ndarray) -> int:
+        """Return how many tokens will be predicted in the sequences that follow one another in `flat`, none of them
+        empty.
+        """
+        ordinary = np.add.reduceat(self.is_ordinary.numpy()[flat], np.cumsum(lengths) - lengths, dtype=np.int64)
+        return int(self._n_targets(torch.from_numpy(ordinary)).sum())
+
+    def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
+        """Return True at the tokens to predict: [batch, length].
+
+        In each row it selects `mlm_probability` of the ordinary tokens, to the nearest whole number, and at least one
+        if there is any.
+        """
+        ordinary = self._tables_on(ids.device)[1][ids]
+        n_targets = self._n_targets(ordinary.sum(1, keepdim=True))
+        keys = _order_keys(key, rows, ordinary)
+        # the most targets in any row: finding the first few takes an eighth of the time of sorting all
+        most = int(self._n_targets(torch.tensor(ids.shape[1])))
+        first = keys.topk(most, dim=1, largest=False).values
+        last = first.gather(1, (n_targets - 1).clamp(min=0))
+        return (keys <= last) & ordinary
+
+    def _n_targets(self, ordinary: Tensor) -> Tensor:
+        """Return how many of the ordinary tokens to predict: the host's count must agree with the device's
+        selection.
+        """
+        return (self.config.mlm_probability * ordinary).round().long().clamp(min=1).minimum(ordinary)
+
+    def _tables_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the ordinary ids, and whether each id is one, on `device`: moved only once, as a move makes the host
+        wait.
+        """
+        if device not in self._tables:
+            ordinary, is_ordinary = self._tables[torch.device("cpu")]
+            self._tables[device] = ordinary.to(device), is_ordinary.to(device)
+        return self._tables[device]
+
+
+def _order_keys(key: int, rows: Tensor, ordinary: Tensor) -> Tensor:
+    """Return a number for each token of a batch, all different within a row, in the order of selection: [batch,
+    length].
+
+    Ties go to the first token, and tokens that are not `ordinary` come last.
+    """
+    positions = torch.arange(ordinary.shape[1], device=ordinary.device)
+    drawn = _hash(key, _CHOICE, rows[:, None], positions).masked_fill_(~ordinary, 2**_BITS)
+    return drawn.mul_(2**32).add_(positions)
+
+
+def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
+    """Return a number in [0, 1) for each row and position: a hash of them, `key` and `purpose`.
+
+    A generator would give a token other numbers in another batch.
+    """
+    return _hash(key, purpose, rows, positions).float() * 2.0**-_BITS
+
+
+def _hash(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
+    """Return a number of 24 bits for each row and position, which are broadcast (SplitMix64: Steele et al. 2014, figure
+    17).
+    """
+    seed = _signed(key * 3 + purpose)
+    x = rows * _signed(0x9E3779B97F4A7C15) + (positions * _signed(0xC2B2AE3D27D4EB4F) + seed)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x ^= _shifted(x, shift)
+        x *= _signed(factor)
+    x ^= _shifted(x, 31)
+    return _shifted(x, 64 - _BITS)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """Return x >> bits as if x were unsigned."""
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
+
+
+def _signed(number: int) -> int:
+    """Return the same 64 bits as a signed number."""
+    number &= 2**64 - 1
+    return number - 2**64 if number >= 2**63 else number

@@ -3,45 +3,45 @@ reads.
 
 The rows of a split belong to an epoch: `rows.epoch(seed, epoch)` returns their lengths, gathers some into a batch and
 prepares it on its device. The rows of examples are the same every epoch; those of documents are drawn
-(`pretraining.sentence_rows`).
-
-Rows with a teacher's logits in addition to their labels: what a student of a task learns from.
+(`tasks.sentence_rows`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Targets
-from encoderlab.data.token_store import Column, TokenStore, id_type, memory_blocks, memory_store, write_store
+from encoderlab.data.token_store import Block, Column, TokenStore, as_blocks, id_type, memory_store, write_store
 
 UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
+LogitsOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
 LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
 
 
 def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> TokenStore:
     """Write encoded examples, with the targets of `heads`, to a token store at `folder`."""
-    return write_store(folder, _column_types(vocabulary_size, heads), _as_columns(encoded, heads))
+    types = _column_types(vocabulary_size, heads)
+    return write_store(folder, types, _blocks(encoded, types, heads))
 
 
 def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> ExampleRows:
     """Return the rows of encoded examples, in memory."""
-    return ExampleRows(memory_store(_column_types(vocabulary_size, heads), _as_columns(encoded, heads)))
+    types = _column_types(vocabulary_size, heads)
+    return ExampleRows(memory_store(types, _blocks(encoded, types, heads)))
 
 
-def joined(parts: Sequence[ExampleRows]) -> ExampleRows:
+def concatenated(parts: Sequence[ExampleRows]) -> ExampleRows:
     """Return the rows of all parts, one part after another, in memory."""
     names = ("input_ids", "first_length", "truncated", "label", "windows", "target_positions", "token_labels")
     types = {name: parts[0].store[name].values.dtype.str for name in names if name in parts[0].store}
     blocks = [{name: (part.store[name].values, part.store[name].lengths()) for name in types} for part in parts]
-    return ExampleRows(memory_blocks(types, blocks))
+    return ExampleRows(memory_store(types, blocks))
 
 
 def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
@@ -52,9 +52,9 @@ def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
     return columns | {"label": LABEL_TYPES[heads.sequence_target]} | windows
 
 
-def _as_columns(encoded: Iterable[Encoded], heads: HeadSizes) -> Iterator[Mapping[str, Sequence[float]]]:
+def _blocks(encoded: Iterable[Encoded], types: Mapping[str, str], heads: HeadSizes) -> Iterator[Block]:
     unknown = math.nan if heads.sequence_target == "number" else UNKNOWN
-    return (_columns(example, unknown) for example in encoded)
+    return as_blocks((_columns(example, unknown) for example in encoded), types)
 
 
 def _columns(example: Encoded, unknown: float) -> Mapping[str, Sequence[float]]:
@@ -68,7 +68,7 @@ def _columns(example: Encoded, unknown: float) -> Mapping[str, Sequence[float]]:
     columns["label"] = label if isinstance(label, tuple) else (label,)
     if example.token_labels is not None:
         columns["target_positions"] = list(example.token_labels)
-        columns["token_labels"] = [UNKNOWN if answer is None else answer for answer in example.token_labels.values()]
+        columns["token_labels"] = [UNKNOWN if label is None else label for label in example.token_labels.values()]
     return columns
 
 
@@ -125,9 +125,9 @@ class ExampleRows:
         labels = self.store["label"].gather(rows)[0] if "label" in self.store else None
         is_set = labels is not None and self.store["label"].values.dtype == LABEL_TYPES["label_set"]
         return Batch(
-            input_ids=torch.from_numpy(input_ids),
-            token_type_ids=torch.from_numpy(segments),
-            attention_mask=None if mask is None else torch.from_numpy(mask),
+            input_ids=input_ids,
+            token_type_ids=segments,
+            attention_mask=mask,
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
             target_positions=torch.from_numpy(target_positions),
             labels=_known(labels, len(rows) if is_set else None),
@@ -149,66 +149,42 @@ class ExampleRows:
 
 def side_by_side(
     flat: np.ndarray, lengths: np.ndarray, first_lengths: np.ndarray, pad_id: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Return the sequences that follow one another in `flat`, padded to the longest: ids, segments, and the mask or
     None.
 
     All are [sequences, longest]. A sequence's first `first_lengths` tokens are segment 0, the others 1.
     """
-    length = max(int(lengths.max()), 1)
-    positions = np.arange(length)
+    positions = np.arange(max(int(lengths.max()), 1))
     real = positions < lengths[:, None]
     input_ids = np.full(real.shape, pad_id, dtype=np.int64)
     input_ids[real] = flat
     segments = ((positions >= first_lengths[:, None]) & real).astype(np.int64)
-    return input_ids, segments, real if (lengths < length).any() else None
+    mask = None if real.all() else torch.from_numpy(real)
+    return torch.from_numpy(input_ids), torch.from_numpy(segments), mask
 
 
-def _known(answers: np.ndarray | None, sets: int | None = None) -> torch.Tensor | None:
+def _known(targets: np.ndarray | None, sets: int | None = None) -> torch.Tensor | None:
     """Return the targets, or None if any is unknown: a batch has all its targets or none.
 
     If they are `sets` of that many labels, return a row of zeros and ones for each.
     """
-    if answers is None or (np.isnan(answers) if answers.dtype.kind == "f" else answers == UNKNOWN).any():
+    if targets is None or (np.isnan(targets) if targets.dtype.kind == "f" else targets == UNKNOWN).any():
         return None
-    return torch.from_numpy(answers if sets is None else answers.reshape(sets, -1).astype(np.float32))
+    return torch.from_numpy(targets if sets is None else targets.reshape(sets, -1).astype(np.float32))
 
 
-class RowLogits(Protocol):
-    """A teacher's logits for the rows of a split."""
+class TaughtRows(ExampleRows):
+    """Rows whose batches have their teacher's logits as targets.
 
-    def of(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the first `counts` outputs of each of `rows`, one row after another: [outputs, classes]."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class TaughtRows:
-    """`rows`, the same in every epoch, each batch with its teacher's logits as targets.
-
-    `temperature` softens both distributions; the teacher has the `weight` in the loss, and the labels have the rest.
+    `logits_of` returns, for some rows, the first outputs of the teacher for each, as many as requested, one row after
+    another: [outputs, classes]. `temperature` softens both distributions; the teacher has the `weight` in the loss, and
+    the labels have the rest.
     """
 
-    rows: ExampleRows
-    logits: RowLogits
-    temperature: float
-    weight: float
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return self.rows.lengths
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def epoch(self, seed: int, epoch: int) -> TaughtRows:
-        return self
-
-    def truncated_share(self) -> float:
-        return self.rows.truncated_share()
-
-    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        return self.rows.gather(rows, pad_id)
+    def __init__(self, rows: ExampleRows, logits_of: LogitsOf, temperature: float, weight: float) -> None:
+        super().__init__(rows.store)
+        self.logits_of, self.temperature, self.weight = logits_of, temperature, weight
 
     def prepare(self, batch: Batch) -> Batch:
         """Add the teacher's logits to the batch."""
@@ -219,7 +195,7 @@ class TaughtRows:
             counts = np.bincount(
                 (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy(), minlength=len(rows)
             )
-        logits = torch.from_numpy(self.logits.of(rows, counts)).to(batch.input_ids.device)
+        logits = torch.from_numpy(self.logits_of(rows, counts)).to(batch.input_ids.device)
         shared = Targets(temperature=self.temperature, sequence_weight=self.weight, token_weight=self.weight)
         targets = replace(shared, token_logits=logits) if tagging else replace(shared, sequence_logits=logits)
         return replace(batch, targets=targets)

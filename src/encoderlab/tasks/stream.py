@@ -18,7 +18,8 @@ from encoderlab.data.token_store import TokenStore
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import SecondSentence
-from encoderlab.tasks.sentence_rows import DocumentTask, SentenceEpoch, SentenceRows
+from encoderlab.tasks.pretraining import DocumentTask
+from encoderlab.tasks.sentence_rows import SentenceEpoch, SentenceRows
 
 MARKS_KEPT = 16  # of the latest windows: batches are prepared ahead of their steps, but never by this many windows
 

@@ -11,10 +11,10 @@ from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example, WordsExample, are_words
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import TaggingMetrics
 from encoderlab.metrics.entities import ValidDecoder, entity_labels
+from encoderlab.metrics.tagging import TaggingMetrics
 from encoderlab.tasks.config import Decoding, TaggingConfig
-from encoderlab.tasks.task import Answer, Task
+from encoderlab.tasks.task import RowPrediction, Task
 
 
 class Tagging(Task):
@@ -24,7 +24,7 @@ class Tagging(Task):
 
     def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(
-            tokenizer, labels, max_length, config.figure(labels), shortest=3 if config.special_tokens else 1
+            tokenizer, labels, max_length, config.main_score(labels), shortest=3 if config.special_tokens else 1
         )
         self.special_tokens = config.special_tokens
         self.heads = HeadSizes(token_classes=len(self.labels))
@@ -63,7 +63,7 @@ class Tagging(Task):
         n_rows, longest = batch.input_ids.shape
         return self.decoder.decode(logits, batch.target_positions // longest, n_rows, longest)
 
-    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+    def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
         """Return the labels of the words of each row. Truncated words have none; a caller that knows them fills them
         in.
         """
@@ -73,13 +73,12 @@ class Tagging(Task):
         probabilities = logits.softmax(-1).cpu().numpy()
         rows = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
         starts = np.searchsorted(rows, np.arange(1, len(batch)))
-        return [
-            self._answer(*of_row) for of_row in zip(np.split(ids, starts), np.split(probabilities, starts), strict=True)
-        ]
+        by_row = zip(np.split(ids, starts), np.split(probabilities, starts), strict=True)
+        return [self._row_prediction(*of_row) for of_row in by_row]
 
-    def _answer(self, ids: np.ndarray, probabilities: np.ndarray) -> Answer:
+    def _row_prediction(self, ids: np.ndarray, probabilities: np.ndarray) -> RowPrediction:
         confidences = probabilities[np.arange(len(ids)), ids]
-        return Answer(
+        return RowPrediction(
             tuple(self.labels[id_] for id_ in ids), None, tuple(confidences.tolist()), word_probabilities=probabilities
         )
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import ClassificationMetrics, LabelSetMetrics, Metrics, RegressionMetrics
-from encoderlab.metrics.classification import predict_from
-from encoderlab.metrics.regression import rounded
-from encoderlab.metrics.thresholds import DEFAULT, ThresholdRule
+from encoderlab.metrics.calibration import DEFAULT, ThresholdRule
+from encoderlab.metrics.scores import Metrics
+from encoderlab.metrics.texts import ClassificationMetrics, LabelSetMetrics, RegressionMetrics, predict_from, rounded
 from encoderlab.tasks.config import (
     ClassificationConfig,
     ClassificationScore,
@@ -25,16 +24,21 @@ from encoderlab.tasks.config import (
     TaskConfig,
     requested_precision,
 )
-from encoderlab.tasks.sequences import Target, Windowing, sequences_of, texts_among
-from encoderlab.tasks.task import Answer, Task, refuse_unknown_label
+from encoderlab.tasks.task import (
+    RowPrediction,
+    Target,
+    Task,
+    Windowing,
+    refuse_unknown_label,
+    sequences_of,
+    texts_among,
+)
 
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
 
 
 class TextTask(Task):
     """Predicts something about a whole text; a subclass says how a label becomes a target, and what logits mean."""
-
-    kind: TargetKind = "label"
 
     def __init__(
         self,
@@ -43,11 +47,12 @@ class TextTask(Task):
         labels: Sequence[str],
         max_length: int,
     ) -> None:
-        super().__init__(tokenizer, labels, max_length, config.score.value, shortest=SHORTEST)
+        score = "accuracy" if config.score is ClassificationScore.auto else config.score.value
+        super().__init__(tokenizer, labels, max_length, score, shortest=SHORTEST)
         self.windows = Windowing.of(config)
         self.heads = HeadSizes(
             sequence_classes=len(self.labels) or 1,
-            sequence_target=self.kind,
+            sequence_target=config.target,
             window_pooling=self.windows and self.windows.pooling,
         )
 
@@ -83,14 +88,15 @@ class Classification(TextTask):
     def metrics(self) -> ClassificationMetrics:
         return ClassificationMetrics(self.labels, self.score, self.positive, self.threshold)
 
-    def answers_of(self, logits: Float[Tensor, "rows classes"]) -> list[Answer]:
+    def predictions_of(self, logits: Float[Tensor, "rows classes"]) -> list[RowPrediction]:
         """Return the most probable label of each row; the positive label is predicted from its threshold."""
-        answers = super().answers_of(logits)
+        predictions = super().predictions_of(logits)
         if self.threshold is None or self.threshold.known is None:
-            return answers
+            return predictions
         probabilities = logits.double().softmax(-1)[:, self.positive].cpu().numpy()
         ids = predict_from(probabilities, self.threshold.known, self.positive)
-        return [replace(answer, labels=(self.labels[id_],)) for answer, id_ in zip(answers, ids.tolist(), strict=True)]
+        pairs = zip(predictions, ids.tolist(), strict=True)
+        return [replace(prediction, labels=(self.labels[id_],)) for prediction, id_ in pairs]
 
 
 class Multilabel(TextTask):
@@ -98,8 +104,6 @@ class Multilabel(TextTask):
 
     `thresholds` are the known ones by label; scoring fits the others, and predictions use 0.5 for them.
     """
-
-    kind = "label_set"
 
     def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(config, tokenizer, labels, max_length)
@@ -120,12 +124,14 @@ class Multilabel(TextTask):
     def metrics(self) -> LabelSetMetrics:
         return LabelSetMetrics(self.labels, self.thresholds, self.score, precisions=self.precisions)
 
-    def answers_of(self, logits: Float[Tensor, "rows labels"]) -> list[Answer]:
+    def predictions_of(self, logits: Float[Tensor, "rows labels"]) -> list[RowPrediction]:
         """Return the labels of each row whose probability reaches their threshold."""
-        least = [self.thresholds.get(label, DEFAULT) for label in self.labels]
+        bounds = [self.thresholds.get(label, DEFAULT) for label in self.labels]
+        rows = logits.double().sigmoid()
+        reached = (rows >= rows.new_tensor(bounds)).tolist()
         return [
-            Answer(tuple(label for label, p, bound in zip(self.labels, row, least, strict=True) if p >= bound), (*row,))
-            for row in logits.double().sigmoid().tolist()
+            RowPrediction(tuple(label for label, yes in zip(self.labels, marks, strict=True) if yes), tuple(row))
+            for marks, row in zip(reached, rows.tolist(), strict=True)
         ]
 
 
@@ -134,11 +140,9 @@ class Regression(TextTask):
     this.
     """
 
-    kind = "number"
-
     def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(config, tokenizer, [], max_length)
-        assert config.mean is not None and config.deviation is not None, "see `runs.task.settled_task`"
+        assert config.mean is not None and config.deviation is not None, "see `runs.task.resolve_task`"
         self.mean, self.deviation = config.mean, config.deviation
         self.unit = config.deviation
 
@@ -153,10 +157,10 @@ class Regression(TextTask):
     def metrics(self) -> RegressionMetrics:
         return RegressionMetrics(self.mean, self.deviation, self.score)
 
-    def answers_of(self, logits: Float[Tensor, "rows one"]) -> list[Answer]:
+    def predictions_of(self, logits: Float[Tensor, "rows one"]) -> list[RowPrediction]:
         """Return the number of each row in the user's units."""
         numbers = logits[:, 0].double().cpu().numpy() * self.deviation + self.mean
-        return [Answer((), number=number) for number in rounded(numbers, self.deviation).tolist()]
+        return [RowPrediction((), number=number) for number in rounded(numbers, self.deviation).tolist()]
 
 
 @dataclass
@@ -182,7 +186,7 @@ class Encoding(Task):
         """Raise DataError, because there is nothing to score."""
         raise self._no_predictions()
 
-    def answers(self, prediction: Prediction, batch: Batch) -> list[Answer]:
+    def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
         """Raise DataError, because there are no predictions."""
         raise self._no_predictions()
 

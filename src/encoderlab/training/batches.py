@@ -1,9 +1,10 @@
 """Batches: which rows make up which step, as a function of only the seed, the epoch and the position in the epoch.
 
-With `training.batching=length`, rows of one length share a batch, which has no padding and no mask. The rows of a step
-are drawn first and then distributed over the processes, so no step depends on how many there are. A process without a
-row computes a batch `without_rows`, because all processes synchronise after each micro-batch. A thread prepares the
-next batches on the loop's own stream."""
+With `training.batching=length`, rows of nearly equal length share a batch; most batches have no padding and no mask.
+The rows of a step are drawn first and then distributed over the processes, so no step depends on how many there are. A
+process without a row computes a batch `without_rows`, because all processes synchronise after each micro-batch. A
+thread prepares the next batches on the loop's own stream.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +21,13 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.config import Batching, Compile, TrainingConfig
+from encoderlab.training.config import Batching, TrainingConfig
 
 FEWEST_EVALUATION_TOKENS, MOST_EVALUATION_TOKENS = 1024, 4096  # per batch on a CPU
-EVALUATION_WORK = (
-    1024 * 256**2
-)  # tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md)
+# Tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md).
+EVALUATION_WORK = 1024 * 256**2
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
 EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable
-GRAPH_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # at most a third of a batch is padding
 AHEAD = 3  # batches ready for a GPU: enough to bridge a slow one, few enough to need little memory
 Item = TypeVar("Item")
 
@@ -106,38 +105,20 @@ def training_batches(
     `micro_batches` parts.
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
-    are fewer rows than processes or micro-batches, the rest are batches without rows: all processes have equally
-    many. For CUDA graphs, which are recorded for each shape, batches are padded to one of a few lengths.
+    are fewer rows than processes or micro-batches, the rest are batches without rows: all processes have equally many.
     """
-    return _prefetched_for(
-        device, _training_batches(rows, config, seed, pad_id, device, micro_batches, after, processes)
-    )
 
+    def batches() -> Iterator[list[Batch]]:
+        for epoch, drawn, done in _epochs(rows, config, seed, after):
+            for step_rows in epoch_order(drawn.lengths, config, seed, epoch, after=done):
+                shares = _shares(step_rows, micro_batches, processes)
+                yield [_batch(drawn, micro_batch, step_rows, pad_id, device) for micro_batch in shares]
 
-def _training_batches(
-    rows: Rows,
-    config: TrainingConfig,
-    seed: int,
-    pad_id: int,
-    device: torch.device,
-    micro_batches: int,
-    after: int,
-    processes: Processes,
-) -> Iterator[list[Batch]]:
-    for epoch, drawn, done in _epochs(rows, config, seed, after):
-        if config.compile is Compile.cuda_graphs and device.type != "cpu":
-            drawn = _InFewLengths(drawn)
-        for chosen in epoch_order(drawn.lengths, config, seed, epoch, after=done):
-            yield [
-                _batch(drawn, micro_batch, chosen, pad_id, device)
-                for micro_batch in _shares(chosen, micro_batches, processes)
-            ]
+    return _prefetched_for(device, batches())
 
 
 def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
-    """Yield each epoch (of a stream, each window) from step `after` + 1 on: its number, its rows, and how many steps
-    are done.
-    """
+    """Yield each epoch or window from step `after` + 1 on: its number, its rows, and how many steps are done."""
     if isinstance(rows, RowStream):
         yield from rows.epochs(seed, config.batch_size, after)
         return
@@ -146,27 +127,10 @@ def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterat
         yield epoch, rows.epoch(seed, epoch), max(after - epoch * per_epoch, 0)
 
 
-class _InFewLengths:
-    """The rows of an epoch in batches padded to one of the GRAPH_LENGTHS, or to the longest row."""
-
-    def __init__(self, epoch: Epoch) -> None:
-        self.epoch, self.lengths = epoch, epoch.lengths
-
-    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        batch, longest = self.epoch.gather(rows, pad_id), int(self.lengths.max())
-        present = batch.input_ids.shape[1]
-        return batch.widened(next((length for length in GRAPH_LENGTHS if present <= length < longest), longest), pad_id)
-
-    def prepare(self, batch: Batch) -> Batch:
-        return self.epoch.prepare(batch)
-
-
-def _shares(chosen: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:
-    """Return the micro-batches of this process's share, as many as the largest share (the first) has; some may be
-    empty.
-    """
-    largest = -(-len(chosen) // processes.size)
-    return np.array_split(np.array_split(chosen, processes.size)[processes.rank], min(micro_batches, largest))
+def _shares(step_rows: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:
+    """Return the micro-batches of this process's share, as many as the first, the largest, has; some may be empty."""
+    largest = -(-len(step_rows) // processes.size)
+    return np.array_split(np.array_split(step_rows, processes.size)[processes.rank], min(micro_batches, largest))
 
 
 def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
@@ -199,9 +163,9 @@ def epoch_counts(
     """
     steps = padded = 0
     windows = np.maximum(lengths // longest, 1)
-    for chosen in epoch_order(lengths, config, seed, 0):
-        largest = -(-len(chosen) // processes.size)
-        for share in np.array_split(chosen, processes.size):
+    for step_rows in epoch_order(lengths, config, seed, 0):
+        largest = -(-len(step_rows) // processes.size)
+        for share in np.array_split(step_rows, processes.size):
             cut = np.array_split(share, min(micro_batches, largest))
             padded += sum(
                 int(windows[some].sum()) * min(int(lengths[some].max()), longest) for some in cut if len(some)
@@ -222,11 +186,19 @@ def scoring_batches(
     """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each
     time.
 
-    The `processes` are dealt one batch each in turn. In the last round there may be too few, and some get one
+    The `processes` take one batch each in turn. In the last round there may be too few, and some get one
     without rows. With `every`, each process gets only one in `every` of its batches, starting with the first. On a
     CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
     """
-    return _prefetched_for(device, _scoring_batches(rows, pad_id, device, d_model, processes, every))
+
+    def batches() -> Iterator[Batch]:
+        drawn = rows.epoch(EVALUATION_SEED, 0)
+        dealt = list(_scoring_rows(drawn.lengths, _evaluation_tokens(device, d_model)))
+        dealt += [np.arange(0)] * (-len(dealt) % processes.size)
+        for some in dealt[processes.rank :: processes.size][::every]:
+            yield _batch(drawn, some, dealt[0], pad_id, device)
+
+    return _prefetched_for(device, batches())
 
 
 def n_scoring_batches(
@@ -242,21 +214,12 @@ def _evaluation_tokens(device: torch.device, d_model: int) -> int:
     return min(max(EVALUATION_WORK // d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
 
 
-def _scoring_batches(
-    rows: Rows, pad_id: int, device: torch.device, d_model: int, processes: Processes, every: int
-) -> Iterator[Batch]:
-    drawn = rows.epoch(EVALUATION_SEED, 0)
-    dealt = list(_scoring_rows(drawn.lengths, _evaluation_tokens(device, d_model)))
-    dealt += [np.arange(0)] * (-len(dealt) % processes.size)
-    for some in dealt[processes.rank :: processes.size][::every]:
-        yield _batch(drawn, some, dealt[0], pad_id, device)
-
-
 def _scoring_rows(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
     """Yield the rows of each scoring batch of `tokens`."""
     order = np.argsort(_small(lengths), kind="stable")
     start = 0
     while start < len(order):
+        # The shortest row gives a first guess of how many fit; the longest of that many gives the size.
         size = max(tokens // max(int(lengths[order[start]]), 1), 1)
         size = max(tokens // max(int(lengths[order[min(start + size, len(order)) - 1]]), 1), 1)
         yield order[start : start + size]
@@ -264,9 +227,7 @@ def _scoring_rows(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
 
 
 def _small(lengths: np.ndarray) -> np.ndarray:
-    """Return the lengths in 16 bits if they fit, because NumPy then uses radix sort, which takes a tenth of
-    the time.
-    """
+    """Return the lengths in 16 bits if they fit: NumPy then uses radix sort, which takes a tenth of the time."""
     return lengths.astype(np.uint16) if len(lengths) and lengths.max() < 2**16 else lengths
 
 

@@ -9,6 +9,7 @@ a link.
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -24,7 +25,14 @@ import torch
 from torch import Tensor, nn
 
 from encoderlab.errors import DataError
-from encoderlab.system.files import atomic_write, matches_manifest, write_manifest, write_synced
+from encoderlab.system.files import (
+    MANIFEST,
+    atomic_write,
+    atomic_write_text,
+    matches_manifest,
+    write_manifest,
+    write_synced,
+)
 
 WEIGHTS, STATE = "model.safetensors", "state.pt"
 NAME = re.compile(r"step-(\d+)")
@@ -37,7 +45,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Path:
     """Write `folder`/step-N and return its path. Raises OSError if that is not possible."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # and not its parent, which someone may have deleted meanwhile
     final = folder / f"step-{step}"
     if final.exists():  # it is damaged, or the run would have resumed from it, and it could not be moved
         _set_aside(final)
@@ -69,23 +77,20 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     try:
         state = torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
     except Exception as error:  # invalid bytes can raise errors of any kind
-        raise _damaged(checkpoint, error or type(error).__name__) from None
+        raise _damaged(checkpoint, str(error) or type(error).__name__) from None
     if not isinstance(state, dict) or state.get("step") != step_of(checkpoint):
         raise _damaged(checkpoint, "its state belongs to another step")
     return state
 
 
 def verified(checkpoint: Path) -> bool:
-    """Return whether every file of the checkpoint exists and has the hash in its manifest, and the manifest is of this
-    step.
-    """
+    """Return whether every file of the checkpoint has the hash in its manifest, which must be of this step."""
     return matches_manifest(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the finished checkpoints in `folder`, oldest step first."""
-    found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(found, key=step_of)
+    return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name)), key=step_of)
 
 
 def step_of(checkpoint: Path) -> int:
@@ -111,10 +116,19 @@ def prune(folder: Path, *, newest: int, keep: Collection[int]) -> None:
     """Delete all checkpoints but the `newest` ones and those of the steps in `keep`."""
     for path in checkpoints(folder)[:-newest]:
         if step_of(path) not in keep:
-            gone = path.rename(
-                folder / f".tmp-{uuid.uuid4().hex[:8]}-{path.name}"
-            )  # never half a checkpoint under a valid name
+            # Half a checkpoint must never have a valid name.
+            gone = path.rename(folder / f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
             shutil.rmtree(gone, ignore_errors=True)  # some network file systems keep open files; see `clear_unfinished`
+
+
+def keep_only_weights(folder: Path, steps: Collection[int]) -> None:
+    """Delete all checkpoints but the newest one and those of `steps`, and of these the state: no run resumes there."""
+    prune(folder, newest=1, keep=steps)
+    for path in checkpoints(folder):
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["sha256"].pop(STATE, None):
+            atomic_write_text(path / MANIFEST, json.dumps(manifest, indent=2))
+            (path / STATE).unlink()
 
 
 def clear_unfinished(folder: Path) -> None:

@@ -14,10 +14,8 @@ from encoderlab.model.encoder import Encoder
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 
-MODES = {Compile.cuda_graphs: "reduce-overhead"}  # PyTorch's name for CUDA graphs around compiled code
 RECOMPILATIONS = 64  # of one model, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
 COMPILED = "compiled"
-WITH_GRAPHS = f"{COMPILED} with CUDA graphs"
 # Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time
 # after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds
 # these FLOP/s.
@@ -38,9 +36,8 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
     every batch has another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md).
     Without a working compiler the encoder stays as it is, and the words say why. Lengths differ from batch to batch, so
-    the code is compiled for any length (`dynamic`); CUDA graphs are recorded for each shape, and only in training,
-    which has few shapes. On a CPU, too, only training is compiled: the compiler writes the number of threads into its
-    code, and scoring changes it (see `training.evaluation`).
+    the code is compiled for any length (`dynamic`). On a CPU only training is compiled: the compiler writes the number
+    of threads into its code, and scoring changes it (see `training.evaluation`).
     """
     device = compute.device
     if choice is Compile.never:
@@ -49,19 +46,16 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
         return "not compiled (faster only on CUDA)"
     if choice is Compile.auto and seconds < LONG_RUN_SECONDS:
         return "not compiled (faster only in long runs)"
-    if choice is Compile.cuda_graphs and device.type != "cuda":
-        return "not compiled (CUDA graphs need a CUDA GPU)"
     if compute.deterministic:
         _fix_order_of_sums()
     plain = encoder.encode
-    compiled = torch.compile(plain, dynamic=True, mode=MODES.get(choice), **_own_limit())
-    only_training = choice is Compile.cuda_graphs or device.type == "cpu"
-    encoder.encode = _in_training(encoder, compiled, plain) if only_training else compiled
+    compiled = torch.compile(plain, dynamic=True, **_own_limit())
+    encoder.encode = _in_training(encoder, compiled, plain) if device.type == "cpu" else compiled
     wrong = _what_is_wrong_with_the_compiler(encoder, compute)
     if wrong is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own
         return f"not compiled (no working compiler: {wrong})"
-    return WITH_GRAPHS if choice is Compile.cuda_graphs else COMPILED
+    return COMPILED
 
 
 def _in_training(
@@ -75,15 +69,8 @@ def _in_training(
     return encode
 
 
-def is_compiled(words: str | None) -> bool:
-    """Return whether these words of `compile_encoder` say that it compiled."""
-    return words is not None and words.startswith(COMPILED)
-
-
 def _own_limit() -> dict[str, Any]:
-    """Return a limit of recompilations for this model; PyTorch before 2.13 counts those of all models in the process
-    together.
-    """
+    """Return this model's limit of recompilations; PyTorch before 2.13 counts those of all models together."""
     if "isolate_recompiles" in signature(torch.compile).parameters:
         return {"isolate_recompiles": True, "recompile_limit": RECOMPILATIONS}
     torch._dynamo.config.recompile_limit = RECOMPILATIONS
@@ -91,18 +78,14 @@ def _own_limit() -> dict[str, Any]:
 
 
 def _fix_order_of_sums() -> None:
-    """Make the compiler sum in an order independent of the first batch's shape, because a resumed run begins with
-    another.
-    """
+    """Make the compiler sum in an order that does not depend on the first batch: a resumed run has another."""
     from torch._inductor import config
 
     config.split_reductions = False
 
 
 def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:
-    """Run the encoder forward and backward once, with two tokens: nothing else reveals a broken compiler or
-    toolchain.
-    """
+    """Run the encoder forward and backward once: nothing else reveals a broken compiler or toolchain."""
     ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
     gpus = [compute.device] if compute.device.type == "cuda" else []
     try:

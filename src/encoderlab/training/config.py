@@ -41,7 +41,6 @@ class Compile(Enum):
     auto = "auto"
     always = "always"
     never = "never"
-    cuda_graphs = "cuda_graphs"
 
 
 class Sharding(Enum):
@@ -114,11 +113,6 @@ class TrainingConfig:
     clip_norm: float | None = setting(
         1.0, "Largest norm of the gradient; larger gradients are scaled down; null: no clipping.", above=0
     )
-    skip_nonfinite: int = setting(
-        0,
-        "Steps with a non-finite loss or gradient that may be skipped before the run stops; 0: stop at the first.",
-        least=0,
-    )
     layer_decay: float = setting(
         1.0, "Factor on the learning rate from each layer to the layer below, starting at the heads.", above=0, most=1
     )
@@ -128,10 +122,7 @@ class TrainingConfig:
     precision: Precision = setting(
         Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16."
     )
-    compile: Compile = setting(
-        Compile.auto,
-        "Compile the encoder: auto (long runs on CUDA), always, never, or cuda_graphs (for small models on CUDA).",
-    )
+    compile: Compile = setting(Compile.auto, "Compile the encoder: auto (long runs on CUDA), always or never.")
     deterministic: bool = setting(
         False, "Use only deterministic kernels on CUDA, at some cost in speed; CPU kernels are always deterministic."
     )
@@ -151,18 +142,19 @@ class TrainingConfig:
         None, "Steps between checkpoints, in addition to those at evaluations; null: none.", least=1
     )
     patience: int | None = setting(
-        None,
-        "Stop after this many evaluations without a better score (ties are broken by the loss); null: never.",
-        least=1,
+        None, "Stop after this many evaluations without a better score; null: never.", least=1
     )
     keep: Keep = setting(
         Keep.best,
         "Which checkpoint becomes the model: best (by the task's score on validation, then by the loss) or last.",
     )
+    keep_state: bool = setting(
+        False, "Keep the optimizer's state and the older checkpoints of a finished run, three times its weights."
+    )
     min_validation_rows: int = setting(
         0,
-        "With fewer validation rows than this, scores are mostly chance: keep the last checkpoint, and do not stop "
-        "early.",
+        "With fewer validation rows than this, or than two per label, scores are mostly chance: keep the last "
+        "checkpoint, do not stop early, and hold no rows out of training if a test split is there; 0: never.",
         least=0,
     )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)
@@ -176,12 +168,6 @@ class TrainingConfig:
                 f"training.steps={self.steps} and training.budget={self.budget} both determine when to stop",
                 remedy="Set training.steps=null or training.budget=null",
             )
-        if self.compile is Compile.cuda_graphs and self.accumulate is not None and self.accumulate > 1:
-            raise SettingError(
-                f"training.accumulate={self.accumulate} with training.compile=cuda_graphs would overwrite gradients",
-                allowed="CUDA graphs with whole batches",
-                remedy="Set training.accumulate=1 or training.compile=always",
-            )
         if self.accumulate is not None and self.accumulate > self.batch_size:
             raise SettingError(
                 f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",
@@ -192,12 +178,10 @@ class TrainingConfig:
 
 def seconds_of(budget: str, name: str = "training.budget") -> float:
     """Return the seconds of a time such as 90s, 30m or 1.5h, given for the setting `name`. Raises SettingError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
-    seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
+    seconds = float(matched[1]) * {"s": 1, "m": 60, "h": 3600}[matched[2]] if matched else 0.0
     if not seconds:
         raise SettingError(
-            f"{name}={budget} is not a time",
-            allowed="a number above 0 followed by s, m or h",
-            remedy=f"Set {name}=30m",
+            f"{name}={budget} is not a time", allowed="a number above 0 followed by s, m or h", remedy=f"Set {name}=30m"
         )
     return seconds

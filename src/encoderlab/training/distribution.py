@@ -37,7 +37,7 @@ class Whole:
     """
 
     def __init__(self, model: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
-        """`exact` is whether a resumed run has to end bit for bit like one that was never stopped."""
+        """If `exact`, a resumed run ends bit for bit like one that was never stopped."""
         self.model, self.processes = model, processes
         self.stepped: nn.Module = model
         if processes.size > 1:
@@ -136,9 +136,7 @@ class Sharded:
 
 
 def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
-    """Return whether the processes hold a piece of the model each. One process holds all of it, whatever the settings
-    say.
-    """
+    """Return whether each process holds a shard of the model; a single process never does."""
     return config.sharding is Sharding.full and processes.size > 1
 
 
@@ -274,8 +272,6 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 
 def seed_dropout(seed: int, step: int, processes: Processes) -> None:
-    """Seed dropout by the run's seed, the last step before it, and the process, so that each process drops other
-    numbers.
-    """
+    """Seed dropout by seed, step and process, so that each process drops other numbers."""
     drawn = np.random.SeedSequence([seed, step, processes.rank]).generate_state(1, np.uint64)
     torch.manual_seed(int(drawn[0]))

@@ -19,12 +19,11 @@ from torch import Tensor, nn
 
 from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
-from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.system.signals import stop_if_interrupted
+from encoderlab.system.processes import SINGLE_PROCESS, Processes, stop_if_interrupted
 from encoderlab.training.micro_batches import MemoryTooSmallError, is_out_of_memory, release_unused_memory
 
 if TYPE_CHECKING:
-    from encoderlab.metrics import Metrics, SplitScores
+    from encoderlab.metrics.scores import Metrics, SplitScores
 
 MAX_THREADS = 8  # only one Python thread runs at a time, so with a small model more threads would wait for each other
 AHEAD = 2  # batches per thread that wait for their turn, or for the outputs before theirs
@@ -187,9 +186,7 @@ def _until_interrupted(batches: Iterable[Batch], processes: Processes) -> Iterat
 
 
 def _scores_of(metrics: Metrics, collected: Sequence[Sequence[Any]] | None) -> SplitScores:
-    """Return the scores of what all processes collected, in their order; called on the main process, which alone has
-    it.
-    """
+    """Return, on the main process, the scores of what all processes collected, in their order."""
     assert collected is not None
     in_turn = chain.from_iterable(zip_longest(*collected))
     metrics.replace([batch for batch in in_turn if batch is not None])

@@ -17,6 +17,7 @@ from encoderlab.training.config import Keep, TrainingConfig, seconds_of
 
 FEW_EPOCHS = 3  # the least for long rows, unless there are many rows
 MANY_LABELS = 50  # which take longer to learn
+ROWS_PER_LABEL = 2  # in validation, below which scores are mostly chance
 
 
 def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
@@ -25,9 +26,7 @@ def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
 
 
 def passes_for(config: TrainingConfig, passes: int, labels: int) -> int:
-    """Return the factor on the steps that the number of rows suggests: the task's `passes`, or more if it has many
-    `labels`.
-    """
+    """Return the factor on the steps that the number of rows suggests: `passes`, or more for many `labels`."""
     return max(passes, config.many_labels_passes) if labels >= MANY_LABELS else passes
 
 
@@ -63,22 +62,26 @@ def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1)
     return float(min(by_steps, by_tokens, config.max_epochs))
 
 
-def fixed_by_validation(config: TrainingConfig, rows: int) -> TrainingConfig:
-    """Return the settings for this many validation `rows`: if they are too few to choose by, the last checkpoint is
-    kept.
+def can_choose_by(config: TrainingConfig, rows: int, labels: int = 0) -> bool:
+    """Return whether `rows` validation rows with this many `labels` are enough to choose a checkpoint by.
 
-    Nor does the run then stop early.
+    >>> config = TrainingConfig(min_validation_rows=50)
+    >>> can_choose_by(config, 60, labels=2), can_choose_by(config, 60, labels=77)
+    (True, False)
+    """
+    return config.min_validation_rows == 0 or rows >= max(config.min_validation_rows, ROWS_PER_LABEL * labels)
+
+
+def fixed_by_validation(config: TrainingConfig, rows: int, labels: int = 0) -> TrainingConfig:
+    """Return the settings for this many validation `rows`: with too few, keep the last checkpoint and never stop early.
 
     >>> fixed_by_validation(TrainingConfig(patience=4, min_validation_rows=100), rows=30).patience
     """
-    if rows >= config.min_validation_rows:
-        return config
-    return replace(config, keep=Keep.last, patience=None)
+    return config if can_choose_by(config, rows, labels) else replace(config, keep=Keep.last, patience=None)
 
 
 def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
-    """Return in words how long a run on this many rows is, how often it is `evaluated` if at all, and when it stops
-    early.
+    """Return in words how long a run is, how often it is `evaluated` if at all, and when it stops early.
 
     `epoch` is the word for a pass over the rows.
     """
@@ -89,10 +92,11 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
         )
     else:
         steps = total_steps(config, rows)
-        epochs = round(steps / steps_per_epoch(config, rows), 2)
+        passes = steps / steps_per_epoch(config, rows)
+        epochs = f"{passes:.3g}" if passes < 1000 else f"{passes:,.0f}"
         every = min(every, steps)
         length = (
-            f"{epochs:g} {epoch}{'s' * (epochs != 1)}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
+            f"{epochs} {epoch}{'s' * (epochs != '1')}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
         )
     if not evaluated:
         return length
@@ -110,9 +114,7 @@ class Horizon:
         self.total = total
 
     def steps(self, done: int) -> int:
-        """Return how many steps the run is expected to have in all, after `done` steps. The run is over when the two
-        are equal.
-        """
+        """Return the expected number of steps after `done` ones; the run is over when both are equal."""
         return self.total
 
     def spent(self) -> float:
@@ -128,8 +130,7 @@ class TimeBudget(Horizon):
 
     The number of steps is re-estimated after each step from the time taken so far. A schedule that follows the estimate
     reaches zero with the last step, which ends before the time does. If the model is `compiled`, some of the first
-    steps compile code:
-    their extra time is charged to the budget, but not used to estimate the steps to come.
+    steps compile code: their extra time is charged to the budget, but not used to estimate the steps to come.
     """
 
     GUESS = 1000  # steps assumed before one has been timed, so that the first learning rate belongs to a warmup
@@ -148,9 +149,8 @@ class TimeBudget(Horizon):
         if self._started is None:
             self._started = now - self._spent
             self._before = 0 if self._spent else done
-            self._usual = (
-                self._spent / done if self._spent and done else math.inf
-            )  # per step, before this process began
+            # Seconds of a step before this process began.
+            self._usual = self._spent / done if self._spent and done else math.inf
         elif self.compiled and len(self._first) < self.FIRST_STEPS:
             self._first.append(now - self._ended)
         self._ended = now
@@ -175,9 +175,7 @@ class TimeBudget(Horizon):
 def numbered(
     batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 0
 ) -> Iterator[tuple[int, int, Sequence[Batch]]]:
-    """Yield each step until the `horizon`: its number, counted from `after`, the expected total, and its
-    micro-batches.
-    """
+    """Yield the number of each step until the `horizon`, the expected total, and the step's micro-batches."""
     batches = iter(batches)
     for number in count(after + 1):
         steps = horizon.steps(number - 1)
@@ -190,14 +188,10 @@ def numbered(
 def horizon_of(
     training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
 ) -> tuple[Horizon, int]:
-    """Return where training on `rows` rows ends, and how many steps make an epoch; `compiled` tells if a compiler runs
-    at first.
-    """
+    """Return where training on `rows` rows ends, and how many steps make an epoch."""
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
-        clock = partial(
-            processes.broadcast_from_main, time.monotonic
-        )  # shared by all, which must end after the same step
+        clock = partial(processes.broadcast_from_main, time.monotonic)  # shared: all must end after the same step
         compiled = processes.all_reduce_max(int(compiled)) > 0
         return TimeBudget(seconds_of(training.budget), clock, compiled=compiled), per_epoch
     return Horizon(total_steps(training, rows)), per_epoch

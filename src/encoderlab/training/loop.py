@@ -2,16 +2,16 @@
 
 Whoever iterates decides what to log, score and save (`runs/fit.py`), and what to do when memory runs out
 (`micro_batches.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses stay tensors
-until someone reads them. A step whose loss or gradient is not finite is skipped and counted.
+until someone reads them. A step whose loss or gradient is not finite ends the run before it reaches the
+weights.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, cast
+from dataclasses import dataclass, field
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -41,12 +41,15 @@ class Totals:
     stop: bool = False
 
 
+def never() -> bool:
+    """Return False: nobody asks this loop to stop."""
+    return False
+
+
 def count_totals(
-    micro_batches: Sequence[Batch], processes: Processes = SINGLE_PROCESS, stopping: Callable[[], bool] = bool
+    micro_batches: Sequence[Batch], processes: Processes = SINGLE_PROCESS, stopping: Callable[[], bool] = never
 ) -> Totals:
-    """Count the micro-batches of this process and add the counts of the others, in one message and without waiting for
-    a device.
-    """
+    """Count the micro-batches of all processes in one message, without waiting for a device."""
     examples = sum(len(micro_batch.rows) for micro_batch in micro_batches)
     tokens = sum(micro_batch.n_tokens for micro_batch in micro_batches)
     padded = sum(micro_batch.input_ids.numel() for micro_batch in micro_batches)
@@ -57,42 +60,16 @@ def count_totals(
     return Totals(examples, tokens, padded, dict(zip(LOSSES, targets, strict=True)), stops > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedStep:
-    """A skipped step: its losses by name and the norm of its gradient, at least one of them not finite."""
-
-    step: int
-    losses: dict[str, float]
-    gradient_norm: float
-
-    def __str__(self) -> str:
-        losses = [f"{name} loss {loss:.4g}" for name, loss in self.losses.items()]
-        return f"{', '.join(losses)}, gradient norm {self.gradient_norm:.4g}"
-
-    def figures(self) -> dict[str, Any]:
-        """Return the step as JSON values: numbers that are not finite become strings."""
-        figures = {f"loss_{name}": loss for name, loss in self.losses.items()} | {"gradient_norm": self.gradient_norm}
-        return {name: value if math.isfinite(value) else str(value) for name, value in figures.items()}
-
-
 class NonFiniteGuard:
-    """Makes the optimizer skip steps whose losses or gradient are not finite, at most `limit` of them.
+    """Keeps a step whose losses or gradient are not finite from the weights, and ends the run with a TrainingError.
 
-    A skipped step changes neither the weights nor the optimizer's averages nor its step count. On CUDA the device
-    decides: the fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it when it reads the
-    losses anyway. Elsewhere (`waits`) the host reads the flag at once and drops the gradients. `before` is the `state`
-    of an earlier part of the same run.
+    On CUDA the device decides: the fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it
+    when it reads the losses anyway. Elsewhere (`waits`) the host reads the flag at once.
     """
 
-    def __init__(self, limit: int, *, waits: bool, before: Iterable[Mapping[str, Any]] = ()) -> None:
-        self.limit, self.waits = limit, waits
+    def __init__(self, *, waits: bool) -> None:
+        self.waits = waits
         self.armed = 0  # the latest step about to change the weights
-        self.load(before)
-
-    def load(self, before: Iterable[Mapping[str, Any]]) -> None:
-        """Continue from the `state` of an earlier part of the same run."""
-        self.skipped = [SkippedStep(**plain) for plain in before]
-        self._reported = len(self.skipped)
         self._unread: list[tuple[int, Tensor, Mapping[str, Tensor], Tensor]] = []
 
     def arm(
@@ -106,59 +83,23 @@ class NonFiniteGuard:
         flag = (~torch.stack([*losses.values(), gradient_norm]).isfinite().all()).float()
         self._unread.append((step, flag, losses, gradient_norm))
         self.armed = step
-        if not self.waits:
+        if self.waits:
+            self.read()
+        else:
             optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW reads it
-        elif self.read():
-            optimizer.zero_grad()  # without gradients the optimizer's step does nothing
 
-    def read(self) -> list[SkippedStep]:
-        """Return the skipped steps among those not yet read. Waits for the device.
-
-        Raises TrainingError, which names the first step beyond the limit.
-        """
+    def read(self) -> None:
+        """Raise TrainingError, which names the first step that was not finite. Waits for the device."""
         unread, self._unread = self._unread, []
         flags = torch.stack([flag for _, flag, _, _ in unread]).tolist() if unread else []
-        new = []
-        for is_skipped, (step, _, step_losses, norm) in zip(flags, unread, strict=True):
-            if is_skipped:
-                new.append(SkippedStep(step, {name: float(loss) for name, loss in step_losses.items()}, float(norm)))
-                self._refuse_beyond_limit(new[-1])
-                self.skipped.append(new[-1])
-        return new
-
-    def report(self, *, read: bool) -> list[SkippedStep]:
-        """Return the skipped steps that no earlier report named; with `read`, first ask the device as `read()` does."""
-        if read:
-            self.read()
-        reported, self._reported = self._reported, len(self.skipped)
-        return self.skipped[reported:]
-
-    def state(self) -> list[dict[str, Any]]:
-        """Return the skipped steps so far, as plain values; see `before`. Waits for the device. Raises as
-        `read` does.
-        """
-        self.read()
-        return [asdict(step) for step in self.skipped]
-
-    def note(self) -> str | None:
-        """Return a report's sentence about the skipped steps; None if there are none."""
-        if not self.skipped:
-            return None
-        n = len(self.skipped)
-        steps = ", ".join(f"{each.step:,}" for each in self.skipped[:10]) + (", ..." if n > 10 else "")
-        skipped = f"{n:,} step{'s were' if n > 1 else ' was'} skipped"
-        return f"{skipped} because the loss or the gradient was not finite: {steps}"
-
-    def _refuse_beyond_limit(self, step: SkippedStep) -> None:
-        if len(self.skipped) < self.limit:
-            return
-        more = f"training.skip_nonfinite={max(2 * self.limit, 10)} skips such steps"
-        raise TrainingError(
-            f"The loss or the gradient of step {step.step:,} is not finite ({step}), after {len(self.skipped):,} "
-            "skipped",
-            remedy="Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32; "
-            f"{more}",
-        )
+        for is_bad, (step, _, step_losses, norm) in zip(flags, unread, strict=True):
+            if is_bad:
+                values = [f"{name} loss {float(loss):.4g}" for name, loss in step_losses.items()]
+                raise TrainingError(
+                    f"The loss or the gradient of step {step:,} is not finite "
+                    f"({', '.join(values)}, gradient norm {float(norm):.4g})",
+                    remedy="Try a smaller training.learning_rate, a longer training.warmup, or training.precision=fp32",
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +107,7 @@ class Step:
     """A finished optimizer step: its `number`, counted from 1, and how many the run is expected to have (`of`).
 
     `losses` are means over the step's targets, by name; `gradient_norm` is measured before clipping. Both stay tensors,
-    so a step that nobody reads never waits for the device. `skipped` lists the steps newly known to have been
-    skipped, perhaps this one (see `NonFiniteGuard`); `n_skipped` counts those of the whole run. All numbers cover all
-    processes.
+    so a step that nobody reads never waits for the device. All numbers cover all processes.
     """
 
     number: int
@@ -177,47 +116,38 @@ class Step:
     gradient_norm: Tensor
     learning_rate: float
     totals: Totals
-    skipped: Sequence[SkippedStep] = ()
-    n_skipped: int = 0
 
-    def figures(self) -> dict[str, float | None]:
-        """Return the step's losses and norms as plain numbers, with `loss` as the sum of all losses; None for any that
-        is not finite.
-        """
+    def numbers(self) -> dict[str, float]:
+        """Return the step's losses and norms as plain numbers, with `loss` as the sum of all losses."""
         by_name = {f"loss_{name}": float(loss) for name, loss in self.losses.items()} if len(self.losses) > 1 else {}
-        loss = float(sum(self.losses.values()))
-        figures = {
-            "loss": loss,
+        return {
+            "loss": float(sum(self.losses.values())),
             **by_name,
             "gradient_norm": float(self.gradient_norm),
             "learning_rate": self.learning_rate,
         }
-        return {name: value if math.isfinite(value) else None for name, value in figures.items()} | {
-            "skipped": self.n_skipped
-        }
 
 
+@dataclass(slots=True)
 class Learner:
-    """A model with everything that trains it: optimizer, settings, device, guard against non-finite steps, and
-    processes.
+    """A model with everything that trains it: optimizer, settings, device, processes, and a guard against steps that
+    are not finite.
 
-    With several `processes`, `model` averages its gradients with theirs after the last micro-batch of a step. Without a
-    `guard`, a new one allows `config.skip_nonfinite` skipped steps. `label_loss` says how labels count in the loss.
+    With several `processes`, `model` averages its gradients with theirs after the last micro-batch of a step.
+    `label_loss` says how labels count in the loss.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        config: TrainingConfig,
-        compute: Compute,
-        guard: NonFiniteGuard | None = None,
-        processes: Processes = SINGLE_PROCESS,
-        label_loss: LabelLoss = PLAIN,
-    ) -> None:
-        self.model, self.optimizer, self.config = model, optimizer, config
-        self.compute, self.processes, self.label_loss = compute, processes, label_loss.to(compute.device)
-        self.guard = guard or NonFiniteGuard(config.skip_nonfinite, waits=compute.device.type != "cuda")
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    config: TrainingConfig
+    compute: Compute
+    processes: Processes = SINGLE_PROCESS
+    label_loss: LabelLoss = PLAIN
+    guard: NonFiniteGuard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.label_loss = self.label_loss.to(self.compute.device)
+        self.guard = NonFiniteGuard(waits=self.compute.device.type != "cuda")
 
 
 def optimize(
@@ -226,13 +156,13 @@ def optimize(
     horizon: Horizon,
     *,
     after: int = 0,
-    stopping: Callable[[], bool] = bool,
+    stopping: Callable[[], bool] = never,
 ) -> Iterator[Step]:
     """Take one optimizer step per item of `batches` until the `horizon`, counting on from `after` steps.
 
     An item is one batch, split into the micro-batches it is computed in. With several processes it is this process's
-    share of the batch; each step checks whether any of them is `stopping`. Raises TrainingError if too many steps are
-    not finite.
+    share of the batch; each step checks whether any of them is `stopping`. Raises TrainingError if a step is not
+    finite.
     """
     optimizer, config, guard = learner.optimizer, learner.config, learner.guard
     learner.model.train()
@@ -244,8 +174,9 @@ def optimize(
         guard.arm(optimizer, number, step_losses, norm)  # a step that is not finite changes nothing
         optimizer.step()
         optimizer.zero_grad()
-        skipped = guard.report(read=number in (1, steps) or number % config.log_every == 0)
-        yield Step(number, steps, step_losses, norm, learning_rate, totals, skipped, len(guard.skipped))
+        if number in (1, steps) or number % config.log_every == 0:
+            guard.read()
+        yield Step(number, steps, step_losses, norm, learning_rate, totals)
     guard.read()
 
 
@@ -288,5 +219,5 @@ class _Replica(Protocol):
 def _sync_after_last(learner: Learner, micro_batches: int) -> Iterator[AbstractContextManager[None]]:
     """Yield a context for each micro-batch: in all but the last, a replica does not synchronise its gradients."""
     for number in range(1, micro_batches + 1):
-        alone = learner.processes.size == 1 or number == micro_batches
-        yield nullcontext() if alone else cast("_Replica", learner.model).no_sync()
+        synchronises = learner.processes.size == 1 or number == micro_batches
+        yield nullcontext() if synchronises else cast("_Replica", learner.model).no_sync()

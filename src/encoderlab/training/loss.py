@@ -1,6 +1,4 @@
-"""The losses of a batch: for whole sequences and for target tokens, against the labels and against a
-teacher's outputs.
-"""
+"""The losses of whole sequences and target tokens, against labels and against a teacher's outputs."""
 
 from __future__ import annotations
 
@@ -47,15 +45,15 @@ def losses(prediction: Prediction, batch: Batch, labels: LabelLoss = PLAIN) -> d
     counts as one, so that the sum does not depend on what shares a micro-batch. In a batch without targets, a loss is
     0, and so are its gradients.
     """
-    found = {}
+    summed = {}
     weights = _label_weights(batch.targets)
     if prediction.sequence_logits is not None and batch.labels is not None:
-        found["sequence"] = weights[0] * sequence_loss(
+        summed["sequence"] = weights[0] * sequence_loss(
             _of_rows(prediction.sequence_logits, batch).float(), batch.labels, labels
         )
     if prediction.token_logits is not None and batch.token_labels is not None:
-        found["token"] = weights[1] * class_loss(prediction.token_logits.float(), batch.token_labels, labels)
-    return found if batch.targets is None else found | _teacher_losses(prediction, batch, batch.targets)
+        summed["token"] = weights[1] * class_loss(prediction.token_logits.float(), batch.token_labels, labels)
+    return summed if batch.targets is None else summed | _teacher_losses(prediction, batch, batch.targets)
 
 
 def sequence_loss(
@@ -121,10 +119,7 @@ def _teacher_losses(prediction: Prediction, batch: Batch, targets: Targets) -> d
     of_rows = [_of_rows(output, batch) for output in (prediction.sequence_logits, prediction.sequence_vectors)]
     sequence = loss(of_rows[0], targets.sequence_logits, of_rows[1], targets.sequence_vectors)
     token = loss(prediction.token_logits, targets.token_logits, prediction.token_vectors, targets.token_vectors)
-    weighted = {
-        "teacher_sequence": (targets.sequence_weight, sequence),
-        "teacher_token": (targets.token_weight, token),
-    }
+    weighted = {"teacher_sequence": (targets.sequence_weight, sequence), "teacher_token": (targets.token_weight, token)}
     return {name: weight * value for name, (weight, value) in weighted.items() if value is not None}
 
 

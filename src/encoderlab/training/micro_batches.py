@@ -21,10 +21,10 @@ from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.config import Compile, TrainingConfig
+from encoderlab.training.config import TrainingConfig
 from encoderlab.training.distribution import random_state, set_random_state
 from encoderlab.training.horizon import Horizon
-from encoderlab.training.loop import Learner, Step, optimize
+from encoderlab.training.loop import Learner, Step, never, optimize
 
 # Tokens x layers x d_model of a micro-batch on a CPU. Autograd keeps about 20 numbers for each: some 5 GiB.
 CPU_BOUND = 2**26
@@ -68,8 +68,6 @@ def choose_micro_batches(
     """
     if training.accumulate is not None:
         return MicroBatches(training.accumulate, "as set")
-    if training.compile is Compile.cuda_graphs:
-        return MicroBatches(1, "required by CUDA graphs")
     share = -(-training.batch_size // processes.size)
     number = 1
     if device.type == "cpu":
@@ -94,7 +92,7 @@ class StepsWithinMemory:
         self._in_progress: list[Batch] = []
 
     def take(
-        self, learner: Learner, horizon: Horizon, after: int = 0, stopping: Callable[[], bool] = bool
+        self, learner: Learner, horizon: Horizon, after: int = 0, stopping: Callable[[], bool] = never
     ) -> Iterator[Step]:
         """Yield the steps of `training.loop.optimize`, which restarts after the last finished step when memory runs
         out.

@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from encoderlab.config.commands import OpenRunConfig
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.errors import SettingError
-from encoderlab.exchange.onnx import WholeModel
-from encoderlab.runs import graph_model
-from encoderlab.runs.graph_model import GraphModel, compute_to_answer
-from encoderlab.runs.inputs import encoded_rows
-from encoderlab.system.processes import SINGLE_PROCESS
+from encoderlab.exchange import onnx
+from encoderlab.exchange.onnx import GraphModel, WholeModel
+from encoderlab.runs.predict import encoded_rows
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
-from encoderlab.training.config import Precision
 from tests.runs.small_assembly import assembly_of
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -48,7 +43,7 @@ def opened(monkeypatch, tmp_path):
     def make(kind):
         assembly = assembly_of(TASKS[kind])
         session = Session(assembly.model)
-        monkeypatch.setattr(graph_model, "_session", lambda path: session)
+        monkeypatch.setattr(onnx, "_session", lambda path: session)
         return assembly, GraphModel(tmp_path / "model.onnx", assembly.model)
 
     return make
@@ -56,7 +51,7 @@ def opened(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind, monkeypatch):
-    monkeypatch.setattr(graph_model, "TOKENS_AT_A_TIME", 30)
+    monkeypatch.setattr(onnx, "TOKENS_AT_A_TIME", 30)
     assembly, graph = opened(kind)
     texts = ["0", "0123", "ab" * 9, "9876543", "1b"] * 3
     examples = [WordsExample(tuple(text)) if kind == "words" else TextExample(text) for text in texts]
@@ -73,20 +68,3 @@ def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind,
         assembly.model.n_parameters,
         assembly.model.parameters_by_part(),
     )
-
-
-@pytest.mark.parametrize(
-    ("settings", "refusal"),
-    [
-        ({"device": "cuda"}, "device=cuda does not work with .*an ONNX graph"),
-        ({"precision": Precision.bf16}, "precision=bf16"),
-    ],
-)
-def test_a_graph_predicts_on_the_cpu_in_32_bits(settings, refusal):
-    run = OpenRunConfig(cache_dir="cache", run="there", threads=1)
-    compute = compute_to_answer(run, 8, SINGLE_PROCESS, graph=True)
-    assert (compute.device.type, compute.precision) == ("cpu", torch.float32)
-    for name, value in settings.items():
-        setattr(run, name, value)
-    with pytest.raises(SettingError, match=refusal):
-        compute_to_answer(run, 8, SINGLE_PROCESS, graph=True)

@@ -15,18 +15,18 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 
 from starlette.testclient import TestClient
 
-from encoderlab.commands.serve import LOOPBACK
+from encoderlab.commands import serve as service
+from encoderlab.commands.serve import LOOPBACK, web_service
+from encoderlab.config.commands import ServeConfig
 from encoderlab.data.examples import TextExample
-from encoderlab.runs.predict import answers_of
+from encoderlab.runs.predict import predictions_of
 from encoderlab.runs.saved_model import Origin
-from encoderlab.serving import web_service as service
-from encoderlab.serving.web_service import Limits, web_service
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig, Windows
-from encoderlab.tasks.task import Answer
+from encoderlab.tasks.task import RowPrediction
 from tests.runs.small_assembly import LABELS, assembly_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-LIMITS = Limits(texts=3, characters=20, body=2000)
+LIMITS = {"max_texts": 3, "max_characters": 20}
 DIGITS = json.dumps({"text": "012"}).encode()
 TASKS = {
     "label": ClassificationConfig(name="digits"),
@@ -43,8 +43,16 @@ def opened(task=None, labels=LABELS, paired=False):
     return assembly
 
 
-def client_of(assembly):
-    return TestClient(web_service(assembly, LIMITS, LOOPBACK), base_url="http://127.0.0.1")
+def client_of(assembly, **settings):
+    config = ServeConfig(run="digits", **LIMITS, **settings)
+    return TestClient(web_service(assembly, config, LOOPBACK), base_url="http://127.0.0.1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_requests():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "LARGEST_BODY", 2000)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +73,7 @@ def words():
 def predictions(client, **request):
     answer = client.post("/predict", json=request)
     assert answer.status_code == 200, answer.text
-    return answer.json()["answers"]
+    return answer.json()["predictions"]
 
 
 def refused(client, status, **request):
@@ -80,7 +88,7 @@ def refused(client, status, **request):
 def test_texts_get_the_models_predictions_in_order(kind):
     labels = [] if kind == "number" else LABELS
     assembly, given = opened(TASKS[kind], labels), ["012", "ab" * 10, "5"]
-    expected = answers_of(assembly, [TextExample(text) for text in given])
+    expected = predictions_of(assembly, [TextExample(text) for text in given])
     found = predictions(client_of(assembly), texts=given)
     for answer, wanted in zip(found, expected, strict=True):
         if kind == "number":
@@ -101,10 +109,26 @@ def test_every_word_is_predicted_and_truncated_ones_are_null(words):
     (answer,) = predictions(words, text="1 2 3")
     assert [word["word"] for word in answer["words"]] == ["1", "2", "3"]
     assert all(0 < word["probability"] <= 1 for word in answer["words"])
-    read = Answer(("noun",), None, (0.75,), word_probabilities=np.array([[0.75, 0.25]]))
+    read = RowPrediction(("noun",), None, (0.75,), word_probabilities=np.array([[0.75, 0.25]]))
     cut = service._words(("a", "b"), read, ["noun", "verb"], 1)
     assert cut[0]["top"] == [{"label": "noun", "probability": 0.75}]
     assert cut[1] == {"word": "b", "predicted": None, "probability": None, "top": None}
+
+
+def test_a_label_below_the_least_probability_is_null_and_its_probabilities_stay():
+    (sure,) = predictions(client_of(opened(), min_probability=0.0), text="012")
+    (unsure,) = predictions(client_of(opened(), min_probability=1.0), text="012")
+    assert unsure == sure | {"predicted": None}
+    (tagged,) = predictions(client_of(opened(TaggingConfig(name="parts")), min_probability=1.0), text="1 2")
+    assert all(word["predicted"] is None and 0 < word["probability"] < 1 for word in tagged["words"])
+
+
+def test_the_service_is_described_for_programs(texts):
+    described = texts.get("/openapi.json").json()
+    assert described["openapi"].startswith("3.")
+    request = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert request["properties"].keys() == service.KEYS
+    assert request["properties"]["texts"]["maxItems"] == 3
 
 
 ANY_JSON = st.recursive(
@@ -126,7 +150,7 @@ def test_every_request_is_answered_or_refused_in_one_line(texts, words, request_
     response = client.post("/predict", content=json.dumps(request_), headers={"content-type": "application/json"})
     if response.status_code == 200:
         requested = [request_["text"]] if "text" in request_ else request_["texts"]
-        assert len(response.json()["answers"]) == len(requested)
+        assert len(response.json()["predictions"]) == len(requested)
     else:
         assert response.status_code in (400, 413, 422) and list(response.json()) == ["error"]
         assert "\n" not in response.json()["error"]
@@ -165,16 +189,9 @@ def test_other_sites_are_refused_by_origin_and_host(texts):
         assert "access-control-allow-origin" not in answer.headers
 
 
-def test_every_response_forbids_loading_and_framing(texts):
-    for answer in (texts.get("/"), texts.get("/nothing"), texts.get("/health", headers={"host": "evil.example"})):
-        assert "default-src 'none'" in answer.headers["content-security-policy"]
-        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
-        assert answer.headers["x-content-type-options"] == "nosniff"
-
-
-def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(texts, monkeypatch):
+def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(monkeypatch):
     at_work, most, begun, go_on = [], [], threading.Event(), threading.Event()
-    answers_of = service.answers_of
+    predictions_of = service.predictions_of
 
     def slow(*arguments):
         at_work.append(1)
@@ -182,15 +199,16 @@ def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(texts, mon
         begun.set()
         assert go_on.wait(60)
         at_work.pop()
-        return answers_of(*arguments)
+        return predictions_of(*arguments)
 
-    monkeypatch.setattr(service, "answers_of", slow)
-    requesting = [threading.Thread(target=predictions, args=(texts,), kwargs={"text": "01"}) for _ in range(3)]
-    for one in requesting:
-        one.start()
-    assert begun.wait(60)
-    assert texts.get("/health").json() == {"status": "ok"}
-    go_on.set()
-    for one in requesting:
-        one.join()
+    monkeypatch.setattr(service, "predictions_of", slow)
+    with client_of(opened()) as client:  # in one event loop, as on a server
+        requesting = [threading.Thread(target=predictions, args=(client,), kwargs={"text": "01"}) for _ in range(3)]
+        for one in requesting:
+            one.start()
+        assert begun.wait(60)
+        assert client.get("/health").json() == {"status": "ok"}
+        go_on.set()
+        for one in requesting:
+            one.join()
     assert most == [1, 1, 1]

@@ -1,30 +1,40 @@
-"""Distillation on a task: a student learns from a finished run's probabilities, in addition to the labels (Hinton et
-al. 2015).
+"""The teachers of a student: a finished run, whose probabilities it learns in addition to a task's labels (Hinton et
+al. 2015), or an encoder, whose vectors it learns to reproduce on documents.
 
-The rows stay the same in every epoch, so the teacher's logits are computed once.
+The rows of a task stay the same in every epoch, so the logits for them are computed once. On documents a teacher
+computes its vectors again at every step, because rows are drawn each epoch and the vector of one token takes 0.8 kB.
+Either way a batch carries the targets (`batch.Targets`), and `training.loss` compares them with the student's outputs.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from encoderlab.batch import Batch
+from encoderlab.batch import Batch, HeadSizes, Targets
 from encoderlab.config.commands import DistillConfig, OpenRunConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files import read_unlabelled
-from encoderlab.distillation.teacher import unlabelled_file
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.packing import attendable
+from encoderlab.model.pooling import MeanPool
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.inputs import encoded_rows
-from encoderlab.runs.pretrained import encoder_folder
-from encoderlab.system.signals import stop_if_interrupted
+from encoderlab.runs.predict import encoded_rows
+from encoderlab.runs.pretrained import encoder_folder, load_into, load_pretrained, vocabulary_difference
+from encoderlab.runs.saved_model import SavedModel
+from encoderlab.system.device import Compute
+from encoderlab.system.files import sha256_of
+from encoderlab.system.processes import stop_if_interrupted
 from encoderlab.tasks.config import TaggingConfig
-from encoderlab.tasks.rows import ExampleRows, TaughtRows, joined
+from encoderlab.tasks.pretraining import TeacherVectors
+from encoderlab.tasks.rows import ExampleRows, TaughtRows, concatenated
 from encoderlab.training.batches import Rows
 from encoderlab.training.evaluation import predict_batches
 
@@ -105,9 +115,7 @@ class TaskTeacher:
         return TeacherLogits(np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])]))
 
     def _predict(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logits of a batch in the student's order of classes, [outputs, classes], and how many each row
-        has.
-        """
+        """Return a batch's logits, [outputs, classes] in the student's order, and how many each row has."""
         with torch.inference_mode(), self.assembly.compute.autocast():
             prediction = self.assembly.model(batch)
         if prediction.sequence_logits is not None:
@@ -137,12 +145,12 @@ def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, 
     if config.unlabelled is not None:
         texts = _unlabelled(config, corpus)
         more = teacher.logits(texts)
-        rows, logits = joined([rows, encoded_rows(student, _labelled(texts, more))]), logits.followed_by(more)
-    return TaughtRows(rows, logits, config.temperature, config.teacher_weight)
+        rows, logits = concatenated([rows, encoded_rows(student, _labelled(texts, more))]), logits.followed_by(more)
+    return TaughtRows(rows, logits.of, config.temperature, config.teacher_weight)
 
 
 def _unlabelled(config: DistillConfig, corpus: Corpus) -> list[Example]:
-    path, dataset = unlabelled_file(config.unlabelled or ""), config.dataset
+    path, dataset = _unlabelled_file(config.unlabelled or ""), config.dataset
     pair = getattr(dataset, "text_pair", None) if corpus.paired else None
     words = isinstance(config.task, TaggingConfig)
     examples = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words)
@@ -163,3 +171,74 @@ def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Exampl
             classes += [classes[-1]] * (len(example.words) - len(classes))  # words beyond the teacher's length
             labelled.append(WordsExample(example.words, tuple(classes)))
     return labelled
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTeacher:
+    """An encoder, never trained, that computes a vector of each token and, as their mean, of each text."""
+
+    encoder: SavedModel
+    model: EncoderWithHeads
+    compute: Compute
+
+    @classmethod
+    def open(cls, name: str, compute: Compute) -> VectorTeacher:
+        """Open an encoder on the device of `compute`. Raises as `load_pretrained` does."""
+        encoder = load_pretrained(name, "teacher")
+        tokenizer = encoder.tokenizer
+        model = EncoderWithHeads(encoder.config.model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
+        load_into(model, encoder)
+        return cls(encoder, model.to(compute.device).eval().requires_grad_(False), compute)
+
+    @property
+    def width(self) -> int:
+        """Return the width of the vectors."""
+        return self.encoder.config.model.d_model
+
+    def teach(self, task: TeacherVectors) -> None:
+        """Compute the targets of `task` from now on. Raises SettingError for a student that reads more."""
+        if difference := vocabulary_difference(task.tokenizer, self.encoder.tokenizer):
+            raise SettingError(
+                f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}",
+                remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a "
+                "task (task=sst2)",
+            )
+        reach = self.encoder.config.model.reach
+        if task.max_length > reach:
+            raise SettingError(
+                f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens",
+                allowed=f"at most {reach}",
+                remedy=f"Set model.max_length={reach}",
+            )
+        task.teacher = self
+
+    def __call__(self, batch: Batch) -> Targets:
+        """Return the vectors of the target tokens and of the texts of `batch`."""
+        with torch.inference_mode(), self.compute.autocast():
+            hidden = self.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
+            pooled = MeanPool()(hidden, attendable(batch.attention_mask))
+            tokens = hidden.flatten(0, 1).index_select(0, batch.target_positions)
+        # Autograd saves the targets for its backward pass, which is not possible with tensors made in inference mode.
+        return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())
+
+
+def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
+    """Return a fingerprint of the weights of `teacher`, and of the file `unlabelled` if it is read, by the setting's
+    name.
+
+    Raises SettingError, DataError if one is missing.
+    """
+    weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
+    hashes = "".join(map(sha256_of, weights))
+    fingerprints = {"teacher": hashlib.sha256(hashes.encode()).hexdigest()}
+    if config.unlabelled is not None and config.teacher_weight:
+        fingerprints["unlabelled"] = sha256_of(_unlabelled_file(config.unlabelled))
+    return fingerprints
+
+
+def _unlabelled_file(unlabelled: str) -> Path:
+    """Return the file that the setting names. Raises DataError if it is missing."""
+    path = Path(unlabelled).expanduser()
+    if not path.is_file():
+        raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
+    return path

@@ -1,0 +1,376 @@
+"""What a report shows, described once as blocks, and the two ways to show blocks: on the terminal, and as an HTML page.
+
+On the terminal every character is printable, and lines to copy are not wrapped. Pages are single files that load
+nothing, open from disk, and follow the reader's light or dark theme. Their templates are in `templates/`. Everything
+they write is escaped except `Markup`, and control characters are made printable. A Content-Security-Policy keeps a page
+from loading anything. At the end are the words for scores and numbers, which are the same wherever they appear.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+from markupsafe import Markup, escape
+from rich import box
+from rich import table as rich_table
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text as Styled
+
+from encoderlab.errors import printable
+from encoderlab.system.files import atomic_write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from matplotlib.figure import Figure
+
+UNLIMITED = 10_000  # characters per line of what is not a terminal: a file, a pipe or a notebook
+STYLES = {"bold": "bold", "good": "bold green", "bad": "bold red"}
+# The colours of plots, and the page's colour of the same name; black is the page's text colour.
+COLORS = {"#0072b2": "blue", "#d55e00": "orange", "#009e73": "green", "#666666": "grey"}
+TEMPLATES = Path(__file__).parent / "templates"
+FEWEST_LINKS = 4  # sections, from which on a page starts with links to them
+LONGEST_TEXT = 600  # characters of a text on a page
+NOT_SHARES = ("mlm_perplexity", "target_tokens")  # the scores shown as plain numbers
+OF_POSITIVE = ("f1", "roc_auc", "average_precision", "threshold")  # the scores about one of two classes
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A section's title; `level` is HTML's: 1 is the page's title."""
+
+    title: str
+    level: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph, or a line on the screen, perhaps after a `title`. Without words it is left out.
+
+    `tone` is one of good, bad, quiet, bold and headline, or empty.
+    """
+
+    words: str
+    title: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A cell that shows a share from 0 to 1 as a bar; the screen leaves it out."""
+
+    share: float
+
+
+Cell = str | Bar
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under the names of their `columns`: texts in the first `n_texts` columns, numbers in the others.
+
+    `marked` is the row of what the report is about.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    n_texts: int = 1
+    marked: int | None = None
+
+    def without_bars(self) -> Table:
+        """Return the table without columns of bars."""
+        kept = [
+            place for place in range(len(self.columns)) if not any(isinstance(row[place], Bar) for row in self.rows)
+        ]
+        rows = [[row[place] for place in kept] for row in self.rows]
+        return Table([self.columns[place] for place in kept], rows, self.n_texts, self.marked)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Lines under a title, which the screen never wraps, so that they can be copied; left out if there are none."""
+
+    title: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text to copy, such as a command line."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A plot, which only a page shows, with a sentence that describes it for screen readers."""
+
+    figure: Figure
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A confusion matrix: true classes as rows, predicted ones as columns."""
+
+    names: Sequence[str]
+    counts: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text from the data under a `heading`, which is a list of words and their tones.
+
+    Each of `texts` is a list of parts with `text` and `weight`, from -1 (against) to 1 (for); a part may have a `note`
+    below it and be `wrong`.
+    """
+
+    heading: Sequence[tuple[str, str]]
+    texts: Sequence[Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Blocks that a reader opens by a click on the `summary`."""
+
+    summary: str
+    blocks: Sequence[Block] = field(default_factory=list)
+
+
+Block = Heading | Text | Table | Items | Code | Plot | Matrix | Passage | Folded
+
+
+def write_page(path: Path, title: str, blocks: Sequence[Block]) -> None:
+    """Write the page of these blocks, whole or not at all."""
+    atomic_write_text(path, page(title, blocks))
+
+
+def page(title: str, blocks: Sequence[Block]) -> str:
+    """Return the page of these blocks, with links to its sections if there are many."""
+    sections = [block.title for block in blocks if isinstance(block, Heading) and block.level == 2]
+    links = sections if len(sections) >= FEWEST_LINKS else []
+    return render("page.html", title=title, blocks=blocks, links=links, svg=svg, anchor=anchor)
+
+
+def anchor(title: str) -> str:
+    """Return the id of a section."""
+    return re.sub(r"\W+", "-", title.lower())
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the page that `templates/<template>` makes from `values`; a missing name is a bug."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=lambda name: str(name).endswith(".html"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: "\n".join(map(printable, value.split("\n"))) if type(value) is str else value,
+    )
+
+
+def svg(plot: Plot) -> Markup:
+    """Return a plot as inline SVG with a transparent background, in the page's own colours."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    figure: Figure = plot.figure
+    for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+        patch.set(facecolor="none", edgecolor="none")
+    file = io.StringIO()
+    salt = hashlib.sha256(plot.description.encode()).hexdigest()[:12]  # the ids of two plots on one page must differ
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})  # drawn once, see `plots.write_png`
+    drawn = re.sub(r"#000000|black", "currentColor", file.getvalue()[file.getvalue().index("<svg") :])
+    drawn = re.sub("|".join(COLORS), lambda match: f"var(--{COLORS[match[0]]})", drawn)
+    sized = re.sub(r'^<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", drawn.replace("\n", " ", 1), count=1)
+    return Markup(sized.replace("<svg ", f'<svg role="img" aria-label="{escape(plot.description)}" ', 1))  # noqa: S704
+
+
+class _SafeConsole(Console):
+    """A console that does not pass control characters in labels and texts to the terminal, as rich itself does."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield rich's segments with their texts made printable."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
+
+
+def console_on(file: TextIO | None) -> Console:
+    """Return a console that prints texts unchanged (brackets too), plain and unwrapped if it is not a terminal.
+
+    This includes notebooks, where rich would make a cell of HTML of each line. Without a file it is standard error.
+    """
+    target = file or sys.stderr
+    fixed = None if target.isatty() else UNLIMITED
+    return _SafeConsole(file=target, width=fixed, markup=False, emoji=False, highlight=False, force_jupyter=False)
+
+
+def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
+    """Print the blocks, on standard error unless `file` is given. Only pages have code, plots and matrices."""
+    console = console_on(file)
+    for block in blocks:
+        if isinstance(block, Table):
+            console.print("", _rich_table(block.without_bars()), "", sep="\n")
+        elif isinstance(block, Heading):
+            console.print()
+            console.print(Styled(block.title, style="bold"), soft_wrap=True)
+        elif isinstance(block, Text) and block.words:
+            title = Styled(f"{block.title}: " if block.title else "", style="bold")
+            console.print(title.append(Styled(block.words, style=STYLES.get(block.tone, ""))), soft_wrap=True)
+        elif isinstance(block, Items) and block.lines:
+            console.print(Styled(block.title, style="bold"))
+            for line in block.lines:
+                console.print(Styled(f"  {line}"), soft_wrap=True)
+        elif isinstance(block, Folded):
+            show([Heading(block.summary), *block.blocks], file)
+        elif isinstance(block, Passage):
+            console.print(Styled("".join(words for words, _ in block.heading), style="bold"), soft_wrap=True)
+            for text in block.texts:
+                console.print(Styled("".join(part["text"] for part in text)), soft_wrap=True)
+
+
+def _rich_table(table: Table) -> rich_table.Table:
+    printed = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for place, name in enumerate(table.columns):
+        printed.add_column(name, justify="left" if place < table.n_texts else "right", overflow="fold")
+    for row in table.rows:
+        printed.add_row(*map(str, row))
+    return printed
+
+
+def notes(words: Iterable[str]) -> list[Text]:
+    """Return a line for each note."""
+    return [Text(note, "Note") for note in words]
+
+
+def files_list(paths: Mapping[str, str]) -> Items:
+    """Return a line for each file of a run by its name."""
+    return Items("Files", [f"{name}: {path}" for name, path in paths.items()])
+
+
+def words_of(name: str) -> str:
+    """Return the name of a score in words."""
+    words = name.replace("_", " ").replace("roc auc", "ROC AUC").replace("matthews", "Matthews correlation")
+    words = {"f1 macro": "macro F1", "f1 weighted": "weighted F1", "f1 micro": "micro F1"}.get(words, words)
+    return re.sub(r"^(mlm|nsp|f1)\b|\bf1$", lambda start: start[0].upper(), words)
+
+
+def named_score(name: str, scores: Mapping[str, Any]) -> str:
+    """Return the name of a score in words, with the positive label of `scores` if it is about that one."""
+    label = scores.get("positive_label")
+    return f"{words_of(name)} of {printable(label)}" if label is not None and name in OF_POSITIVE else words_of(name)
+
+
+def score(value: float | None) -> str:
+    """Return a score to three decimals."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def number(value: float | None) -> str:
+    """Return a count, or a measured number to one decimal."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share of 1 as a percentage."""
+    return "-" if share is None else f"{share:.1%}"
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a count with its noun, which is in the plural unless there is one."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def interval(bounds: Sequence[float] | None) -> str:
+    """Return an interval's bounds as words; "" if it is not known."""
+    return f"{score(bounds[0])} to {score(bounds[1])}" if bounds else ""
+
+
+def with_interval(scores: Mapping[str, Any], name: str) -> str:
+    """Return a score with its 95% interval, if it has one."""
+    if name in NOT_SHARES:
+        return number(scores[name])
+    bounds = scores.get(f"{name}_ci95")
+    return f"{score(scores[name])} (95% interval {interval(bounds)})" if bounds else score(scores[name])
+
+
+def lead(scores: Mapping[str, Any], name: str) -> str:
+    """Return the difference `name` between two scores with its 95% interval, all with their signs."""
+    low, high = scores[f"{name}_ci95"]
+    return f"{scores[name]:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+def speed(throughput: Mapping[str, float | None]) -> str:
+    """Return the measured speeds in words, without those that were not measured."""
+    forms = {
+        "tokens_per_second": "{:,.0f} tokens/s",
+        "examples_per_second": "{:,.0f} examples/s",
+        "padding_fraction": "{:.1%} padding",
+        "train_seconds": "{:,.1f} s of training",
+        "evaluation_seconds": "{:,.1f} s of evaluation",
+    }
+    return ", ".join(form.format(throughput[name]) for name, form in forms.items() if throughput.get(name) is not None)
+
+
+def checkpoint_words(checkpoint: Mapping[str, Any]) -> str:
+    """Return which checkpoint was scored, and why."""
+    step = f"step {number(checkpoint['step'])}"
+    if checkpoint["chosen_on"] is None:
+        return f"{step}, the {checkpoint['chosen_by']}"
+    return f"{step}, chosen by {words_of(checkpoint['chosen_by'])} on {checkpoint['chosen_on']}"
+
+
+def shown(text: str, most: int = LONGEST_TEXT) -> str:
+    """Return a text from the data in one line, shortened to `most` characters with a note."""
+    if len(text) <= most:
+        return single_spaced(text)
+    return f"{single_spaced(text[:most])}{cut_note(text)}"
+
+
+def single_spaced(text: str) -> str:
+    """Return the text with its white space as single blanks, and control characters escaped."""
+    return printable(re.sub(r"\s+", " ", text))
+
+
+def cut_note(text: str) -> str:
+    """Return the note after a shortened text."""
+    return f"… ({len(text):,} characters)"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write report.json, with which a run is finished, or another JSON file."""
+    atomic_write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def json_safe(value: Any) -> Any:
+    """Return `value` in JSON's types; numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {str(key): json_safe(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(inner) for inner in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return json_safe(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value) if isinstance(value, Path) else value

@@ -1,1 +1,0 @@
-"""A finished run served over HTTP."""
