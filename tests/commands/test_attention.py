@@ -28,8 +28,6 @@ def test_attention_refuses_missing_rows(command, brackets_run, tmp_path):
     for extra in ("split=test", "rows=[1]"):
         with pytest.raises(SettingError, match="text is given together with rows of a split"):
             command("attention", f"run={brackets_run}", "text=a", extra)
-    with pytest.raises(SettingError, match="rows is empty"):
-        command("attention", f"run={brackets_run}", "rows=[]")
     with pytest.raises(SettingError, match="text_pair is given without text"):
         command("attention", f"run={brackets_run}", "text_pair=a")
     assert list(tmp_path.iterdir()) == []

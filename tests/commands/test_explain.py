@@ -1,6 +1,4 @@
-"""encoderlab explain: the words and their scores on standard output, as a page and as figures, for texts, pairs and
-labelled words.
-"""
+"""encoderlab explain: the words and their scores on standard output, as a page and as figures, for texts and pairs."""
 
 import html
 import json
@@ -50,14 +48,6 @@ def test_rows_of_a_split_and_a_chosen_class_are_explained(command, pairs_run, tm
     assert "supports down" in capsys.readouterr().out
 
 
-def test_the_label_of_a_word_is_explained_by_all_words(command, reverse_run, tmp_path, capsys):
-    command("explain", f"run={reverse_run}", "text=1 2 3 4", "word=3", "run_dir=why")
-    assert "For word 3, '4'" in capsys.readouterr().out
-    (figures,) = json.loads((tmp_path / "why" / "explain.json").read_text())
-    assert figures["asked_word"] == 3
-    assert [word["word"] for word in figures["words"]] == ["1", "2", "3", "4"]
-
-
 def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
     command("explain", f"run={brackets_run}", "text=<script>alert(1)</script>[red]", "run_dir=why")
     written = (tmp_path / "why" / "explain.html").read_text()
@@ -67,11 +57,9 @@ def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
 
 
 REFUSED = {
-    ("text=(", "word=0"): "word=0 selects a word, but this model labels whole texts. Remove word.",
-    ("text=(", "label=vald"): "label=vald is not a class of this model. Allowed: ",
+    ("text=(", "label=vald"): "label names 'vald', which is not a label of the data. Allowed: ",
     ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
-    ("text= ",): "text is empty. Allowed: a text with at least one word.",
-    ("text=(", "word=-1"): "word is -1. Allowed: at least 0",
+    ("text_pair=(",): "text_pair is given without text. Set text=... too.",
 }
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.built_in import BracketsDataset
-from encoderlab.data.examples import TextExample, WordsExample
+from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers import WordPieceConfig
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
 from encoderlab.reports.predictions import texts_of
-from encoderlab.runs.explain import check_selection, selected_examples, spans_of, word_importance
+from encoderlab.runs.explain import selected_examples, spans_of, word_importance
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
@@ -53,8 +53,7 @@ def odds_of(assembly, encoded, label):
     assembly.model.eval()
     with torch.inference_mode():
         prediction = assembly.model(rows.gather(np.array([0]), TOKENIZER.pad_id))
-    logits = prediction.token_logits if prediction.sequence_logits is None else prediction.sequence_logits
-    probability = logits.double().softmax(-1)[0, LABELS.index(label)]
+    probability = prediction.sequence_logits.double().softmax(-1)[0, LABELS.index(label)]
     return float(torch.log(probability) - torch.log1p(-probability))
 
 
@@ -135,13 +134,6 @@ def test_the_pieces_of_a_text_joined_are_its_words_and_truncated_text_has_none(w
     assert len(spans_of(wordpiece, example, encoded)) == 6
 
 
-def test_each_piece_of_a_given_word_stands_for_the_whole_word(wordpiece):
-    example = WordsExample(("people", "unhappily", "run"), (0, 1, 0))
-    (encoded,) = build_task(TaggingConfig(name="t"), wordpiece, ["a", "b"], 64).encode([example])
-    spans = {(span.word, span.begin, span.end) for span in spans_of(wordpiece, example, encoded) if span}
-    assert spans == {(0, 0, 6), (1, 7, 16), (2, 17, 20)}
-
-
 def test_of_two_classes_one_opposes_the_other_and_the_likeliest_is_explained():
     assembly = assembly_of(labels=LABELS[:2])
     examples = [TextExample("12ab"), TextExample("3")]
@@ -152,42 +144,10 @@ def test_of_two_classes_one_opposes_the_other_and_the_likeliest_is_explained():
         assert likeliest.label == max(likeliest.probabilities, key=likeliest.probabilities.get)
 
 
-@pytest.mark.parametrize("special_tokens", [True, False])
-def test_the_label_of_a_word_is_explained_by_all_words(special_tokens):
-    assembly = assembly_of(TaggingConfig(name="tags", special_tokens=special_tokens))
-    example = WordsExample(("12", "a", "b34"))
-    (encoded,) = assembly.task.encode([example])
-    (importance,) = word_importance(assembly, [example], words=[2])
-    assert (importance.word, importance.texts) == (2, ("12 a b34",))
-    assert [importance.texts[0][word.begin : word.end] for word in importance.words] == ["12", "a", "b34"]
-    target = {list(encoded.token_labels)[2]: None}
-    start, ids = int(special_tokens), list(encoded.input_ids)
-    ids[start : start + 2] = [TOKENIZER.mask_id] * 2  # of "12"
-    hidden = replace(encoded, input_ids=ids, token_labels=target)
-    before = odds_of(assembly, replace(encoded, token_labels=target), importance.label)
-    assert importance.words[0].score == pytest.approx(before - odds_of(assembly, hidden, importance.label), abs=2e-4)
-
-
-@pytest.mark.parametrize(
-    ("settings", "example", "options", "refusal", "fragment"),
-    [
-        ({}, TextExample("1"), {"labels": ["dwn"]}, SettingError, "label=down"),
-        ({"task": TaggingConfig(name="t")}, WordsExample(("1", "2")), {"words": [3]}, DataError, "word=3"),
-        ({"task": TaggingConfig(name="t")}, WordsExample(("1",) * 12), {"words": [11]}, DataError, "0 to 9"),
-        ({"task": PretrainingConfig(name="w"), "labels": ["a", "b"]}, TextExample("1"), {}, DataError, "finetune"),
-        ({"task": EncodingConfig(name="bert"), "labels": []}, TextExample("1"), {}, DataError, "without a head"),
-        ({"labels": ["up"]}, TextExample("1"), {}, DataError, "only one class"),
-    ],
-)
-def test_what_cannot_be_explained_is_refused(settings, example, options, refusal, fragment):
-    with pytest.raises(refusal, match=fragment):
-        word_importance(assembly_of(**settings), [example], **options)
-
-
-@pytest.mark.parametrize("selection", [{"text": "a", "split": "test"}, {"text": " "}, {"text_pair": "b"}, {"rows": []}])
-def test_contradictory_selections_are_refused(selection):
-    with pytest.raises(SettingError):
-        check_selection(AttentionConfig(cache_dir=".", run="outputs/a", **selection))
+@pytest.mark.parametrize("task", [TaggingConfig(name="t"), PretrainingConfig(name="w"), EncodingConfig(name="bert")])
+def test_a_model_that_does_not_label_texts_is_refused(task):
+    with pytest.raises(DataError, match="finetune"):
+        word_importance(assembly_of(task, labels=["a", "b"]), [TextExample("1")])
 
 
 def test_rows_are_named_by_their_split_and_missing_ones_refused(tmp_path):

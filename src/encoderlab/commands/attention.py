@@ -12,7 +12,7 @@ from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
 from encoderlab.reports.plots import attention_plot, write_png
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.explain import check_selection, selected_examples
+from encoderlab.runs.explain import selected_examples
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.predict import encoded_rows
 from encoderlab.runs.records import record_start
@@ -21,7 +21,6 @@ from encoderlab.runs.records import record_start
 def attention(config: AttentionConfig) -> RunFolder:
     """Plot attention maps of a text or of rows into a new run folder. Raises SettingError, DataError."""
     check_free(config.run_dir)
-    check_selection(config)
     assembly = reopen(config)
     examples = selected_examples(config, assembly)
     _check_joint(assembly)

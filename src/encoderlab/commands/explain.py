@@ -5,30 +5,21 @@ from __future__ import annotations
 import sys
 
 from encoderlab.config.commands import ExplainConfig
-from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import show, write_json, write_page
 from encoderlab.reports.explanation import explanation_blocks
 from encoderlab.runs.assembly import reopen
-from encoderlab.runs.explain import check_explainable, check_selection, selected_examples, word_importance
+from encoderlab.runs.explain import selected_examples, word_importance
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.predict import reads_words
 from encoderlab.runs.records import record_start
 
 
 def explain(config: ExplainConfig) -> RunFolder:
     """Print each word with its score, and write page and scores. Raises SettingError, DataError."""
     check_free(config.run_dir)
-    check_selection(config)
     assembly = reopen(config)
-    check_explainable(assembly)
-    if config.word is not None and not reads_words(assembly):
-        raise SettingError(
-            f"word={config.word} selects a word, but this model labels whole texts", remedy="Remove word"
-        )
     examples = selected_examples(config, assembly)
     labels = None if config.label is None else [config.label] * len(examples)
-    words = None if config.word is None else [config.word] * len(examples)
-    explained = word_importance(assembly, list(examples.values()), labels=labels, words=words)
+    explained = word_importance(assembly, list(examples.values()), labels)
     explanations = dict(zip(examples, explained, strict=True))
     blocks = explanation_blocks(explanations)
     content = [one.as_dict(name) for name, one in explanations.items()]

@@ -172,7 +172,7 @@ def report_on_labels(
     show_report(
         report,
         files_of(folder, "page", "report", "predictions", "plots", "model"),
-        _next_commands(folder, split, corpus.paired),
+        _next_commands(folder, split, corpus),
     )
     run.drop_state(fitted.checkpoint["step"])
 
@@ -198,10 +198,11 @@ def _frozen_notes(assembly: Assembly) -> list[str]:
     return [f"{frozen:,} parameters were frozen: training.freeze_layers={layers}, and the embeddings"] if frozen else []
 
 
-def _next_commands(folder: RunFolder, split: str, paired: bool) -> list[str]:
+def _next_commands(folder: RunFolder, split: str, corpus: Corpus) -> list[str]:
     if folder.is_nested:
         return []
     run = f"run={shlex.quote(str(folder.root))}"
-    text = "text='...' text_pair='...'" if paired else "text='...'"
-    commands = [f"encoderlab {command} {run} {text}" for command in ("predict", "explain", "attention")]
+    text = "text='...' text_pair='...'" if corpus.paired else "text='...'"
+    commands = ("predict", "attention") if corpus.split(split).holds_words else ("predict", "explain", "attention")
+    commands = [f"encoderlab {command} {run} {text}" for command in commands]
     return [*commands, f"encoderlab eval {run} split={split}"]

@@ -309,9 +309,6 @@ class ExplainConfig(SelectionConfig):
     """Show which words support a prediction, and which count against it: on screen, and as a page."""
 
     label: str | None = setting(None, "The class to explain; null: the most probable one.")
-    word: int | None = setting(
-        None, "If words are labelled, the word to explain, counted from 0; null: the first.", least=0, most=1048575
-    )
     precision: Precision = setting(
         Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +54,7 @@ class Importance:
 
     If the model predicts a number, it is what each word adds to that, and `label` is None. `predicted` is the model's
     whole prediction in words, `probabilities` are those of all classes by name. `words` are in the order of the `texts`
-    (one, or the two of a pair), without truncated ones. `word` is the index of the explained word, if the model labels
-    words.
+    (one, or the two of a pair), without truncated ones.
     """
 
     label: str | None
@@ -65,7 +63,6 @@ class Importance:
     texts: tuple[str, ...]
     words: list[WordImportance]
     truncated: bool
-    word: int | None = None
 
     def as_dict(self, name: str) -> dict[str, Any]:
         """Return what explain.json holds of the example `name`."""
@@ -73,7 +70,6 @@ class Importance:
             "name": name,
             "texts": list(self.texts),
             "truncated": self.truncated,
-            "asked_word": self.word,
             "predicted": self.predicted,
             "probabilities": self.probabilities,
             "explained": self.label,
@@ -81,7 +77,7 @@ class Importance:
         }
 
 
-# Explains examples, with labels= and words= as `word_importance`.
+# Explains examples, with labels= as `word_importance`.
 Explain = Callable[..., Sequence[Importance]]
 
 
@@ -110,7 +106,7 @@ def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
         ]
         blocks += [
             Heading(f"{name}: {one.predicted}"),
-            Text(f"For {_subject(one)}: {meaning}.{cut}"),
+            Text(f"{meaning[:1].upper()}{meaning[1:]}.{cut}"),
             Passage([], marked(one.texts, one.words)),
             *([Table(("class", "probability", ""), shares)] if shares else []),
             Text(f"and {more} more classes, all less probable" if more > 0 else "", tone="quiet"),
@@ -120,13 +116,6 @@ def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
             ),
         ]
     return blocks
-
-
-def _subject(one: Importance) -> str:
-    """Return what the prediction is about."""
-    if one.word is None:
-        return "the whole text" if len(one.texts) == 1 else "the pair of texts"
-    return f"word {one.word}, {one.texts[0].split(' ')[one.word]!r}"
 
 
 def _bar(value: float, greatest: float) -> str:
@@ -161,7 +150,7 @@ def mistakes_section(examples: Any, scores: PredictionScores, explain: Explain |
     """Return the section on mistakes, or the largest errors of numbers; `examples` are the scored split's, by row."""
     if isinstance(scores, TaggingScores):
         wrong = [bool((a != b).any()) for a, b in zip(scores.labels, scores.predicted, strict=True)]
-        passages = _mistaken_sentences(examples, scores, explain)
+        explain, passages = None, _mistaken_sentences(examples, scores)
     else:
         different = scores.labels != scores.predicted
         wrong = different.any(1) if different.ndim > 1 else different
@@ -224,43 +213,32 @@ def _place_of(examples: Any, row: int) -> str:
     return shown(Path(examples.where(row)).name, LABEL) if hasattr(examples, "where") else f"row {number(row)}"
 
 
-def _mistaken_sentences(examples: Any, scores: TaggingScores, explain: Explain | None) -> list[Passage]:
-    """Return the sentences with the most confident mistakes.
-
-    The weights are those of the words for the most confident mistake.
-    """
+def _mistaken_sentences(examples: Any, scores: TaggingScores) -> list[Passage]:
+    """Return the sentences with the most confident mistakes."""
     assert scores.confidences is not None
     confidences = scores.confidences
     wrong = [np.flatnonzero(a != b) for a, b in zip(scores.labels, scores.predicted, strict=True)]
     mistaken = [place for place, words in enumerate(wrong) if len(words)]
     center = {place: int(wrong[place][confidences[place][wrong[place]].argmax()]) for place in mistaken}
     selected = sorted(mistaken, key=lambda place: -confidences[place][center[place]])[:MOST_MISTAKES]
-    rows = [examples[int(scores.rows[place])] for place in selected]
-    labels = [scores.label_names[scores.predicted[place][center[place]]] for place in selected]
-    explained = _explained(explain, rows, labels=labels, words=[center[place] for place in selected])
     passages = []
-    for place, example, importance in zip(selected, rows, explained, strict=True):
+    for place in selected:
         n_wrong, n = len(wrong[place]), len(scores.labels[place])
         confidence = percent(float(confidences[place][center[place]]))
         heading = [
             (f"{n_wrong} of {n} wrong, the most confident with {confidence}", ""),
             (f" · {_place_of(examples, int(scores.rows[place]))}", "quiet"),
         ]
-        passages.append(Passage(heading, [list(_words(place, center[place], example, importance, scores))]))
+        example = examples[int(scores.rows[place])]
+        passages.append(Passage(heading, [list(_words(place, center[place], example, scores))]))
     return passages
 
 
-def _words(
-    place: int, center: int, example: Any, importance: Importance | None, scores: TaggingScores
-) -> Iterator[dict[str, Any]]:
+def _words(place: int, center: int, example: Any, scores: TaggingScores) -> Iterator[dict[str, Any]]:
     """Yield the words around the one at `center` with their predicted labels."""
     labels, predicted, names = scores.labels[place], scores.predicted[place], scores.label_names
-    begins = list(accumulate((len(word) + 1 for word in example.words), initial=0))
-    weights = {} if importance is None else {word.begin: word.score for word in importance.words}
-    greatest = max(map(abs, weights.values()), default=0.0) or 1.0
     start = max(center - MOST_WORDS_AROUND // 2, 0)
     for at in range(start, min(start + MOST_WORDS_AROUND, len(labels))):
         wrong = bool(labels[at] != predicted[at])
         note = shown(names[predicted[at]], LABEL) + (f", labelled {shown(names[labels[at]], LABEL)}" if wrong else "")
-        weight = round(weights.get(begins[at], 0.0) / greatest, 3)
-        yield {"text": shown(example.words[at], LABEL), "weight": weight, "note": note, "wrong": wrong}
+        yield {"text": shown(example.words[at], LABEL), "weight": 0, "note": note, "wrong": wrong}

@@ -64,16 +64,19 @@ def example_of(text: str, text_pair: str | None, words: bool) -> Example:
     return WordsExample(tuple(text.split())) if words else TextExample(text, text_pair)
 
 
-def split_examples(assembly: Assembly, name: str, cache_dir: str) -> tuple[Iterable[Example], int | None]:
+def split_examples(
+    assembly: Assembly, name: str, cache_dir: str, *, limited: bool = False
+) -> tuple[Iterable[Example], int | None]:
     """Return a split of the run's dataset, and how many rows it has if that is known. Raises DataError if there is
     none.
 
-    It is complete, even if the run was limited to some of its rows. For a pretraining run it is the run's own held-out
-    documents, which depend on how they were read, with a paragraph in each row.
+    It is complete, even if the run was limited to some of its rows, unless `limited` to these. For a pretraining run it
+    is the run's own held-out documents, which depend on how they were read, with a paragraph in each row.
     """
     dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
     if not isinstance(assembly.config.task, DocumentTaskConfig):
-        split = Corpus.load(replace(dataset, limit=None), cache, assembly.config.task.target).split(name)
+        limit = dataset.limit if limited else None
+        split = Corpus.load(replace(dataset, limit=limit), cache, assembly.config.task.target).split(name)
         return split, len(split)
     documents = dataset.documents(cache).by_name
     if name not in documents:
