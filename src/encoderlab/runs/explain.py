@@ -151,9 +151,11 @@ def selected_examples(config: AttentionConfig | ExplainConfig, assembly: Assembl
             check_paired(assembly, config.text_pair is not None)
         return {"text": example_of(config.text, config.text_pair, reads_words(assembly))}
     name, rows = config.split or "validation", config.rows or [0]
-    examples, _ = split_examples(assembly, name, config.cache_dir, limited=True)
+    examples, n_rows = split_examples(assembly, name, config.cache_dir, limited=True)
     split = list(islice(examples, max(*rows, 0) + 1))
     for row in rows:
         if not 0 <= row < len(split):
-            raise DataError(f"rows={rows}: the split {name} has no row {row}", allowed=f"0 to {len(split) - 1}")
+            raise DataError(
+                f"rows={rows}: the split {name} has no row {row}", allowed=f"0 to {(n_rows or len(split)) - 1}"
+            )
     return {f"{name}-{row}": split[row] for row in rows}
