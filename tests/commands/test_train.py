@@ -136,29 +136,6 @@ def test_what_a_finished_run_shares_names_files_without_their_folders_and_holds_
     assert Run(pairs_run).assembly.config.dataset.path == str(pairs_run.parent / "rows.csv")  # eval reads it again
 
 
-@pytest.mark.parametrize(
-    ("rows", "settings", "noted"),
-    [
-        (300, ("dataset.test_fraction=0.2",), True),
-        (1200, ("dataset.validation_fraction=0", "dataset.test_fraction=0.2"), False),
-    ],
-)
-def test_a_report_says_that_all_rows_are_trained_on_only_if_a_tenth_would_be_too_few(
-    command, tmp_path, rows, settings, noted
-):
-    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"row {n},{'ab'[n % 2]}\n" for n in range(rows)))
-    small = (
-        "model.n_layers=1",
-        "tokenizer.vocabulary_size=100",
-        "training=smoke",
-        "training.steps=2",
-        "baselines=false",
-    )
-    command("train", "rows.csv", *settings, *small, "training.min_validation_rows=50", "run_dir=run")
-    assert "validation" not in report_of(tmp_path / "run")["splits"]
-    assert any("training rows are trained on" in note for note in report_of(tmp_path / "run")["notes"]) is noted
-
-
 def test_a_users_file_keeps_its_label_names_everywhere(pairs_run):
     assert json.loads((pairs_run / "model" / "config.json").read_text())["id2label"] == {"0": "down", "1": "up"}
     assert set(report_of(pairs_run)["splits"]["test"]["per_class"]) == {"up", "down"}

@@ -11,8 +11,7 @@ from typing import TypeVar, cast
 
 from encoderlab.baselines.supervised import Baseline, baselines
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.dataset import VALIDATION_FRACTION
-from encoderlab.data.files import FilesDataset
+from encoderlab.data.dataset import ColumnDataset
 from encoderlab.errors import SettingError
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.reports.cards import model_card
@@ -108,30 +107,24 @@ def load_examples(config: AnyRunConfig, *, scored: bool = True) -> tuple[AnyRunC
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     corpus.check_training_labels()
     config = replace(config, dataset=replace(config.dataset, **corpus.splits.guessed))
-    splits, task = corpus.splits.by_name, config.task
-    if getattr(config.dataset, "validation_fraction", 0.0) is not None or "validation" not in splits:
+    dataset, task, splits = config.dataset, config.task, corpus.splits
+    is_open = isinstance(dataset, ColumnDataset) and dataset.validation_fraction is None
+    if not is_open or "validation" not in splits.origin.get("taken_from_train", {}):
         return config, corpus
-    held_out = "validation" in corpus.splits.origin.get("taken_from_train", {})
     fits_thresholds = isinstance(task, MultilabelConfig) or isinstance(getattr(task, "threshold", None), str)
-    enough = can_choose_by(config.training, len(splits["validation"]), _labels_to_learn(config, corpus))
-    if not held_out or fits_thresholds or enough or (scored and "test" not in splits):
+    n_labels = len(corpus.labels) if isinstance(task, ClassificationConfig) else 0
+    enough = can_choose_by(config.training, len(splits.by_name["validation"]), n_labels)
+    if enough or fits_thresholds or (scored and "test" not in splits.by_name):
         return config, corpus
-    dataset = replace(cast("FilesDataset", config.dataset), validation_fraction=0.0)
-    config = replace(config, dataset=dataset)
-    print(_all_rows_note(sum(len(splits[name]) for name in ("train", "validation")), config), file=sys.stderr)
-    return config, Corpus.load(dataset, corpus.cache, task.target)
-
-
-def _labels_to_learn(config: RunConfig, corpus: Corpus) -> int:
-    return len(corpus.labels) if isinstance(config.task, ClassificationConfig) else 0
-
-
-def _all_rows_note(rows: int, config: RunConfig) -> str:
+    config = replace(config, dataset=replace(dataset, validation_fraction=0.0))
+    corpus = Corpus.load(config.dataset, corpus.cache, task.target)
     least = config.training.min_validation_rows
-    return (
-        f"All {rows:,} training rows are trained on, and the last weights are kept: a tenth of them would be too few "
-        f"to choose a checkpoint by (training.min_validation_rows={least}, and two rows per label)"
+    print(
+        f"All {len(corpus.split('train')):,} training rows are trained on, and the last weights are kept: a tenth of "
+        f"them would be too few to choose a checkpoint by (training.min_validation_rows={least}, and two per label)",
+        file=sys.stderr,
     )
+    return config, corpus
 
 
 def encoded_splits(corpus: Corpus, task: Task, scored: list[str]) -> dict[str, Rows]:
@@ -153,14 +146,11 @@ def report_on_labels(
     """Save the model, and write and show the report of a run on labelled rows."""
     config, folder, split = run.config, run.folder, list(rows)[-1]
     survey = corpus.survey.as_dict()
-    notes = [*fitted.notes, *_frozen_notes(assembly), *reading_notes(rows, assembly.task)]
-    n_rows, n_labels = len(rows["train"]), _labels_to_learn(config, corpus)
-    if "validation" not in rows and not can_choose_by(config.training, round(VALIDATION_FRACTION * n_rows), n_labels):
-        notes.append(_all_rows_note(n_rows, config))
-    notes += threshold_notes(config.task, scores)
-    warnings = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
+    labels = survey["train"]["labels"]
+    warnings = [shared_rows(split, survey[split]), labels_alike(labels), conflicting_rows(survey)]
+    warnings.append(uneven_note(config.task, corpus.labels, labels) or "")
+    notes = [*fitted.notes, *reading_notes(rows, assembly.task), *threshold_notes(config.task, scores)]
     notes += filter(None, warnings)
-    notes += filter(None, [uneven_note(config.task, corpus.labels, survey["train"]["labels"])])
     summary = summary_of(run.command, assembly, replace(fitted, notes=notes), config.starts_from)
     report = build_report(summary, scores, _baselines(corpus, split, config, assembly))
     facts = run_facts(folder, run.command)
@@ -190,12 +180,6 @@ def _baselines(corpus: Corpus, split: str, config: RunConfig, assembly: Assembly
     if isinstance(configured, Classification):
         return baselines(corpus.splits, split, configured.threshold, configured.positive, frozen=frozen)
     return baselines(corpus.splits, split, frozen=frozen)
-
-
-def _frozen_notes(assembly: Assembly) -> list[str]:
-    frozen = sum(parameter.numel() for parameter in assembly.model.parameters() if not parameter.requires_grad)
-    layers = assembly.config.training.freeze_layers
-    return [f"{frozen:,} parameters were frozen: training.freeze_layers={layers}, and the embeddings"] if frozen else []
 
 
 def _next_commands(folder: RunFolder, split: str, corpus: Corpus) -> list[str]:
