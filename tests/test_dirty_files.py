@@ -43,7 +43,7 @@ CASES = {
     "tabs, quoted as pandas does": ("tsv", 'text\tlabel\n"x ""q"" y"\ta\ny\tb\n', [('x "q" y', "a"), ("y", "b")]),
     "a cell too few": ("csv", "text,label\nx,a\ny\n", REFUSED),
     "a cell too many in every row": ("csv", "text,label\n1,x,a\n2,y,b\n", REFUSED),
-    "no such column": ("csv", "words,label\nx,a\ny,b\n", REFUSED),
+    "no such column": ("csv", "number,label\n1,a\n2,b\n", REFUSED),
     "a header alone": ("csv", "text,label\n", REFUSED),
     "nothing": ("csv", "", REFUSED),
     # quotes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from encoderlab.data.dataset import DatasetConfig
-from encoderlab.data.formats import Dialect, Quoting, refuse_unknown, refuse_unusable
+from encoderlab.data.formats import Dialect, Quoting, refuse_unknown
 from encoderlab.data.tokenizers import TokenizerConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice
@@ -229,23 +229,19 @@ class InputConfig(OpenRunConfig):
     quoting: Quoting = setting(
         Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal."
     )
-    delimiter: str = setting(
-        "auto", "What separates cells in csv and tsv: auto (as trained), comma, semicolon, tab, pipe, ..."
-    )
     encoding: str = setting(
         "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
     )
-    sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
+    sheet: str | None = setting(None, "The sheet of an Excel file; null: the first.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_unusable(self.delimiter, "delimiter")
         refuse_unknown(self.encoding, "encoding")
 
     @property
     def dialect(self) -> Dialect:
         """Return how the file is to be read."""
-        return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
+        return Dialect(self.quoting, self.encoding, self.sheet)
 
 
 @dataclass

@@ -29,8 +29,9 @@ class Columns:
     """The columns to read, by the user's names; None if a column is not needed. Several columns of `text` are joined.
 
     `target` says what the label column is read for. Alternatively there are `label_columns` of 0 and 1, one for each
-    label. `setting` is the setting that names a column, with {} for text, text_pair or label. `others` are further
-    columns to carry along, None for all that hold single values. With `drop`, rows may lack any of them.
+    label. `setting` is the setting that names a column, with {} for text, text_pair or label. With `others`, further
+    columns of single values are carried along. With `drop`, rows may lack a text or a label. With `documents`, a row of
+    a .txt file ends at a blank line, not at every line.
     """
 
     text: str | Sequence[str]
@@ -39,8 +40,9 @@ class Columns:
     setting: str = "dataset.{}"
     target: TargetKind = "label"
     label_columns: tuple[str, ...] = ()
-    others: tuple[str, ...] | None = ()
+    others: bool = False
     drop: bool = False
+    documents: bool = False
 
     def sibling(self, setting: str) -> str:
         """Return another setting of the same command: dataset.quoting, or quoting for `predict`."""
@@ -78,12 +80,7 @@ class Columns:
                 raise self._missing(setting, existing, where)
             if existing.count(name) > 1:
                 raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column its own name")
-        for name in self.others or ():
-            if name not in existing:
-                near = closest(name, existing)
-                remedy = f"Did you mean {near!r}?" if near else "Check dataset.carry and dataset.group"
-                raise DataError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
-        others = [name for name in existing if existing.count(name) == 1] if self.others is None else self.others
+        others = {name for name in existing if existing.count(name) == 1} if self.others else set()
         return [name for name in dict.fromkeys(existing) if name in {*used.values(), *others}]
 
     def _missing(self, setting: str, existing: Sequence[str], where: str) -> DataError:
@@ -136,19 +133,17 @@ def concatenated(parts: Sequence[RawRows]) -> RawRows:
         part = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[part].where(row - int(starts[part]))
 
-    carried = [part.carried if part.carried is not None else pa.table({}) for part in parts]
+    others = [part.carried for part in parts if part.carried is not None]
+    names = dict.fromkeys(name for one in others for name in one.column_names)
+    lacking = [pa.table({name: pa.nulls(len(part.table)) for name in names}) for part in parts]
     try:
         table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
-        names = dict.fromkeys(name for one in carried for name in one.column_names)
-        columns = [
-            one if one.num_columns else pa.table({name: pa.nulls(len(part.table)) for name in names})
-            for one, part in zip(carried, parts, strict=True)
-        ]
-        others = pa.concat_tables(columns, promote_options="permissive") if names else None
+        carried = [empty if part.carried is None else part.carried for part, empty in zip(parts, lacking, strict=True)]
+        others = pa.concat_tables(carried, promote_options="permissive") if names else None
     except pa.ArrowException as error:
         raise DataError(
             f"{parts[0].where(0)} and the other files cannot be combined: {error}",
-            remedy="Give a column the same type in every file, or name the columns to carry (dataset.carry)",
+            remedy="Give a column the same type in every file",
         ) from error
     return RawRows(table, where, others)
 
@@ -260,7 +255,7 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
 
 
 def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
-    """Return labels as strings, numbers as written; NaN is a missing label."""
+    """Return labels as strings, numbers as written, without white space around them; NaN is a missing label."""
     kind = flat(array).type
     tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_floating)
     if not (types.is_null(kind) or any(test(kind) for test in tests)):
@@ -268,30 +263,26 @@ def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
         raise DataError(f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed=allowed)
     if types.is_floating(kind):
         array = _mapped(array, lambda values: pc.if_else(pc.is_nan(values), None, values))
-    return _mapped(array, lambda values: values.cast(pa.string()))
+    return _mapped(array, lambda values: pc.utf8_trim_whitespace(values.cast(pa.string())))
 
 
 def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) -> None:
     """Raise DataError if texts, pairs and labels do not go together."""
     words, label = is_list(arrays["text"]), arrays.get("label")
-    if words and columns.target != "label" and len(arrays) > 1:
-        raise DataError(
-            f"The rows are lists of labelled words ({where(0)})", allowed="texts", remedy="Use task=tagging"
-        )
-    if columns.target == "label" and label is not None and is_list(label) and not words:
-        raise DataError(
-            f"Column {columns.label!r} holds lists of labels ({where(0)})",
-            allowed="one label for each text",
-            remedy="Use task=multilabel",
-        )
     if "text_pair" in arrays and (words or is_list(arrays["text_pair"])):
         raise DataError(f"A pair consists of two texts, not of lists of words ({where(0)})")
-    if words and label is not None:
-        if not is_list(label):
-            raise DataError(
-                f"The texts are lists of words, and the labels are not lists ({where(0)})",
-                allowed="a label for each word",
-            )
+    if words and columns.target != "label" and len(arrays) > 1:
+        raise DataError(f"The rows are lists of words ({where(0)})", allowed="texts", remedy="Use task=tagging")
+    if columns.target != "label" or label is None:
+        return
+    if is_list(label) != words:
+        held = "lists of words, and the labels are not lists" if words else "whole texts, and the labels are lists"
+        raise DataError(
+            f"The texts are {held} ({where(0)})",
+            allowed="one label for each text, or for each word of a list",
+            remedy="Use task=multilabel for several labels of a text",
+        )
+    if words:
         n_words, n_labels = pc.list_value_length(arrays["text"]), pc.list_value_length(label)
         uneven = np.asarray(pc.not_equal(n_words, n_labels).fill_null(False))
         if uneven.any():
@@ -332,7 +323,7 @@ def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
     """Return for each row the list of those columns that hold a 1."""
     marks = []
     for name, column in columns.items():
-        cells = pc.utf8_lower(pc.utf8_trim_whitespace(column.fill_null("")))
+        cells = pc.utf8_lower(column.fill_null(""))
         yes, no = (np.asarray(pc.is_in(cells, value_set=pa.array(values))) for values in (_YES, _NO))
         if not (yes | no).all():
             row = int(np.argmin(yes | no))
@@ -355,27 +346,26 @@ def listed(names: Iterable[str], most: int = 20) -> str:
 Cells = Sequence[str]  # the first values of a column
 _TEXTS = "text review sentence content body comment message tweet query question utterance document abstract"
 _LABELS = "label class category target sentiment stars rating intent topic verdict polarity emotion grade score y"
-_LONGEST_LABEL = 40  # characters, on average
-_MOST_LABELS = 200
 
 
 def guess_text(columns: Mapping[str, Cells], where: str) -> str:
-    """Return the column of texts: by its name, or the one with by far the longest. Raises DataError if in doubt."""
-    texts = {name: cells for name, cells in columns.items() if _are_texts(cells)}
-    pool = _with_known_names(texts, _TEXTS) or list(texts)
-    lengths = {name: sum(map(len, texts[name])) / len(texts[name]) for name in pool}
-    longest = max(lengths.values(), default=0.0)
-    return _only([name for name, length in lengths.items() if 2 * length > longest], "text", pool or columns, where)
+    """Return the column of texts: by its name, or the one with by far the most letters. Raises DataError in doubt."""
+    letters = {name: sum(map(str.isalpha, "".join(cells))) for name, cells in columns.items()}
+    pool = {name: letters[name] for name in _with_known_names(columns, _TEXTS) or columns}
+    most = max(pool.values(), default=0)
+    return _only([name for name, count in pool.items() if 2 * count > most], "text", columns, where)
 
 
 def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) -> str:
     """Return the column of labels (or numbers): by its name, or the only possible one. Raises DataError if in doubt."""
-    possible = {name: cells for name, cells in columns.items() if _are_labels(cells, target)}
-    pool = _with_known_names(possible, _LABELS) or list(possible)
-    return _only(pool, "label", pool or columns, where)
+    distinct = {name: {cell for cell in cells if cell.strip()} for name, cells in columns.items()}
+    possible = [name for name, values in distinct.items() if 1 < len(values) < max(len(columns[name]), 3)]
+    if target == "number":
+        possible = [name for name, values in distinct.items() if len(values) > 1 and all(map(is_number, values))]
+    return _only(_with_known_names(possible, _LABELS) or possible, "label", columns, where)
 
 
-def _only(names: Sequence[str], setting: str, candidates: Sequence[str] | Mapping[str, Cells], where: str) -> str:
+def _only(names: Sequence[str], setting: str, candidates: Iterable[str], where: str) -> str:
     if len(names) == 1:
         return names[0]
     raise DataError(
@@ -385,21 +375,5 @@ def _only(names: Sequence[str], setting: str, candidates: Sequence[str] | Mappin
     )
 
 
-def _with_known_names(columns: Mapping[str, Cells], known: str) -> list[str]:
+def _with_known_names(columns: Iterable[str], known: str) -> list[str]:
     return [name for name in columns if {*re.split(r"[\W_]+", name.casefold())} & {*known.split()}]
-
-
-def _are_texts(cells: Cells) -> bool:
-    """Return whether at least half of the cells have several words, most of them made of letters."""
-    texts = [cell for cell in cells if cell.strip()]
-    letters = sum(character.isalpha() for cell in texts for character in cell)
-    several = sum(len(cell) > 2 * _LONGEST_LABEL or len(cell.split()) > 1 for cell in texts)
-    return bool(texts) and 2 * several >= len(texts) and 2 * letters > sum(len(cell) for cell in texts)
-
-
-def _are_labels(cells: Cells, target: TargetKind) -> bool:
-    known = [cell for cell in cells if cell.strip()]
-    if target == "number":
-        return bool(known) and all(map(is_number, known)) and len(set(known)) > 1
-    short = sum(map(len, known)) <= _LONGEST_LABEL * len(known)
-    return short and 1 < len(set(known)) <= min(_MOST_LABELS, max(len(known) - 1, 2))

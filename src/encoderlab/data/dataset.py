@@ -200,9 +200,6 @@ class ColumnDataset(DatasetConfig):
         "sorted.",
     )
     group: str | None = setting(None, "A column such as an author: rows with the same value are held out together.")
-    carry: list[str] | None = setting(
-        None, "Further columns to copy to predictions, such as an id; null: all others, []: none."
-    )
     validation_fraction: float | None = setting(
         None,
         "Share of training rows to hold out if there is no validation split; null: 0.1, but none in a run with a test "
@@ -246,9 +243,7 @@ class ColumnDataset(DatasetConfig):
         """Return the columns to read for `target`. Raises SettingError if the settings name others."""
         from encoderlab.data.columns import Columns
 
-        group = [self.group] if self.group is not None and self.group not in (self.text, self.text_pair) else []
-        others = None if self.carry is None else (*self.carry, *group)
-        columns = Columns(self.text, self.text_pair, self.label, target=target, others=others)
+        columns = Columns(self.text, self.text_pair, self.label, target=target, others=True)
         if self.label_columns is None or self.label is None:
             return columns
         if target != "label_set":
@@ -320,9 +315,9 @@ class ColumnDataset(DatasetConfig):
 
         A label with a column of its own counts even if no row has it.
         """
-        from encoderlab.data.labels import Labels, mapped_labels, name_labels, with_valid_entities, without_outer_spaces
+        from encoderlab.data.labels import Labels, mapped_labels, name_labels, with_valid_entities
 
-        rows, names = without_outer_spaces(rows), self.label_names
+        names = self.label_names
         if self.label_columns is not None and names is None:
             return rows, Labels.of(self.label_columns)
         if isinstance(names, dict):

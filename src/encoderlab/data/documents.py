@@ -8,28 +8,23 @@ window are shuffled (`tasks.stream`).
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.data.examples import Example, Split, Splits, WordsExample, in_lists, stored
-from encoderlab.data.formats import encoding_of, text_lines
+from encoderlab.data.examples import Example, Split, Splits, WordsExample
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from datasets import IterableDataset
-
-    from encoderlab.data.columns import RawRows
 
 TOKENIZER_CHARACTERS = 50_000_000  # the most a tokenizer is trained on: more text changes only rare tokens
 READERS = 8  # shards of a stream that are read at the same time
@@ -100,41 +95,6 @@ def paragraphs(text: str) -> list[str]:
 def fingerprint(made_from: bytes) -> str:
     """Return a fingerprint of documents, given bytes that distinguish them from others."""
     return hashlib.sha256(b"%d " % PARAGRAPHS_VERSION + made_from).hexdigest()[:16]
-
-
-def documents_in(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the documents of a .txt file, a paragraph per line, with blank lines between documents: the line each
-    begins on, and its paragraphs.
-    """
-    first, some = 0, []
-    for number, line in enumerate(chain(text_lines(path, encoding_of(path, encoding)), [""]), start=1):
-        if stripped := line.strip():
-            first = first if some else number
-            some.append(stripped)
-        elif some:
-            yield first, some
-            some = []
-
-
-def document_rows(path: Path, encoding: str, folder: Path | None) -> RawRows:
-    """Return the documents of a .txt file, one per row, with each paragraph on its own line; DataError if there are
-    none.
-    """
-    import pyarrow as pa
-
-    from encoderlab.data.columns import RawRows
-
-    lines = array("q")
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for documents in in_lists(documents_in(path, encoding), 1000):
-            lines.extend(number for number, _ in documents)
-            texts = ["\n".join(some) for _, some in documents]
-            yield pa.record_batch({"text": pa.array(texts, pa.large_string())})
-        if not lines:
-            raise DataError(f"{path} has no documents", allowed="a paragraph per line, a blank line between documents")
-
-    return RawRows(stored(batches(), folder), lambda row: f"{path}, line {lines[row]}")
 
 
 def refuse_lone_document(total: int) -> None:

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.data.dataset import ColumnDataset
+from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
 from encoderlab.data.documents import (
     Documents,
     DocumentStream,
     StreamSettings,
-    document_rows,
-    documents_in,
     paragraphs,
     refuse_lone_document,
     stream_of_files,
@@ -33,16 +31,14 @@ from encoderlab.data.formats import (
     format_of,
     paths_of,
     refuse_unknown,
-    refuse_unusable,
 )
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
-    from encoderlab.data.columns import RawRows
+    from encoderlab.data.columns import Columns, RawRows
 
-_SPLITS = ("train", "validation", "test")
 _END = 2**16  # bytes
 
 
@@ -65,9 +61,6 @@ class FilesDataset(ColumnDataset, StreamSettings):
     quoting: Quoting = setting(
         Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal."
     )
-    delimiter: str = setting(
-        "auto", "What separates cells in csv and tsv: auto, comma, semicolon, tab, pipe, or one character."
-    )
     encoding: str = setting(
         "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
     )
@@ -75,18 +68,17 @@ class FilesDataset(ColumnDataset, StreamSettings):
         OnMissing.error,
         "A row without a label: error (refuse the file), or drop (also rows without text; they are listed).",
     )
-    sheet: str | None = setting(None, "The sheet of an Excel file; null: the one that has the columns.")
+    sheet: str | None = setting(None, "The sheet of an Excel file; null: the first.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        separate = [name for name in _SPLITS if getattr(self, name) is not None]
+        separate = [name for name in MAIN_SPLITS if getattr(self, name) is not None]
         remedy = "Set dataset.path=FILE, or dataset.train=FILE (with dataset.validation=FILE, dataset.test=FILE)"
         if self.path is not None and separate:
             raise SettingError(f"Both dataset.path and dataset.{separate[0]} are set", remedy=remedy)
         if self.path is None and self.train is None:
             only = f"only dataset.{separate[0]} is set" if separate else "neither dataset.path nor dataset.train is set"
             raise SettingError(f"dataset=files has no rows to train on: {only}", remedy=remedy)
-        refuse_unusable(self.delimiter, "dataset.delimiter")
         refuse_unknown(self.encoding, "dataset.encoding")
         for name in ("path", *separate):
             if (path := getattr(self, name)) is not None:  # absolute, because a run may be reopened from any folder
@@ -95,20 +87,20 @@ class FilesDataset(ColumnDataset, StreamSettings):
     @property
     def dialect(self) -> Dialect:
         """Return how the files are to be read."""
-        return Dialect(self.quoting, self.delimiter, self.encoding, self.sheet)
+        return Dialect(self.quoting, self.encoding, self.sheet)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.columns import MissingColumnError
 
         self.refuse_stream()
-        files = self._files(of_labels=True)
+        files, columns = self._files(of_labels=True), self.columns(target)
         try:
-            rows = self._rows_of(files, cache_dir, target)
+            rows = self._rows_of(files, columns, cache_dir)
         except MissingColumnError as error:
             guesses = self._guessed_columns(files["train"][0], target, error)
             guessed = replace(self, **guesses)
-            rows = guessed._rows_of(files, cache_dir, target)
+            rows = guessed._rows_of(files, guessed.columns(target), cache_dir)
             return replace(guessed.splits(rows, _origin(files), target=target), guessed=guesses)
         return self.splits(rows, _origin(files), target=target)
 
@@ -123,52 +115,50 @@ class FilesDataset(ColumnDataset, StreamSettings):
         kind = format_of(path, self.format)
         if kind in (Format.txt, Format.conll, Format.folder):
             raise error
-        _, arrays = next(read_batches(path, kind, Columns((), others=None), self.dialect), (0, {}))
+        _, arrays = next(read_batches(path, kind, Columns((), others=True), self.dialect), (0, {}))
         cells = {name: [str(value or "") for value in array.to_pylist()] for name, array in arrays.items()}
         parts = [self.text] if isinstance(self.text, str) else self.text
-        has_text = set(parts) <= set(cells)
-        if not (has_text or self.text == "text") or self.label not in ("label", None, *cells):
+        lacks_text, lacks_label = not set(parts) <= set(cells), self.label is not None and self.label not in cells
+        lacks_label &= self.label_columns is None
+        if (lacks_text and self.text != "text") or (lacks_label and self.label != "label"):
             raise error
         guesses: dict[str, str] = {}
-        if not has_text:
+        if lacks_text:
             texts = {name: one for name, one in cells.items() if name not in (self.text_pair, self.label)}
             guesses["text"] = guess_text(texts, str(path))
-        if self.label is not None and self.label_columns is None and self.label not in cells:
+        if lacks_label:
             taken = (*guesses.values(), *parts, self.text_pair)
-            others = {name: one for name, one in cells.items() if name not in taken}
-            guesses["label"] = guess_label(others, target, str(path))
+            guesses["label"] = guess_label({n: one for n, one in cells.items() if n not in taken}, target, str(path))
         if not guesses:
             raise error  # of another split's file
         named = [f"{setting}s are read from {name!r} (dataset.{setting})" for setting, name in guesses.items()]
         print(f"encoderlab: {path}: {', '.join(named)}", file=sys.stderr)
         return guesses
 
-    def _rows_of(self, files: dict[str, list[Path]], cache_dir: Path, target: TargetKind) -> dict[str, RawRows]:
-        """Return the rows of each split."""
+    def columns(self, target: TargetKind = "label") -> Columns:
+        return replace(super().columns(target), drop=self.on_missing is OnMissing.drop)
+
+    def _rows_of(self, files: dict[str, list[Path]], columns: Columns, cache_dir: Path) -> dict[str, RawRows]:
+        """Return the rows of each split. Raises DataError if one has no label, but is to have one."""
         from encoderlab.data.columns import concatenated
-
-        parts = {name: [self._rows(path, cache_dir, target) for path in paths] for name, paths in files.items()}
-        return {name: concatenated(some) for name, some in parts.items()}
-
-    def _rows(self, path: Path, cache_dir: Path, target: TargetKind = "label") -> RawRows:
         from encoderlab.data.labels import refuse_missing_labels
         from encoderlab.data.tables import read_table
 
-        columns = replace(self.columns(target), drop=self.on_missing is OnMissing.drop)
-        rows = read_table(path, format_of(path, self.format), columns, self.dialect, cache_dir)
-        if self.label is not None and target == "label":
-            refuse_missing_labels(rows, self.label)
-        return rows
+        by_name = {}
+        for name, paths in files.items():
+            parts = [read_table(path, format_of(path, self.format), columns, self.dialect, cache_dir) for path in paths]
+            if columns.label is not None and columns.target == "label":
+                for part in parts:
+                    refuse_missing_labels(part, columns.label)
+            by_name[name] = concatenated(parts)
+        return by_name
 
     def read_documents(self, cache_dir: Path) -> Documents:
         """Return each row as a document; with `streaming`, the run reads them during training."""
         if not self.streaming:
             return super().read_documents(cache_dir)
         self.refuse_limit(self.limit)
-        files = {
-            name: [file for path in paths for file in _text_files(path)]
-            for name, paths in self._files(of_labels=False).items()
-        }
+        files = self._files(of_labels=False)
         fractions = {name: share for name, share in self.held_out.items() if name not in files}
         documents = self._stream(files["train"], fractions).as_documents(_origin(files))
         separate = {name: self._stream(paths, {}) for name, paths in files.items() if name != "train"}
@@ -185,68 +175,49 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one."""
         from encoderlab.data.tables import read_batches
 
-        kind = format_of(path, self.format)
-        if kind is Format.txt:
-            yield from (document for _, document in documents_in(path, self.encoding))
-            return
-        columns = replace(self, label=None, label_columns=None, carry=[], group=None).columns()
-        for _, arrays in read_batches(path, kind, columns, self.dialect):
+        columns = self._document_columns()
+        for _, arrays in read_batches(path, format_of(path, self.format), columns, self.dialect):
             for texts in zip(*(arrays[name].to_pylist() for name in columns.texts()), strict=True):
                 yield [paragraph for text in texts for paragraph in paragraphs(text)]
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
-        from encoderlab.data.columns import concatenated
-
-        files = self._files(of_labels=False)
-        rows = {
-            name: concatenated([self._document_rows(path, cache_dir) for path in paths])
-            for name, paths in files.items()
-        }
-        if len(rows["train"].table) == 1:
-            rows["train"] = _lines_as_documents(rows["train"])
+        files, columns = self._files(of_labels=False), self._document_columns()
+        rows = self._rows_of(files, columns, cache_dir)
+        if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
+            print(
+                f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one. If lines are "
+                "single sentences, set task.second_sentence=none task.min_sentences=1",
+                file=sys.stderr,
+            )
+            rows |= self._rows_of({"train": files["train"]}, replace(columns, documents=False), cache_dir)
         refuse_lone_document(len(rows["train"].table))
         return self.splits(rows, _origin(files))
 
-    def _document_rows(self, path: Path, cache_dir: Path) -> RawRows:
-        from encoderlab.data.columns import concatenated
-
-        if format_of(path, self.format) not in (Format.txt, Format.folder):
-            return self._rows(path, cache_dir)
-        if self.text_pair is not None:
-            raise DataError(f"{path} holds documents, which have no column dataset.text_pair={self.text_pair}")
-        return concatenated([document_rows(file, self.encoding, cache_dir) for file in _text_files(path)])
+    def _document_columns(self) -> Columns:
+        return replace(replace(self, label=None).columns(), others=self.group is not None, documents=True)
 
     def _files(self, *, of_labels: bool) -> dict[str, list[Path]]:
-        """Return the files of each split. A folder may have a sub-folder for each of them, `of_labels` or documents."""
+        """Return the files of each split; for documents, those within folders.
+
+        A folder may have a sub-folder for each split, with one for each label if the files are `of_labels`.
+        """
         if self.path is None:
-            named = {name: getattr(self, name) for name in _SPLITS}
-            return {name: paths_of(path, f"dataset.{name}") for name, path in named.items() if path is not None}
-        paths = paths_of(self.path, "dataset.path")
-        if len(paths) > 1 or format_of(paths[0], self.format) is not Format.folder:
-            return {"train": paths}
-        folder, names = paths[0], {entry.name for entry in paths[0].iterdir() if not entry.name.startswith(".")}
-        train = folder / "train"
-        if not train.is_dir() or (of_labels and not any(entry.is_dir() for entry in train.iterdir())):
-            return {"train": [folder]}
-        if strangers := sorted(names - {*_SPLITS}):
-            raise DataError(f"{folder / strangers[0]} is next to the training split", allowed=", ".join(_SPLITS))
-        return {name: [folder / name] for name in _SPLITS if name in names}
-
-
-def _lines_as_documents(lone: RawRows) -> RawRows:
-    """Return each paragraph of the only document as one, and say so."""
-    import pyarrow as pa
-
-    paragraphs = lone.table["text"][0].as_py().split("\n")
-    if len(paragraphs) > 1:
-        print(
-            f"encoderlab: {lone.where(0)}: no blank line follows, so each line is a document. If lines are single "
-            "sentences, set task.second_sentence=none task.min_sentences=1",
-            file=sys.stderr,
-        )
-    table = pa.table({"text": pa.array(paragraphs, pa.large_string())})
-    return replace(lone, table=table, where=lambda row: f"{lone.where(0)}, paragraph {row + 1}")
+            named = {name: getattr(self, name) for name in MAIN_SPLITS}
+            files = {name: paths_of(path, f"dataset.{name}") for name, path in named.items() if path is not None}
+        else:
+            files = {"train": paths_of(self.path, "dataset.path")}
+            folder = files["train"][0]
+            train = folder / "train"
+            if train.is_dir() and (not of_labels or any(entry.is_dir() for entry in train.iterdir())):
+                names = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
+                if strangers := sorted(names - {*MAIN_SPLITS}):
+                    wrong = f"{folder / strangers[0]} is next to the training split"
+                    raise DataError(wrong, allowed=", ".join(MAIN_SPLITS))
+                files = {name: [folder / name] for name in MAIN_SPLITS if name in names}
+        if of_labels:
+            return files
+        return {name: [file for path in paths for file in _text_files(path)] for name, paths in files.items()}
 
 
 def _text_files(path: Path) -> list[Path]:
@@ -271,15 +242,12 @@ def _fingerprints(paths: list[Path]) -> dict[str, str]:
 
 
 def _fingerprint(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            ends = file.read(_END)
-            file.seek(max(size - _END, 0))
-            return hashlib.sha256(b"%d " % size + ends + file.read(_END)).hexdigest()[:16]
-    except OSError:  # the error is raised when it is read
-        return "cannot be read"
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        ends = file.read(_END)
+        file.seek(max(size - _END, 0))
+        return hashlib.sha256(b"%d " % size + ends + file.read(_END)).hexdigest()[:16]
 
 
 def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
@@ -314,7 +282,7 @@ def read_unlabelled(
     if text_pair is not None and kind in (Format.txt, Format.conll):
         allowed = "csv, tsv, jsonl or parquet, because the run was trained on pairs"
         raise DataError(f"{path} holds no pairs of texts", allowed=allowed)
-    columns = Columns(text, text_pair, setting="{}_column", others=None)
+    columns = Columns(text, text_pair, setting="{}_column", others=True)
     rows = read_table(path, kind, columns, dialect or Dialect(), cache_dir)
     column = rows.table["text"]
     if words and not is_list(column):

@@ -7,6 +7,7 @@ import glob
 import io
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -15,10 +16,9 @@ from typing import Any, cast
 from encoderlab.errors import DataError, SettingError, closest, one_line
 
 AUTO = "auto"
-DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}  # characters special to a shell or Hydra
 COMPRESSED = (".gz", ".zst", ".bz2")
 _WESTERN = "cp1252"
-_SHOWN = 40  # characters of a line that is not UTF-8
+_SHOWN = 60  # characters of a line that is not UTF-8
 
 
 class Format(Enum):
@@ -57,34 +57,23 @@ class OnMissing(Enum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How files are to be read beyond what their names tell.
-
-    `delimiter` and `encoding` are `auto` or what the user sets; `sheet` names a sheet of a workbook.
-    """
+    """How files are to be read beyond what their names tell; `sheet` names a sheet of a workbook."""
 
     quoting: Quoting = Quoting.auto
-    delimiter: str = AUTO
     encoding: str = AUTO
     sheet: str | None = None
 
 
-_SUFFIXES = {
-    Format.csv: (".csv",),
-    Format.tsv: (".tsv", ".tab"),
-    Format.jsonl: (".jsonl", ".ndjson"),
-    Format.json: (".json",),
-    Format.parquet: (".parquet",),
-    Format.excel: (".xlsx",),
-    Format.txt: (".txt",),
-    Format.conll: (".conll", ".conllu", ".iob", ".iob2", ".bio"),
+_BY_SUFFIX = {
+    ".csv": Format.csv,
+    **dict.fromkeys((".tsv", ".tab"), Format.tsv),
+    **dict.fromkeys((".jsonl", ".ndjson"), Format.jsonl),
+    ".json": Format.json,
+    ".parquet": Format.parquet,
+    ".xlsx": Format.excel,
+    ".txt": Format.txt,
+    **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
-_BY_SUFFIX = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes}
-
-
-def refuse_unusable(delimiter: str, setting: str) -> None:
-    """Raise SettingError for a delimiter that cannot separate cells."""
-    if delimiter != AUTO and delimiter not in DELIMITERS and (len(delimiter) != 1 or delimiter in '"\r\n\0 '):
-        raise SettingError(f"{setting} is {delimiter!r}", allowed=f"auto, {', '.join(DELIMITERS)}, or one character")
 
 
 def refuse_unknown(encoding: str, setting: str) -> None:
@@ -116,9 +105,10 @@ def paths_of(paths: str | list[str], setting: str) -> list[Path]:
     """
     files: list[Path] = []
     for one in [paths] if isinstance(paths, str) else paths:
-        path, is_pattern = Path(one), glob.has_magic(one) and not Path(one).exists()
-        pattern = path.relative_to(path.anchor)
-        matches = sorted(Path(path.anchor).glob(str(pattern))) if is_pattern else [path]
+        is_pattern = glob.has_magic(one) and not Path(one).exists()
+        matches = [Path(one)]
+        if is_pattern:  # Path.glob refuses absolute patterns
+            matches = sorted(map(Path, glob.glob(one, recursive=True)))  # noqa: PTH207
         if not matches:
             remedy = f"Patterns start from {Path.cwd()}, unless they begin with /"
             raise DataError(f"{setting}={one} matches no file", remedy=remedy)
@@ -137,11 +127,11 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
         near = closest(path.name, [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else [])
         remedy = f"Did you mean {path.with_name(near)}?" if near else f"Relative paths start from {Path.cwd()}"
         raise DataError(f"{path} does not exist", remedy=remedy)
-    if path.is_dir() or kind is Format.folder:
-        if kind not in (Format.auto, Format.folder) or not path.is_dir():
-            is_what = "a folder" if path.is_dir() else "a file"
-            raise DataError(f"{path} is {is_what}", allowed=f"dataset.format={kind.name}", remedy="Choose another path")
+    if path.is_dir() and kind in (Format.auto, Format.folder):
         return Format.folder
+    if path.is_dir() or kind is Format.folder:
+        is_what = "a folder" if path.is_dir() else "a file"
+        raise DataError(f"{path} is {is_what}", allowed=f"dataset.format={kind.name}", remedy="Choose another path")
     name = path.with_suffix("") if path.suffix in COMPRESSED else path
     if kind is Format.auto:
         if name.suffix.lower() not in _BY_SUFFIX:
@@ -153,54 +143,46 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
         kind = _BY_SUFFIX[name.suffix.lower()]
     if kind in (Format.parquet, Format.excel) and path.suffix in COMPRESSED:
         raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll", remedy="Unpack it first")
-    return Format.jsonl if kind is Format.json and not _is_array(path) else kind
+    if kind is not Format.json:
+        return kind
+    with _opened(path) as file:  # an array, or an object in each line?
+        is_array = file.read(2**12).lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith(b"[")
+    return Format.json if is_array else Format.jsonl
 
 
-def _is_array(path: Path) -> bool:
-    """Return whether a .json file holds an array, and not an object in each line."""
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedReader]:
+    """Open a file, unpacked if it is in .gz, .zst or .bz2. Raises DataError within if it cannot be read."""
     import pyarrow as pa
 
     try:
-        with _opened(path) as file:
-            return file.read(2**12).lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith(b"[")
-    except (OSError, pa.ArrowException):
-        return True  # reading it explains the error
+        with io.BufferedReader(cast("Any", pa.input_stream(str(path), compression="detect")), 2**17) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
 
 
-def lines_of(path: Path, encoding: str, newline: str = "", noted: list[str] | None = None) -> Iterator[str]:
-    """Yield the lines of a text file, also of one in .gz, .zst or .bz2, each with its line end.
+def lines_of(path: Path, encoding: str) -> Iterator[str]:
+    """Yield the lines of a text file, each with its line feed.
 
-    `newline` is that of `open`: "" accepts any line end, a line feed only that. Lines are also appended to `noted`.
     Raises DataError if the file cannot be read or decoded, or contains a NUL byte.
     """
-    import pyarrow as pa
-
     try:
-        with io.TextIOWrapper(cast("Any", _opened(path)), encoding=encoding, newline=newline) as file:
-            for number, line in enumerate(file, start=1):
+        with _opened(path) as file, io.TextIOWrapper(file, encoding=encoding, newline="\n") as text:
+            for number, line in enumerate(text, start=1):
                 if "\0" in line:
                     raise DataError(f"{path}, line {number} contains a NUL byte", allowed="a text file")
-                if noted is not None:
-                    noted.append(line)
                 yield line
     except UnicodeError as error:
         raise DataError(
             f"{path} cannot be decoded as {encoding}: {error}",
             remedy="Set the encoding (dataset.encoding) it was written in",
         ) from error
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
 
 
 def text_lines(path: Path, encoding: str) -> Iterator[str]:
     """Yield the lines of a text file without their ends: a line feed, perhaps after a carriage return."""
-    return (line.removesuffix("\n").removesuffix("\r") for line in lines_of(path, encoding, "\n"))
-
-
-def _opened(path: Path) -> io.BufferedIOBase:
-    import pyarrow as pa
-
-    return io.BufferedReader(pa.input_stream(str(path), compression="detect"), 2**17)
+    return (line.removesuffix("\n").removesuffix("\r") for line in lines_of(path, encoding))
 
 
 def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encoding") -> str:
@@ -211,34 +193,29 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
     """
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-    import pyarrow as pa
-
-    undecodable, shown, has_utf_8 = 0, b"", False
-    try:
-        with _opened(path) as file:
-            for number, line in enumerate(file, start=1):
-                if number == 1 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                    return "utf-16"
-                if not line.isascii():
-                    try:
-                        line.decode()
-                        has_utf_8 = True
-                    except UnicodeDecodeError:
-                        undecodable, shown = undecodable or number, shown or line
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
-    if undecodable and has_utf_8:
+    broken, shown, has_utf_8 = 0, "", False
+    with _opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            if number == 1 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                return "utf-16"
+            if not line.isascii():
+                try:
+                    line.decode()
+                    has_utf_8 = True
+                except UnicodeDecodeError as error:
+                    if not broken:
+                        start = max(error.start - _SHOWN // 2, 0)
+                        broken, shown = number, line[start : start + _SHOWN].decode(_WESTERN, "replace").strip()
+    if not broken:
+        return "utf-8-sig"
+    if has_utf_8:
         raise DataError(
-            f"{path}, line {undecodable} is not UTF-8, but other lines are",
+            f"{path}, line {broken} is not UTF-8, but other lines are",
             remedy=f"Correct the line, or set {setting} to the encoding of the file",
         )
-    if not undecodable:
-        return "utf-8-sig"
-    text = one_line(shown.decode(_WESTERN, "replace").strip())
-    start = max(next(index for index, letter in enumerate(text) if not letter.isascii()) - _SHOWN // 2, 0)
     print(
-        f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, line {undecodable} as "
-        f"{text[start : start + _SHOWN]!r}. If that is wrong, set {setting}.",
+        f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, line {broken} as {one_line(shown)!r}. "
+        f"If that is wrong, set {setting}.",
         file=sys.stderr,
     )
     return _WESTERN

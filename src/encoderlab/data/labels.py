@@ -82,19 +82,7 @@ def _lacking(labels: pa.Array) -> np.ndarray:
     """Return which rows have no label, or a word without one: bool [rows]."""
     if not is_list(labels):
         return missing(labels)
-    return np.array([row is None or any(not (one or "").strip() for one in row) for row in labels.to_pylist()], bool)
-
-
-def without_outer_spaces(rows: dict[str, RawRows]) -> dict[str, RawRows]:
-    """Return the rows of each split with labels without white space around them; a line on standard error says so."""
-    for part in rows.values():
-        values = flat(part.labels).unique().drop_null().to_pylist()
-        if (spaced := next((value for value in values if value != value.strip()), None)) is not None:
-            place = _first_with(spaced, part)
-            words = f"labels are read without the white space around them, such as {spaced!r} in {place}"
-            print(f"encoderlab: {words}", file=sys.stderr)
-            return {name: one.with_labels(mapped(one.labels, pc.utf8_trim_whitespace)) for name, one in rows.items()}
-    return rows
+    return np.array([row is None or not all(row) for row in labels.to_pylist()], bool)
 
 
 def refuse_other_targets(train: RawRows, name: str) -> None:

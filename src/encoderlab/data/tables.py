@@ -15,7 +15,7 @@ import sys
 import zipfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +26,23 @@ from tqdm import tqdm
 
 from encoderlab.data.columns import Columns, RawRows, can_be_carried, checked, is_number, listed, plain
 from encoderlab.data.examples import in_lists, stored
-from encoderlab.data.formats import AUTO, DELIMITERS, Dialect, Format, Quoting, encoding_of, lines_of, text_lines
+from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, lines_of, text_lines
 from encoderlab.errors import DataError, SettingError, UserError, one_line
 
 _ROWS_AT_A_TIME = 2000
+_DOCUMENTS_AT_A_TIME = 100
 _ROWS_OF_PARQUET = 1024  # a few bytes can expand to any number of rows
 _MOST_LABELS = 10_000  # whose values are kept while a csv file is read
 _EXCEL_ROWS, _EXCEL_CELL = 2**20, 32_767  # Excel's own limits, of rows and of characters in a cell
 _EXCEL_SIZE = 2**29  # characters: cells may share a text
 _EXCEL_GROWTH, _SMALL_EXCEL = 100, 2**21  # times as large unpacked, from so many bytes on: XML compresses well
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
-_CONLLU = [
-    "id",
-    "form",
-    "lemma",
-    "upos",
-    "xpos",
-    "feats",
-    "head",
-    "deprel",
-    "deps",
-    "misc",
-]  # of CoNLL-U
+_CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # of CoNLL-U
 
 Record = tuple[int, dict[str, Any]]  # the line a row begins on (or its number), and its values by column
 Lists = tuple[Sequence[int], dict[str, list[Any]]]  # the same for some rows, by column
 Batch = tuple[Sequence[int], dict[str, pa.Array]]  # the same for many rows
+CsvRow = tuple[int, list[str], list[str]]  # the number of a row's first line, its cells, and its lines
 
 
 def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None) -> RawRows:
@@ -130,30 +121,27 @@ def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -
         Format.conll: lambda: _sentences(path, encoding, columns),
         Format.folder: lambda: _labelled_files(path, encoding, columns),
     }
-    if kind in (Format.csv, Format.tsv):
-        batches = _separated(path, "," if kind is Format.csv else "\t", columns, dialect, encoding)
-    else:
-        batches = _by_column(readers[kind](), columns, place)
+    is_table = kind in (Format.csv, Format.tsv)
+    batches = (
+        _separated(path, kind, columns, dialect, encoding) if is_table else _by_column(readers[kind](), columns, place)
+    )
     kinds: dict[str, pa.DataType | None] = {}
     for numbers, values in batches:
-        arrays = {}
-        for name, cells in values.items():
-            if name not in kinds:
-                kinds[name] = _type_of(cells, is_text=name in columns.texts() + columns.labels())
-            arrays[name] = _array(cells, kinds[name], name, lambda row: place(numbers[row]))  # noqa: B023
-        yield numbers, arrays
+        for name in values.keys() - kinds.keys():
+            kinds[name] = _type_of(values[name], is_text=name in columns.by_setting().values())
+        where = lambda row, numbers=numbers: place(numbers[row])  # noqa: E731
+        yield numbers, {name: _array(cells, kinds[name], name, where) for name, cells in values.items()}
 
 
 def _by_column(records: Iterator[Record], columns: Columns, place: Callable[[int], str]) -> Iterator[Lists]:
     """Yield the values of some records at a time in the columns to read, which the first record names."""
     names: list[str] = []
-    for some in in_lists(records, _ROWS_AT_A_TIME):
+    for some in in_lists(records, _DOCUMENTS_AT_A_TIME if columns.documents else _ROWS_AT_A_TIME):
         names = names or columns.to_read(list(some[0][1]), place(some[0][0]))
         values = {name: [record.get(name) for _, record in some] for name in names}
-        yield (
-            [number for number, _ in some],
-            {name: [*map(_label, cells)] if name in columns.labels() else cells for name, cells in values.items()},
-        )
+        labels = (columns.label, *columns.label_columns)
+        as_written = {name: [*map(_label, cells)] if name in labels else cells for name, cells in values.items()}
+        yield [number for number, _ in some], as_written
 
 
 def _label(value: Any) -> Any:
@@ -206,129 +194,102 @@ def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
         raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
 
 
-def _separated(path: Path, usual: str, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Lists]:
-    """Yield the rows of a csv or tsv file in batches; its first row names the columns."""
+def _csv_rows(path: Path, encoding: str, separator: str, quoting: Quoting, setting: str) -> Iterator[CsvRow]:
+    """Yield the rows, the header among them. Raises DataError at what is no valid row."""
     csv.field_size_limit(2**31 - 1)  # by default the csv module refuses cells above 131,072 characters
-    setting, separator = columns.sibling("quoting"), _delimiter(path, encoding, dialect.delimiter, usual, columns)
-    quoting = csv.QUOTE_NONE if dialect.quoting is Quoting.literal else csv.QUOTE_MINIMAL
     raw: list[str] = []  # the lines of the row that is being read
-    reader = csv.reader(lines_of(path, encoding, noted=raw), delimiter=separator, quoting=quoting, strict=True)
-    line, lines, rows = 1, [], []
+    line, style = 1, csv.QUOTE_NONE if quoting is Quoting.literal else csv.QUOTE_MINIMAL
+
+    def noted() -> Iterator[str]:
+        for text in lines_of(path, encoding):
+            raw.append(text)
+            yield text
+
     try:
-        header = next(filter(None, reader), [])
-        check = _RowCheck(path, columns, header, separator, raw)
-        line += len(raw)
-        raw.clear()
-        for cells in reader:
-            if len(cells) == check.width and len(raw) == 1 and raw[0][-1] == check.end or check.keeps(line, cells, raw):
-                lines.append(line)
-                rows.append(cells)
-                if len(rows) == _ROWS_AT_A_TIME:
-                    yield check.by_column(lines, rows)
-                    lines, rows = [], []
+        for cells in csv.reader(noted(), delimiter=separator, quoting=style, strict=True):
+            yield line, cells, raw
             line += len(raw)
             raw.clear()
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {line} is not valid: {error}",
+            f"{path}, line {line} is not valid: {str(error).partition(' - ')[0]}",
             remedy=f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here',
         ) from error
-    if rows:
-        yield check.by_column(lines, rows)
-    if dialect.quoting is Quoting.auto and (suspect := check.suspect()):
-        raise DataError(
-            f"{path}, lines {suspect[0]} to {suspect[1]} are one quoted row, but each of them could also be a row",
-            remedy=f"Set {setting}=double if quotes enclose cells, {setting}=literal if they mean nothing",
-        )
 
 
-class _RowCheck:
-    """Checks rows of a csv file that are not simply a line with as many cells as the header, whose lines are `raw`.
+def _separated(path: Path, kind: Format, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Lists]:
+    """Yield the rows of a csv or tsv file in batches; its first row names the columns.
 
-    Notices that two stray quotes may have merged rows into one: each line of a quoted row could be a row by itself.
-    Such lines have as many cells as the header. They count as rows if each has a label that the file has (or a value of
-    another column, in a file of texts), or if no other row shows that quotes enclose line breaks.
+    Raises DataError if two stray quotes may have merged rows into one: each line of a quoted row could be a row by
+    itself, with as many cells as the header. Such lines count as rows if each has a label that the file has (or a value
+    of another column, in a file of texts), or if no other row shows that quotes enclose line breaks.
     """
+    quoting, separator = columns.sibling("quoting"), _separator(path, kind, encoding, columns)
+    rows = _csv_rows(path, encoding, separator, dialect.quoting, quoting)
+    header = next((cells for _, cells, _ in rows if cells), None)
+    if header is None:
+        raise DataError(f"{path} is empty", allowed="a first row with the names of the columns")
+    index = {name: header.index(name) for name in columns.to_read(header, f"The first line of {path}")}
+    others = [name for name in header if name not in columns.texts()]
+    label = header.index(columns.label or next(iter((*columns.label_columns, *others)), header[0]))
+    known = set[str]()
+    suspects: list[tuple[int, list[str]]] = []  # the first line of each row that may be several, and their labels
+    breaks: list[int] = []  # a row over several lines that cannot be rows by themselves
 
-    def __init__(self, path: Path, columns: Columns, header: list[str], separator: str, raw: list[str]) -> None:
-        if not header:
-            raise DataError(f"{path} is empty", allowed="a first row with the names of the columns")
-        self.path, self.header, self.separator = path, header, separator
-        self.end, self.width = raw[-1][-1], len(header)
-        self.index = {name: header.index(name) for name in columns.to_read(header, f"The first line of {path}")}
-        others = [name for name in header if name not in columns.texts()]
-        self.label = columns.label or next(iter((*columns.label_columns, *others)), None)
-        self.numbers = columns.target == "number"
-        self.blank = 0  # the first blank line
-        self.labels: set[str] = set()
-        self.suspects: list[tuple[int, int, list[str]]] = []
-        self.has_breaks = False  # a quoted row over several lines cannot be rows line by line
+    def rows_with_lines() -> Iterator[tuple[int, list[str]]]:
+        for line, cells, raw in _whole(path, rows, header):
+            if len(raw) > 1:
+                parts = [text.rstrip("\r\n").split(separator) for text in raw]
+                if len(header) > 1 and all(len(part) == len(header) for part in parts):
+                    suspects.append((line, [part[label].strip('"') for part in parts]))
+                else:
+                    breaks[:] = [line]
+            yield line, cells
 
-    def keeps(self, line: int, cells: list[str], raw: list[str]) -> bool:
-        """Return whether this is a row, and not a blank line. Raises DataError if it is not like the header."""
-        if (raw[-1][-1] == "\r") != (self.end == "\r") and raw[-1][-1] in "\r\n":
+    for some in in_lists(rows_with_lines(), _ROWS_AT_A_TIME):
+        if len(known) < _MOST_LABELS:
+            known.update(cells[label] for _, cells in some)
+        yield [line for line, _ in some], {name: [cells[at] for _, cells in some] for name, at in index.items()}
+    for first, labels in suspects if dialect.quoting is Quoting.auto else ():
+        if not breaks or all(one in known or (columns.target == "number" and is_number(one)) for one in labels):
             raise DataError(
-                f"{self.path}, line {line} ends with another line end than the header",
-                remedy="End all rows alike, and put cells that hold line ends in double quotes",
+                f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could also be a row",
+                remedy=f"Set {quoting}=double if quotes enclose cells, {quoting}=literal if they mean nothing",
             )
+
+
+def _whole(path: Path, rows: Iterable[CsvRow], header: list[str]) -> Iterator[CsvRow]:
+    """Yield the rows without blank lines. Raises DataError if one is not like the header."""
+    blank = 0
+    for line, cells, raw in rows:
         if not cells:
-            self.blank = self.blank or line
-            return False
-        if len(cells) != self.width:
+            blank = blank or line
+            continue
+        if blank and len(header) == 1:
+            raise DataError(f"{path}, line {blank} is blank", remedy='Write an empty text as "", or remove the line')
+        if len(cells) != len(header):
             raise DataError(
-                f"{self.path}, line {line} has {len(cells)} cell{'s' * (len(cells) != 1)}, the header has {self.width}",
-                allowed=f"one cell for each of {listed(self.header)}",
-                remedy="Complete or remove the row, or put a cell that contains a delimiter or a line break in "
-                "double quotes",
+                f"{path}, line {line} has {len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}",
+                allowed=f"one cell for each of {listed(header)}",
+                remedy="Complete or remove the row, or put a cell with a delimiter or line break in double quotes",
             )
-        if len(raw) > 1:
-            parts = [text.rstrip("\r\n").split(self.separator) for text in raw]
-            if self.width > 1 and all(len(part) == self.width for part in parts):
-                at = None if self.label is None else self.header.index(self.label)
-                self.suspects.append(
-                    (line, line + len(raw) - 1, [] if at is None else [one[at].strip('"') for one in parts])
-                )
-            else:
-                self.has_breaks = True
-        return True
-
-    def by_column(self, lines: list[int], rows: list[list[str]]) -> Lists:
-        """Return the rows by column, with the line on which each begins."""
-        if self.blank and self.width == 1 and self.blank < lines[-1]:
-            remedy = 'Write an empty text as "", or remove the line'
-            raise DataError(f"{self.path}, line {self.blank} is blank", remedy=remedy)
-        values = {name: [cells[at] for cells in rows] for name, at in self.index.items()}
-        if self.label in values and len(self.labels) < _MOST_LABELS:
-            self.labels.update(values[self.label])
-        return lines, values
-
-    def suspect(self) -> tuple[int, int] | None:
-        """Return the first and last line of the first row that may be several; None if there is none."""
-        for first, last, labels in self.suspects:
-            known = [label in self.labels or (self.numbers and is_number(label)) for label in labels]
-            if not self.has_breaks or (known and all(known)):
-                return first, last
-        return None
+        yield line, cells, raw
 
 
-def _delimiter(path: Path, encoding: str, delimiter: str, usual: str, columns: Columns) -> str:
-    """Return the character that separates cells: with `auto` the usual one, or the one that gives the
-    header its names.
-    """
-    if delimiter != AUTO:
-        return DELIMITERS.get(delimiter, delimiter)
+def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str:
+    """Return the character that separates cells: the one that gives the header its names, or most cells."""
     header = next(lines_of(path, encoding), "")
     names = set(columns.by_setting().values())
-    if not names:  # nothing is known of the columns yet
-        return max(usual, *DELIMITERS.values(), key=lambda one: header.count(one))
-    candidates = [usual, *(one for one in DELIMITERS.values() if one != usual)]
-    naming = (one for one in candidates if names <= {*next(csv.reader([header], delimiter=one), [])})
-    return next(naming, None) or next((one for one in candidates if one in header), usual)
+    found = {
+        one: {*next(csv.reader([header], delimiter=one), [])} for one in (",;\t|" if kind is Format.csv else "\t,;|")
+    }
+    naming = [one for one, cells in found.items() if names and names <= cells]
+    return max(naming or [*found], key=lambda one: len(found[one]))
 
 
 def _json_lines(path: Path, encoding: str) -> Iterator[Record]:
     """Yield the object in each line of a file."""
-    for number, line in enumerate(lines_of(path, encoding, "\n"), start=1):
+    for number, line in enumerate(lines_of(path, encoding), start=1):
         if not line.isspace():
             where = f"{path}, line {number}"
             yield number, _object(_parsed(line, where), where)
@@ -354,7 +315,7 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _excel(path: Path, sheet: str | None, columns: Columns) -> Iterator[Record]:
-    """Yield the rows of a workbook's sheet; without a `sheet`, of the only one whose first row has the columns."""
+    """Yield the rows of a workbook's sheet; without a `sheet`, of the first."""
     try:
         yield from _workbook(path, sheet, columns)
     except ImportError as error:
@@ -372,10 +333,16 @@ def _workbook(path: Path, sheet: str | None, columns: Columns) -> Iterator[Recor
         unpacked = sum(part.file_size for part in parts.infolist())
     if unpacked > max(_EXCEL_GROWTH * path.stat().st_size, _SMALL_EXCEL):  # openpyxl holds all cells of a row at once
         raise DataError(f"{path} unpacks to {unpacked:,} bytes", remedy="Save it as csv")
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    title, header = _sheet(path, book, sheet, columns)
+    tables = {one.title: one for one in openpyxl.load_workbook(path, read_only=True, data_only=True).worksheets}
+    if (title := sheet or next(iter(tables))) not in tables:
+        remedy = f"Set {columns.sibling('sheet')} to one of them"
+        raise DataError(f"{path} has no sheet {title!r}", allowed=listed(tables), remedy=remedy)
+    tables[title].reset_dimensions()  # a file may state others than it has
+    first = next(iter(tables[title].iter_rows(max_row=1, values_only=True)), ())
+    header = ["" if value is None else _cell(value) for value in first]
+    columns.to_read([name for name in header if name], f"{path}, sheet {title}")
     size, blank = 0, [None] * len(header)
-    for number, row in enumerate(book[title].iter_rows(max_col=len(header)), start=1):
+    for number, row in enumerate(tables[title].iter_rows(max_col=len(header)), start=1):
         where, values = f"{path}, row {number}", [cell.value for cell in row]
         if number > _EXCEL_ROWS:
             raise DataError(f"{where} is beyond Excel's last", allowed=f"{_EXCEL_ROWS:,} rows")
@@ -385,31 +352,9 @@ def _workbook(path: Path, sheet: str | None, columns: Columns) -> Iterator[Recor
             raise DataError(f"{where} holds an error instead of a value")
         cells = ["" if value is None else _cell(value) for value in values]
         size += sum(map(len, cells))
-        if max(map(len, cells)) > _EXCEL_CELL or size > _EXCEL_SIZE:
+        if max(map(len, cells), default=0) > _EXCEL_CELL or size > _EXCEL_SIZE:
             raise DataError(f"{where} is larger than Excel writes", allowed=f"{_EXCEL_CELL:,} characters in a cell")
         yield number, {name: cell for name, cell in zip(header, cells, strict=False) if name}
-
-
-def _sheet(path: Path, book: Any, sheet: str | None, columns: Columns) -> tuple[str, list[str]]:
-    """Return the sheet to read and its columns: the named one, or the only one that has them."""
-    headers = {}
-    for table in book.worksheets:
-        table.reset_dimensions()  # a file may state others than it has
-        first = next(iter(table.iter_rows(max_row=1, values_only=True)), ())
-        headers |= {table.title: ["" if value is None else _cell(value) for value in first]} if first else {}
-    setting, names = columns.sibling("sheet"), set(columns.by_setting().values())
-    if not headers:
-        raise DataError(f"{path} has no rows")
-    if sheet is not None and sheet not in headers:
-        remedy = f"Set {setting} to one of them"
-        raise DataError(f"{path} has no sheet {sheet!r}", allowed=listed(headers), remedy=remedy)
-    having = [title for title, header in headers.items() if names <= {*header}] if sheet is None else [sheet]
-    if len(having) > 1:
-        remedy = f"Set {setting}=NAME"
-        raise DataError(f"{path} has the columns on several sheets", allowed=listed(having), remedy=remedy)
-    title = next(iter(having or headers))
-    columns.to_read([name for name in headers[title] if name], f"{path}, sheet {title}")
-    return title, headers[title]
 
 
 def _cell(value: Any) -> str:
@@ -422,14 +367,18 @@ def _cell(value: Any) -> str:
 
 
 def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
-    """Yield a text per line; blank lines are empty texts."""
+    """Yield a text per line, blank ones too; or documents, a paragraph per line, with blank lines between them."""
     for setting in columns.by_setting():
         if setting != "text":
             raise DataError(
-                f"{path} holds one text per line and no columns, but {columns.setting.format(setting)} is set",
+                f"{path} holds texts and no columns, but {columns.setting.format(setting)} is set",
                 remedy="Set it to null, or dataset.format=conll if each line has a word and its label",
             )
-    return ((number, {columns.parts[0]: line}) for number, line in enumerate(text_lines(path, encoding), start=1))
+    lines = enumerate(text_lines(path, encoding), start=1)
+    if columns.documents:
+        groups = (list(some) for filled, some in groupby(lines, lambda one: bool(one[1].strip())) if filled)
+        lines = ((some[0][0], "\n".join(line for _, line in some)) for some in groups)
+    return ((number, {columns.parts[0]: text}) for number, text in lines)
 
 
 def label_files(folder: Path) -> list[Path]:
@@ -464,33 +413,26 @@ def _labelled_files(folder: Path, encoding: str, columns: Columns) -> Iterator[R
 def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield the sentences of a CoNLL-style file: a word per line with its columns, blank lines between sentences.
 
-    Columns go by name in CoNLL-U and if a first line holds the names that are set, otherwise by number: 0 is the first,
-    -1 the last. By default the word is the first and its label the last. Comments, -DOCSTART- lines, and CoNLL-U's
-    ranges and empty nodes are no words.
+    Columns go by name in .conllu files, otherwise by number: 0 is the first, -1 the last. By default the word is the
+    first and its label the last. Comments, -DOCSTART- lines, and CoNLL-U's ranges and empty nodes are no words.
     """
     words = (line for line in text_lines(path, encoding) if line.strip(" \t") and not line.startswith("#"))
     first_word = next(words, "")
-    separator = "\t" if "\t" in first_word else None
-    named = _cells(first_word, separator)
-    is_table = separator is not None and len(named) == 10 and named[0] in ("1", "0.1")
-    is_conllu = ".conllu" in path.suffixes[-2:] or is_table
-    has_header = not is_conllu and set(columns.by_setting().values()) <= set(named)
-    names = _CONLLU if is_conllu else named if has_header else []
-    indices = {
-        name: _column(path, setting, name, names, len(named), columns) for setting, name in columns.by_setting().items()
+    separator, is_conllu = "\t" if "\t" in first_word else None, ".conllu" in path.suffixes[-2:]
+    width = len(_cells(first_word, separator))
+    at = {
+        name: _column(path, setting, name, width, is_conllu, columns) for setting, name in columns.by_setting().items()
     }
-    first, sentence, n_words = 0, [], 0
+    first, sentence = 0, []
     for number, line in enumerate(chain(text_lines(path, encoding), [""]), start=1):  # a blank line ends the last one
         if not line.strip(" \t"):  # a no-break space or a form feed is a word
             if sentence:
-                yield first, {name: [cells[index] for cells in sentence] for name, index in indices.items()}
+                yield first, {name: [cells[index] for cells in sentence] for name, index in at.items()}
             sentence = []
-        elif (cells := _word(line, separator, len(named), is_conllu, f"{path}, line {number}")) is not None:
-            n_words += 1
-            if not (has_header and n_words == 1):
-                first = first if sentence else number
-                sentence.append(cells)
-    if n_words == has_header:
+        elif (cells := _word(line, separator, width, is_conllu, f"{path}, line {number}")) is not None:
+            first = first if sentence else number
+            sentence.append(cells)
+    if not first:
         raise DataError(
             f"{path} has no sentences", allowed="a word and its label per line, a blank line between sentences"
         )
@@ -512,20 +454,16 @@ def _cells(line: str, separator: str | None) -> list[str]:
     return line.split(separator) if separator else re.split(r"[ \t]+", line.strip(" \t"))
 
 
-def _column(path: Path, setting: str, name: str, names: list[str], width: int, columns: Columns) -> int:
+def _column(path: Path, setting: str, name: str, width: int, is_conllu: bool, columns: Columns) -> int:
     """Return the index of the column that a setting names."""
-    default, index = ("label", -1) if setting == "label" else ("text", 0)
-    for known in (name, name.lower()):
-        if known in names:
-            return names.index(known)
+    defaults = {"text": "form", "label": "upos"} if is_conllu else {"text": "0", "label": "-1"}
+    name = defaults[setting] if setting in defaults and name == setting else name
+    if is_conllu and name.lower() in _CONLLU:
+        return _CONLLU.index(name.lower())
     if re.fullmatch(r"-?[0-9]+", name) and -width <= int(name) < width:
         return int(name)
-    if name == default and names == _CONLLU:
-        return names.index("form" if setting == "text" else "upos")
-    if name == default and not names:
-        return index
     raise DataError(
         f"{path} has no column {name!r}",
-        allowed=listed([*names, *map(str, range(width)), "-1 for the last"]),
+        allowed=listed([*(_CONLLU if is_conllu else ()), *map(str, range(width)), "-1 for the last"]),
         remedy=f"Set {columns.setting.format(setting)}={width - 1 if setting == 'label' else 0}",
     )

@@ -98,8 +98,7 @@ def file_examples(
     if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
         trained = getattr(assembly.config.dataset, "dialect", Dialect())
         quoting = trained.quoting if dialect.quoting is Quoting.auto else dialect.quoting
-        delimiter = trained.delimiter if dialect.delimiter == "auto" else dialect.delimiter
-        dialect = replace(dialect, quoting=quoting, delimiter=delimiter)
+        dialect = replace(dialect, quoting=quoting)
         cache = cache_folder(cache_dir)
         split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
         return split, len(split)
