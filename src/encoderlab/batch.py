@@ -1,10 +1,8 @@
-"""Data that travels between packages that do not import each other: an encoded example, a batch, and the model's
-prediction.
-"""
+"""Data that travels between packages that do not import each other: an encoded example, a batch, a prediction."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import torch
@@ -43,8 +41,8 @@ class Targets:
     """A teacher's outputs for a batch (Hinton et al. 2015), which a student learns to reproduce.
 
     They are either logits of the task's classes, for whole sequences or for the target tokens, softened by
-    `temperature`; or vectors, for whole sequences and for the target tokens. None: no such output. `sequence_weight`
-    and `token_weight` weigh the two losses; with logits, the labels get the rest of 1.
+    `temperature`; or vectors, for whole sequences and for the target tokens. None: no such output. They have the
+    `weight` in the loss, and the labels, if there are any, the rest of 1.
     """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
@@ -52,8 +50,7 @@ class Targets:
     sequence_vectors: Float[Tensor, "batch d_teacher"] | None = None
     token_vectors: Float[Tensor, "targets d_teacher"] | None = None
     temperature: float = 1.0
-    sequence_weight: float = 1.0
-    token_weight: float = 1.0
+    weight: float = 1.0
 
     def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> Targets:
         """Return the targets of some rows and of some target tokens."""
@@ -94,36 +91,23 @@ class Batch:
         return self.input_ids.shape[0] if self.row_of_sequence is None else len(self.rows)
 
     def without_rows(self) -> Batch:
-        """Return the same tokens without rows to predict: a process that has no rows in a step computes this to take
-        part in it.
-        """
-        none = self.rows[:0]
-        labels, token_labels = (None if known is None else known[:0] for known in (self.labels, self.token_labels))
-        targets = None if self.targets is None else self.targets.select(slice(0), slice(0))
+        """Return the tokens without rows to predict: a process that has none computes this to take part in a step."""
         return replace(
-            self,
-            rows=none,
-            target_positions=self.target_positions[:0],
-            labels=labels,
-            token_labels=token_labels,
-            n_tokens=0,
+            self._between(0, 0),
+            input_ids=self.input_ids,
+            token_type_ids=self.token_type_ids,
+            attention_mask=self.attention_mask,
             n_targets=0,
-            targets=targets,
             row_of_sequence=None,
         )
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on `device`. It is copied to a CUDA GPU from pinned memory, without making the host wait."""
-        names = ("input_ids", "token_type_ids", "attention_mask", "rows", "target_positions", "labels", "token_labels")
-        moved = {name: getattr(self, name) for name in (*names, "row_of_sequence")}
-        return replace(
-            self, **{name: None if tensor is None else _on(device, tensor) for name, tensor in moved.items()}
-        )
+        mine = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: _on(device, x) for name, x in mine.items() if isinstance(x, Tensor)})
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Return the first and the second half of the rows, padded as before; the second gets an odd row. Waits for the
-        device.
-        """
+        """Return both halves of the rows, padded as before; the second gets an odd row. Waits for the device."""
         middle = len(self) // 2
         return self._between(0, middle), self._between(middle, len(self))
 

@@ -6,6 +6,7 @@ messages. `__post_init__` of a settings class refuses what the range of a single
 
 import copy
 import math
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
@@ -15,6 +16,13 @@ from encoderlab.errors import SettingError
 
 REQUIRED = "???"  # what OmegaConf calls a mandatory value
 CACHE = "~/.cache/encoderlab"  # unless ENCODERLAB_CACHE names another folder (configs/command.yaml)
+
+BOUNDS = {
+    "least": ("at least", operator.ge),
+    "above": ("more than", operator.gt),
+    "most": ("at most", operator.le),
+    "below": ("less than", operator.lt),
+}
 
 
 def setting(
@@ -55,43 +63,22 @@ def check_settings(settings: Any, group: str) -> None:
             continue
         name = f"{group}.{declared.name}" if group else declared.name
         allowed = allowed_range(declared.metadata)
-        if not math.isfinite(value):
-            raise SettingError(
-                f"{name} is {value}", allowed=allowed or "a finite number", remedy=_default_instead(name, declared)
-            )
-        if not _in_range(value, declared.metadata):
-            raise SettingError(f"{name} is {value}", allowed=allowed, remedy=_default_instead(name, declared))
+        if not math.isfinite(value) or not _in_range(value, declared.metadata):
+            remedy = "" if declared.default == REQUIRED else f"Remove {name} to use its default"
+            raise SettingError(f"{name} is {value}", allowed=allowed or "a finite number", remedy=remedy)
 
 
 def allowed_range(metadata: Any) -> str:
     """Return the range of a field in words, such as "more than 0, at most 1"; "" if it has none."""
-    words = {"least": "at least", "above": "more than", "most": "at most", "below": "less than"}
-    return ", ".join(f"{word} {_number(metadata[key])}" for key, word in words.items() if metadata.get(key) is not None)
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"
+    bounds = [(word, metadata.get(key)) for key, (word, _) in BOUNDS.items()]
+    shown = [
+        (word, str(bound) if isinstance(bound, int) else f"{bound:g}") for word, bound in bounds if bound is not None
+    ]
+    return ", ".join(f"{word} {bound}" for word, bound in shown)
 
 
 def _in_range(value: float, metadata: Any) -> bool:
-    tests = {
-        "least": lambda bound: value >= bound,
-        "above": lambda bound: value > bound,
-        "most": lambda bound: value <= bound,
-        "below": lambda bound: value < bound,
-    }
-    return all(test(metadata[key]) for key, test in tests.items() if metadata.get(key) is not None)
-
-
-def _default_instead(name: str, declared: Any) -> str:
-    """Return how to get a setting's default, which is named only outside groups: a config of a group may
-    set another.
-    """
-    if declared.default == REQUIRED:
-        return ""
-    if "." not in name and isinstance(declared.default, int | float):
-        return f"The default is {name}={declared.default:g}"
-    return f"Remove {name} to use its default"
+    return all(holds(value, metadata[key]) for key, (_, holds) in BOUNDS.items() if metadata.get(key) is not None)
 
 
 def without_folders(plain: Any) -> Any:

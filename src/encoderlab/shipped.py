@@ -7,9 +7,6 @@ states an encoder instead of a run's settings, in compact storage (`exchange.wei
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from pathlib import Path
 
 from encoderlab.errors import DataError, closest
@@ -17,7 +14,6 @@ from encoderlab.system.files import differing_files
 
 SHIPPED = "mini-en"  # the default of finetune and embed
 FOLDER = Path(__file__).with_name("encoders")
-FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
 REINSTALL = "Reinstall encoderlab (pip install --force-reinstall --no-deps encoderlab)"
 
 
@@ -36,13 +32,10 @@ def shipped_folder(name: str) -> Path | None:
         return None
     folder = FOLDER / name
     if not folder.is_dir():
-        raise DataError(
-            f"The encoder {name} is missing from this installation of encoderlab ({folder})", remedy=REINSTALL
-        )
+        raise DataError(f"The encoder {name} is missing from this installation ({folder})", remedy=REINSTALL)
     if differing := differing_files(folder):
-        raise DataError(
-            f"{folder / differing[0]} is damaged: its SHA-256 differs from the shipped file's", remedy=REINSTALL
-        )
+        wrong = f"{folder / differing[0]} is damaged: its SHA-256 differs from the shipped file's"
+        raise DataError(wrong, remedy=REINSTALL)
     return folder
 
 
@@ -53,19 +46,8 @@ def suggestion(name: str, setting: str) -> str:
 
 
 def described(name: str) -> str:
-    """Return the size of a shipped encoder, and the first line of its card.
-
-    Raises DataError if it is missing or damaged.
-    """
+    """Return the first line of a shipped encoder's card. Raises DataError if it is missing or damaged."""
     folder = shipped_folder(name)
     assert folder is not None, f"{name} is not a shipped encoder"
-    model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["encoder"]["model"]
-    with (folder / "model.safetensors").open("rb") as file:  # of which only the header is read
-        tensors = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    tensors = {name: one for name, one in tensors.items() if name != "__metadata__" and not name.endswith(".scale")}
-    millions = sum(math.prod(tensor["shape"]) for tensor in tensors.values()) / 1e6
-    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-    lines = FRONT_MATTER.sub("", (folder / "README.md").read_text(encoding="utf-8")).splitlines()
-    summary = next((line for line in lines if line and not line.startswith("#")), "")
-    size = f"{model['n_layers']} layers x {model['d_model']}, {millions:.1f} million parameters, {megabytes:.1f} MB"
-    return f"{size}: {summary}"
+    _, _, text = (folder / "README.md").read_text(encoding="utf-8").partition("\n# ")
+    return next((line for line in text.splitlines()[1:] if line), "")

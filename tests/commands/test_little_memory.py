@@ -1,7 +1,5 @@
 """Commands on a device with little memory: training continues in smaller parts, with the same predictions and scores."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -91,9 +89,7 @@ def test_a_training_run_continues_in_smaller_micro_batches(command, little_memor
     command(kind, *data, *little, typed, "run_dir=run")
     assert refused
     errors = capsys.readouterr().err
-    assert "encoderlab: out of memory in step " in errors
-    report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
-    assert any(note.startswith("The last batches were computed in ") for note in report["notes"])
+    assert "encoderlab: out of memory; " in errors
 
 
 @pytest.mark.slow
@@ -109,6 +105,6 @@ def test_a_resumed_run_keeps_its_smaller_micro_batches(command, little_memory, s
     little_memory(75)
     little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
     stopped("task=brackets", "dataset.limit=200", *little, "run_dir=run", step=20)
-    assert "out of memory in step" in capsys.readouterr().err
+    assert "out of memory; " in capsys.readouterr().err
     command("train", "resume=run")
-    assert "out of memory in step" not in capsys.readouterr().err
+    assert "out of memory; " not in capsys.readouterr().err

@@ -89,8 +89,7 @@ def test_it_predicts_nothing_and_has_no_rows(command, shipped):
 def test_list_shows_it_and_explains_the_other_choices(command, shipped, capsys):
     command("list", "encoders")
     first, *others = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
-    assert first[0] == "mini-en" and first[1].startswith("1 layers x 16, 0.0 million parameters, ")
-    assert first[1].endswith("MB: A stand-in of drawn weights.")
+    assert first == ["mini-en", "A stand-in of drawn weights."]
     assert [name for name, _ in others] == ["outputs/...", "FOLDER", "OWNER/NAME"]
     damage(shipped / "model.safetensors")
     with pytest.raises(DataError, match="is damaged: its SHA-256 differs"):

@@ -1,6 +1,7 @@
 """Packing: removing padding changes no output, and a GPU is given what its kernel expects without waiting for it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -164,7 +165,8 @@ def test_a_training_step_on_a_device_never_waits_for_it(
 
 
 def test_the_kernel_is_not_used_where_it_would_refuse(monkeypatch):
-    monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda d_head: True)
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: SimpleNamespace(major=8))
     card, half = torch.device("cuda"), torch.bfloat16
     assert attention.packed_kernel_takes(card, half, 0.0, 64)
     assert attention.attention_kernel(card, half, 0.0) == "PyTorch's fused kernels, without padding"
@@ -175,7 +177,7 @@ def test_the_kernel_is_not_used_where_it_would_refuse(monkeypatch):
         (card, half, 0.0, 12),
     ):
         assert not attention.packed_kernel_takes(*refused)
-    monkeypatch.setattr(attention, "_gpu_has_flash_attention", lambda d_head: False)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: SimpleNamespace(major=7))
     assert not attention.packed_kernel_takes(card, half, 0.0, 64)
 
 

@@ -10,9 +10,8 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.task import label_loss_of, resolve_task, start_from_frequencies, uneven_note
+from encoderlab.runs.task import label_weights_of, resolve_task, start_from_frequencies, uneven_note
 from encoderlab.tasks.config import ClassificationConfig, ClassificationScore, MultilabelConfig, TaggingConfig
-from encoderlab.training.loss import PLAIN
 
 
 def corpus_of(rows=None, **labels):
@@ -59,28 +58,26 @@ def test_a_label_of_nearly_all_rows_changes_what_is_learned_and_fitted_unless_a_
 
 @pytest.mark.parametrize("config", [ClassificationConfig, TaggingConfig])
 def test_balanced_classes_have_equal_total_weight_and_rows_weight_one_on_average(config):
-    loss = label_loss_of(config(name="t", class_weights="balanced", focal=2.0), corpus_of(a=80, b=15, c=5))
-    assert torch.allclose(loss.weights * torch.tensor([80.0, 15, 5]), torch.full((3,), 100 / 3))
-    assert loss.focal == 2.0
-    assert label_loss_of(config(name="t"), corpus_of(a=80, b=20)) == PLAIN
+    weights = label_weights_of(config(name="t", class_weights="balanced"), corpus_of(a=80, b=15, c=5))
+    assert torch.allclose(weights * torch.tensor([80.0, 15, 5]), torch.full((3,), 100 / 3))
+    assert label_weights_of(config(name="t"), corpus_of(a=80, b=20)) is None
 
 
 def test_given_weights_keep_their_ratios_and_must_name_known_labels():
-    loss = label_loss_of(ClassificationConfig(name="t", class_weights={1: 5}), corpus_of(**{"0": 90, "1": 10}))
-    assert (loss.weights[1] / loss.weights[0]).item() == pytest.approx(5)
-    assert (loss.weights * torch.tensor([90.0, 10])).sum().item() == pytest.approx(100)
+    weights = label_weights_of(ClassificationConfig(name="t", class_weights={1: 5}), corpus_of(**{"0": 90, "1": 10}))
+    assert (weights[1] / weights[0]).item() == pytest.approx(5)
+    assert (weights * torch.tensor([90.0, 10])).sum().item() == pytest.approx(100)
     with pytest.raises(SettingError, match=r"task.class_weights names 'frud'.*Did you mean fraud"):
-        label_loss_of(ClassificationConfig(name="t", class_weights={"frud": 5}), corpus_of(fraud=1, ok=2))
+        label_weights_of(ClassificationConfig(name="t", class_weights={"frud": 5}), corpus_of(fraud=1, ok=2))
 
 
 def test_a_balanced_label_of_a_set_starts_at_probability_one_half():
     corpus = corpus_of(rows=100, rare=4, frequent=60, never=0)
     heads = HeadSizes(sequence_classes=3, sequence_target="label_set")
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=8, n_heads=2, max_length=8), 10, 0, heads)
-    balanced = label_loss_of(MultilabelConfig(name="t", class_weights="balanced"), corpus)
-    assert balanced.weights.tolist() == pytest.approx([97 / 5, 41 / 61, 101])
+    balanced = label_weights_of(MultilabelConfig(name="t", class_weights="balanced"), corpus)
+    assert balanced.tolist() == pytest.approx([97 / 5, 41 / 61, 101])
     start_from_frequencies(model, heads, corpus, balanced)
     assert torch.allclose(model.sequence_head.bias, torch.zeros(3), atol=1e-5)
-    assert label_loss_of(MultilabelConfig(name="t", focal=2.0), corpus).focal == 2
-    start_from_frequencies(model, heads, corpus, PLAIN)
+    start_from_frequencies(model, heads, corpus, None)
     assert torch.allclose(model.sequence_head.bias.sigmoid(), torch.tensor([5.0, 61, 1]) / 102)

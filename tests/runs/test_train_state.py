@@ -85,7 +85,7 @@ def test_a_restored_state_continues_with_the_same_steps_bit_for_bit(begun):
 
 def test_the_number_of_micro_batches_is_kept_unless_the_settings_change_it(begun):
     grown = begun()
-    grown.steps.micro_batches = MicroBatches(4, "memory ran out in step 1", grown=True)
+    grown.steps.micro_batches = MicroBatches(4, "memory ran out in step 1")
     kept, weights = as_read_back(grown.state_dict()), grown.distributed.weights()
     same, other = begun(), begun(accumulate=1)
     for state in (same, other):

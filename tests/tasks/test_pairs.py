@@ -223,12 +223,11 @@ def batch(mask):
 
 @pytest.mark.parametrize(("mask", "positions"), [(None, [0, 1, 2, 3, 4, 5]), (MASK, [0, 1, 3, 4, 5])])
 def test_the_teacher_computes_every_real_token(mask, positions):
-    learned = vectors(token_weight=0.25)
+    learned = vectors()
     learned.teacher = lambda given: Targets(token_vectors=torch.zeros(len(given.target_positions), 4))
     found = learned.with_targets(batch(mask), 0)
     assert found.target_positions.tolist() == positions
     assert found.targets.token_vectors.shape == (len(positions), 4)
-    assert (found.targets.token_weight, found.targets.sequence_weight) == (0.25, 1.0)
 
 
 def test_without_its_teacher_a_run_cannot_be_scored():

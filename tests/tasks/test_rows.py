@@ -77,7 +77,7 @@ def test_each_row_has_its_own_logits(chosen):
     rows = TaughtRows(texts(5), logits(5).of, 2.0, 0.7)
     batch = rows.prepare(rows.gather(np.array(chosen), 0))
     assert torch.equal(batch.targets.sequence_logits, torch.from_numpy(logits(5).values[chosen]))
-    assert (batch.targets.temperature, batch.targets.sequence_weight) == (2.0, 0.7)
+    assert (batch.targets.temperature, batch.targets.weight) == (2.0, 0.7)
 
 
 def test_words_have_teacher_logits_at_each_of_the_students_targets():

@@ -14,7 +14,6 @@ from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.training.config import Schedule, TrainingConfig
 from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
-from encoderlab.training.loss import PLAIN, LabelLoss
 from encoderlab.training.optimizer import build_optimizer, learning_rate_at
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
@@ -73,14 +72,14 @@ def cut(batch, targets_in_row, sizes):
     return micro_batches
 
 
-def learner(model, config, label_loss=PLAIN):
-    return Learner(model, build_optimizer(model, config), config, CPU, label_loss=label_loss)
+def learner(model, config, label_weights=None):
+    return Learner(model, build_optimizer(model, config), config, CPU, label_weights=label_weights)
 
 
-def trained(batches, label_loss=PLAIN, model=None, **settings):
+def trained(batches, label_weights=None, model=None, **settings):
     config = TrainingConfig(**{"steps": 5, "learning_rate": 0.05, **settings})
     model = model or Tiny()
-    steps = list(optimize(learner(model, config, label_loss), batches, Horizon(config.steps)))
+    steps = list(optimize(learner(model, config, label_weights), batches, Horizon(config.steps)))
     return model, steps
 
 
@@ -97,9 +96,9 @@ class Sequences(Tiny):
 )
 def test_class_weights_do_not_depend_on_micro_batches(sizes, targets):
     whole = replace(rows(8, [0] * 8), labels=targets)
-    label_loss = LabelLoss(torch.tensor([0.2, 1.0, 7.0]), 0.0 if targets.is_floating_point() else 0.1)
+    label_weights = torch.tensor([0.2, 1.0, 7.0])
     (one, (first, *_)), (parts, steps) = (
-        trained(batches, label_loss, Sequences()) for batches in ([[whole]] * 5, [cut(whole, [0] * 8, sizes)] * 5)
+        trained(batches, label_weights, Sequences()) for batches in ([[whole]] * 5, [cut(whole, [0] * 8, sizes)] * 5)
     )
     for a, b in zip(one.parameters(), parts.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)

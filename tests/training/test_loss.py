@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, Prediction, Targets
-from encoderlab.training.loss import LabelLoss, count_targets, losses
+from encoderlab.training.loss import count_targets, losses
 
 
 def batch(labels=None, token_labels=None, targets=None):
@@ -44,42 +44,22 @@ def test_classes_are_weighted():
     torch.manual_seed(0)
     labels, logits, weights = torch.tensor([0, 1, 1, 0]), torch.randn(4, 2), torch.tensor([0.5, 3.0])
     chances = logits.log_softmax(-1)
-    weighed = losses(Prediction(logits), batch(labels), LabelLoss(weights))["sequence"]
+    weighed = losses(Prediction(logits), batch(labels), weights)["sequence"]
     assert weighed.item() == pytest.approx(-(weights[labels] * chances[range(4), labels]).sum().item())
-    of_words = losses(Prediction(token_logits=logits), batch(token_labels=labels), LabelLoss(weights))["token"]
+    of_words = losses(Prediction(token_logits=logits), batch(token_labels=labels), weights)["token"]
     assert of_words.item() == pytest.approx(weighed.item())
 
 
 def test_with_sets_of_labels_a_weight_applies_to_rows_that_have_the_label():
     logits, marks = torch.zeros(4, 2), torch.tensor([[1.0, 0.0]] * 4)
-    found = losses(Prediction(logits), batch(marks), LabelLoss(torch.tensor([5.0, 9.0])))["sequence"]
+    found = losses(Prediction(logits), batch(marks), torch.tensor([5.0, 9.0]))["sequence"]
     assert found.item() == pytest.approx(4 * (5 + 1) * math.log(2) / 2)
-
-
-def test_focal_loss_lowers_the_weight_of_labels_that_are_predicted_well():
-    torch.manual_seed(0)
-    labels, logits, weights = torch.tensor([0, 1, 1, 0]), torch.randn(4, 2), torch.tensor([0.5, 3.0])
-    right = logits.softmax(-1)[range(4), labels]
-    found = losses(Prediction(logits), batch(labels), LabelLoss(weights, focal=2.0))["sequence"]
-    assert found.item() == pytest.approx(-(weights[labels] * (1 - right) ** 2 * right.log()).sum().item())
-    marks = torch.nn.functional.one_hot(labels).float()
-    right = torch.where(marks > 0, logits.sigmoid(), 1 - logits.sigmoid())
-    scale = torch.where(marks > 0, weights, 1.0)
-    found = losses(Prediction(logits), batch(marks), LabelLoss(weights, focal=2.0))["sequence"]
-    assert found.item() == pytest.approx(-(scale * (1 - right) ** 2 * right.log()).sum().item() / 2)
-
-
-@pytest.mark.parametrize("labels", [torch.tensor([0, 1, 1, 0]), torch.tensor([[1.0, 0.0]] * 4)])
-def test_focal_loss_has_finite_gradients_at_certain_predictions(labels):
-    logits = torch.tensor([[1e4, -1e4]] * 4, requires_grad=True)
-    losses(Prediction(logits), batch(labels), LabelLoss(focal=0.5))["sequence"].backward()
-    assert logits.grad.isfinite().all()
 
 
 def test_a_teacher_adds_the_divergence_of_softened_predictions():
     torch.manual_seed(0)
     labels, prediction, teacher = torch.tensor([0, 1, 1, 0]), Prediction(torch.randn(4, 2)), torch.randn(4, 2)
-    taught = batch(labels, targets=Targets(sequence_logits=teacher, temperature=2.0, sequence_weight=0.75))
+    taught = batch(labels, targets=Targets(sequence_logits=teacher, temperature=2.0, weight=0.75))
     student, wanted = ((logits / 2).softmax(-1) for logits in (prediction.sequence_logits, teacher))
     divergence = 4 * (wanted * (wanted / student).log()).sum()
     found = losses(prediction, taught)
@@ -91,7 +71,7 @@ def test_a_teacher_adds_the_divergence_of_softened_predictions():
 def test_vectors_are_compared_by_direction_and_add_up_over_micro_batches():
     torch.manual_seed(0)
     vectors, tokens = torch.randn(4, 8), torch.randn(6, 8)
-    targets = Targets(sequence_vectors=3 * vectors, token_vectors=-tokens, token_weight=0.5)
+    targets = Targets(sequence_vectors=3 * vectors, token_vectors=-tokens, weight=0.5)
     taught = batch(token_labels=torch.zeros(6, dtype=torch.long), targets=targets)
     found = losses(Prediction(sequence_vectors=vectors, token_vectors=tokens), taught)
     assert found["teacher_sequence"].item() == pytest.approx(0, abs=1e-5)

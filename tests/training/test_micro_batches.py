@@ -68,7 +68,7 @@ def test_the_curve_equals_that_of_micro_batches_set_by_hand(room, number, capsys
     by_hand, _, expected = run(Small(ROWS), MicroBatches(number, "as set"))
     assert figures == by_hand
     assert torch.equal(weights, expected)
-    assert taken.micro_batches == MicroBatches(number, "memory ran out in step 1", open=True, grown=True)
+    assert taken.micro_batches == MicroBatches(number, "memory ran out in step 1", open=True)
     assert (
         f"continuing with batches in {number} micro-batches (memory ran out in step 1), as training.accumulate={number} would"
         in capsys.readouterr().err
@@ -111,7 +111,6 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
     expected_figures, expected = by_hand()
     assert figures == expected_figures
     assert torch.equal(weights, expected)
-    assert taken.note() == "The last batches were computed in 2 micro-batches: memory ran out in step 5"
 
 
 @pytest.mark.slow
@@ -119,7 +118,7 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
     ("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))]
 )
 def test_a_run_ends_if_micro_batches_are_set_or_a_single_row_is_too_much(room, micro_batches):
-    with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows of up to"):
+    with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows in"):
         run(Small(room), micro_batches)
 
 

@@ -67,7 +67,7 @@ def test_the_defaults_are_two_groups_and_the_weights_of_plain_adamw():
         {"params": [weight for weight in plain.parameters() if weight.ndim >= 2], "weight_decay": 0.1},
         {"params": [weight for weight in plain.parameters() if weight.ndim < 2], "weight_decay": 0.0},
     ]
-    by_hand = torch.optim.AdamW(groups, lr=0.01, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True)
+    by_hand = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, config.beta2), eps=config.epsilon, fused=True)
     for step in optimize(Learner(model, optimizer, config, CPU), repeat([batch()]), Horizon(4)):
         for group in by_hand.param_groups:
             group["lr"] = step.learning_rate

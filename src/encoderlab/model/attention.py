@@ -67,21 +67,11 @@ def attend_packed(
 
 def packed_kernel_takes(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int) -> bool:
     """Return whether `attend_packed` has a kernel for these; see the checks in PyTorch's flash_api.cpp."""
-    fits = dtype in (torch.bfloat16, torch.float16) and dropout == 0 and d_head % 8 == 0 and d_head <= 256
-    return device.type == "cuda" and fits and _gpu_has_flash_attention(d_head)
-
-
-def _gpu_has_flash_attention(d_head: int) -> bool:
-    """Return whether the GPU has it: from compute capability 8 (Ampere) on. (The compiler can trace these calls.)
-
-    Those with less shared memory, 8.6 to 8.9 and 12.0 to 12.1, have no backward pass for heads 193 to 224 wide
-    (sdp_utils.cpp).
-    """
-    if not torch.backends.cuda.is_flash_attention_available():
+    if device.type != "cuda" or not torch.backends.cuda.is_flash_attention_available():
         return False
-    gpu = torch.cuda.get_device_properties()
-    small = (gpu.major == 8 and 6 <= gpu.minor <= 9) or (gpu.major == 12 and gpu.minor <= 1)
-    return gpu.major >= 8 and not (small and 192 < d_head <= 224)
+    # some GPUs have no backward pass for wider heads; Ampere (8) is the first that has the kernel
+    fits = dtype in (torch.bfloat16, torch.float16) and dropout == 0 and d_head % 8 == 0 and d_head <= 192
+    return fits and torch.cuda.get_device_properties().major >= 8
 
 
 def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d_head: int = 64) -> str:
@@ -115,9 +105,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
     ) -> Float[Tensor, "*targets d_model"]:
-        """Return what the `selected` tokens (None: all) attend to among all tokens of their sequences, whose vectors
-        are `x`.
-        """
+        """Return what the `selected` tokens (None: all) attend to in their sequences, whose tokens' vectors are `x`."""
         queried, queries = (x, layout) if selected is None else (selected.pick(x), selected.layout)
         q, k, v = (self.by_head(each) for each in (self.query(queried), self.key(x), self.value(x)))
         if self.rotate is not None:

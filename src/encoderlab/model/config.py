@@ -139,29 +139,20 @@ class ModelConfig(ModelChoice):
     def __post_init__(self) -> None:
         check_settings(self, self.group)
         if self.segments == 1:
-            raise SettingError(
-                "model.segments is 1",
-                allowed="0 for none, or at least 2 for pairs",
-                remedy="Set model.segments=0, or model.segments=2",
-            )
+            raise SettingError("model.segments is 1", allowed="0 for none, or at least 2 for pairs")
         if self.d_head is None and self.d_model % self.n_heads:
-            near = self.d_model - self.d_model % self.n_heads or self.n_heads
             raise SettingError(
-                f"model.d_head cannot be derived: model.d_model={self.d_model} is not a multiple of "
-                f"model.n_heads={self.n_heads}",
-                remedy=f"Set model.d_head={-(-self.d_model // self.n_heads)}, or model.d_model={near}",
+                f"model.d_model={self.d_model} is not a multiple of model.n_heads={self.n_heads}",
+                remedy=f"Set model.d_head={-(-self.d_model // self.n_heads)}, or another model.n_heads",
             )
         if self.positions is Positions.rotary and self.head_width % 2:
             raise SettingError(
                 f"model.positions=rotary rotates pairs of features, but model.d_head={self.head_width} is odd",
-                allowed="an even model.d_head",
                 remedy=f"Set model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
             )
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
-        """Return these settings. Both have to agree in everything that pretrained weights depend on; dropout and heads
-        may differ.
-        """
+        """Return these settings, which must agree in all that pretrained weights depend on."""
         if pretrained is not None:
             for name in AGREEING:
                 mine, theirs = (_comparable(config, name) for config in (self, pretrained))
@@ -191,14 +182,10 @@ class ModelConfig(ModelChoice):
 
 
 def check_reach(max_length: int | None, pretrained: ModelConfig) -> None:
-    """Raise SettingError for a `max_length` beyond the learned positions of a pretrained encoder.
-
-    Positions that are computed have no limit.
-    """
+    """Raise SettingError for a `max_length` beyond a pretrained encoder's learned positions; others have no limit."""
     if pretrained.positions is Positions.learned and max_length is not None and max_length > pretrained.reach:
         raise SettingError(
             f"model.max_length is {max_length}, but the pretrained encoder has only {pretrained.max_length} positions",
-            allowed=f"at most {pretrained.max_length}",
             remedy=f"Set model.max_length={pretrained.max_length}",
         )
 

@@ -35,9 +35,7 @@ class Embeddings(nn.Module):
         token_type_ids: Int[Tensor, "*batch tokens"],
         positions: slice | Int[Tensor, " tokens"] | None = None,
     ) -> Float[Tensor, "*batch tokens d_model"]:
-        """Return the sum of the three, normalised; `positions` are the tokens' positions in their sequences (None:
-        consecutive).
-        """
+        """Return their normalised sum; `positions` are the tokens' positions in their sequences (None: consecutive)."""
         x = self.token(input_ids)
         if self.position is not None:
             x = x + self.position(slice(input_ids.shape[-1]) if positions is None else positions)
@@ -98,9 +96,7 @@ LAYERS = {NormPosition.post: PostNormLayer, NormPosition.pre: PreNormLayer}
 
 
 class Encoder(nn.Module):
-    """Ids in, one vector per token out. Pre-norm layers do not normalise their sum, so one more norm
-    follows the last.
-    """
+    """Ids in, one vector per token out. Pre-norm layers do not normalise their sum: one more norm follows the last."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
@@ -154,9 +150,7 @@ class Encoder(nn.Module):
         token_type_ids: Int[Tensor, "batch length"],
         attention_mask: Bool[Tensor, "batch length"] | None,
     ) -> list[Float[Tensor, "batch heads length length"]]:
-        """Return the attention weights of every layer, lowest first: [sequence, head, attending token,
-        attended token].
-        """
+        """Return every layer's attention weights, lowest first: [sequence, head, attending token, attended token]."""
         layout = self._layout(input_ids, attention_mask)
         x = self.embeddings(input_ids, token_type_ids)
         maps = []
@@ -173,9 +167,7 @@ class Encoder(nn.Module):
     ) -> Layout:
         """Return a packed layout if there is padding and the number of real tokens is known, otherwise a padded one."""
         batch, length = input_ids.shape
-        assert length <= self.max_length, (
-            f"a sequence of {length} tokens in a model for {self.max_length}: truncate first"
-        )
+        assert length <= self.max_length, f"truncate {length} tokens to {self.max_length} first"
         if attention_mask is None or n_tokens is None:
             return Layout.padded(batch, length, attention_mask)
         return Layout.packed(attention_mask, n_tokens)

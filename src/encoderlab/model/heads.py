@@ -1,6 +1,4 @@
-"""The heads, from the encoder's vectors to logits for whole sequences and for single tokens; and the weights that a
-model starts from.
-"""
+"""The heads, from vectors to logits for whole sequences and single tokens; and a model's initial weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -62,9 +60,7 @@ def linear_in_tiles(
 
 
 def most_targets_in_a_sequence(batch: Batch) -> int:
-    """Return the most target positions in one sequence. On a GPU, counting would have to wait, so it may be the whole
-    length.
-    """
+    """Return the most target positions in a sequence; on a GPU, where counting would have to wait, its whole length."""
     n, length = batch.input_ids.shape
     if batch.target_positions.device.type != "cpu":
         return length
@@ -107,9 +103,7 @@ class EncoderWithHeads(nn.Module):
             nn.init.zeros_(self.sequence_head.weight)
 
     def forward(self, batch: Batch) -> Prediction:
-        """Return logits for each row and each target position (no others, as vocabularies are large); or a teacher's
-        vectors.
-        """
+        """Return logits for each row and, as vocabularies are large, only target positions; or a teacher's vectors."""
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
         if self.separates_pairs:
@@ -136,9 +130,7 @@ class EncoderWithHeads(nn.Module):
         attention_mask: Bool[Tensor, "pairs length"] | None,
         n_tokens: int | None = None,
     ) -> Float[Tensor, "pairs classes"]:
-        """Return logits for pairs of texts that are encoded one by one; `n_tokens` tokens of the pairs are real (None:
-        unknown).
-        """
+        """Return logits for pairs of texts encoded one by one; `n_tokens` of their tokens are real (None: unknown)."""
         assert self.pool is not None and self.sequence_head is not None
         ids, mask = separate_texts(input_ids, token_type_ids, attention_mask)
         known = n_tokens + len(input_ids) if n_tokens else None  # each second text gets its own [CLS]
@@ -151,24 +143,19 @@ class EncoderWithHeads(nn.Module):
         """Return the vectors at the target positions and the mean over each sequence, as wide as the teacher's."""
         vectors = teacher_head(self._encode(batch))
         pooled = MeanPool()(vectors, attendable(batch.attention_mask))
-        return Prediction(
-            sequence_vectors=pooled, token_vectors=vectors.flatten(0, 1).index_select(0, batch.target_positions)
-        )
+        return Prediction(sequence_vectors=pooled, token_vectors=_at_targets(vectors, batch))
 
     def _hidden(
         self, batch: Batch
     ) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "targets d_model"] | None]:
-        """Return what the pooling reads, and the vectors at target positions (None: no head for them). If it reads the
-        first token only, the last layer computes no other vectors.
-        """
+        """Return what the pooling reads, and the vectors at target positions (None: no head for them)."""
         n, length = batch.input_ids.shape
         if not self.reads_first:
             hidden = self._encode(batch)
-            return hidden, hidden.flatten(0, 1).index_select(
-                0, batch.target_positions
-            ) if self.predicts_tokens else None
+            return hidden, _at_targets(hidden, batch) if self.predicts_tokens else None
         if not self.predicts_tokens:
             return self._encode(batch, FIRST_TOKENS), None
+        # the last layer computes only the first tokens and the target positions
         firsts = torch.arange(0, n * length, length, device=batch.target_positions.device)
         positions = torch.cat([firsts, batch.target_positions])
         hidden = self._encode(batch, Selection(positions, 1 + most_targets_in_a_sequence(batch)))
@@ -186,9 +173,7 @@ class EncoderWithHeads(nn.Module):
         return worth_packing(n_tokens, input_ids, kernel=attention.has_packed_kernel(device, dtype))
 
     def parameters_by_depth(self) -> list[list[nn.Parameter]]:
-        """Return the embeddings' parameters, each layer's from the lowest, and last those above: the final norm and the
-        heads.
-        """
+        """Return the parameters of the embeddings, each layer from the lowest, and last of final norm and heads."""
         depths = [list(part.parameters()) for part in (self.encoder.embeddings, *self.encoder.layers)]
         lower = {id(parameter) for depth in depths for parameter in depth}
         return [*depths, [parameter for parameter in self.parameters() if id(parameter) not in lower]]
@@ -210,6 +195,10 @@ class EncoderWithHeads(nn.Module):
             part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"
             counts[part] += parameter.numel()
         return counts
+
+
+def _at_targets(hidden: Float[Tensor, "batch length width"], batch: Batch) -> Float[Tensor, "targets width"]:
+    return hidden.flatten(0, 1).index_select(0, batch.target_positions)
 
 
 def without_weights(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> EncoderWithHeads:

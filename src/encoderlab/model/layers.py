@@ -17,9 +17,7 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        assert 0 <= p <= 0.9, (
-            p
-        )  # closer to 1, rounding would change the fraction kept by over 1 in 10,000, and finally overflow
+        assert 0 <= p <= 0.9, p  # closer to 1, rounding would change the fraction kept, and finally overflow
         self.p = p
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -29,9 +27,6 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         kept = _random_int16(x.shape) >= round(self.p * 2**16) - 2**15
         return x * kept.to(x.dtype).mul_(1 / (1 - self.p))
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
 
 
 def _random_int16(shape: torch.Size) -> Tensor:
@@ -62,9 +57,7 @@ ACTIVATIONS = {Activation.relu: F.relu, Activation.gelu: F.gelu, Activation.gegl
 
 
 class FeedForward(nn.Module):
-    """activation(x W1 + b1) W2 + b2 (paper, equation 2). GEGLU needs a W1 twice as wide, so 1.5 times as many
-    parameters.
-    """
+    """activation(x W1 + b1) W2 + b2 (paper, equation 2). GEGLU's W1 is twice as wide: 1.5 times as many parameters."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

@@ -16,9 +16,7 @@ from torch import Tensor
 
 
 def attendable(attention_mask: Bool[Tensor, "batch length"] | None) -> Bool[Tensor, "batch length"] | None:
-    """Return the mask with every token of a fully padded sequence made attendable, because a softmax over no tokens is
-    NaN.
-    """
+    """Return the mask with all tokens of a fully padded sequence attendable: a softmax over no tokens is NaN."""
     if attention_mask is None:
         return None
     return attention_mask | ~attention_mask.any(dim=1, keepdim=True)
@@ -53,17 +51,9 @@ class Layout:
         slots: Int[Tensor, " tokens"] | None = None,
         bounds: Int[Tensor, " bounds"] | None = None,
     ) -> None:
-        self.batch, self.width, self.positions, self.mask, self.slots, self.bounds = (
-            batch,
-            width,
-            positions,
-            mask,
-            slots,
-            bounds,
-        )
-        self.real: Tensor | None = (
-            None  # if tokens are packed: True at the tokens of the flattened padded batch that are kept
-        )
+        self.batch, self.width, self.positions, self.mask = batch, width, positions, mask
+        self.slots, self.bounds = slots, bounds
+        self.real: Tensor | None = None  # if packed: True at the tokens of the flattened padded batch that are kept
 
     @classmethod
     def padded(cls, batch: int, length: int, attention_mask: Bool[Tensor, "batch length"] | None = None) -> Layout:
@@ -115,9 +105,7 @@ class SelectedTokens:
         if selection.positions is not None:
             self._find(selection.positions, selection.most, tokens)
         elif tokens.real is None:
-            self.layout = Layout(
-                tokens.batch, most, slice(most)
-            )  # the first tokens of a padded batch are a slice of it
+            self.layout = Layout(tokens.batch, most, slice(most))  # the first tokens of a padded batch: a slice of it
         else:
             starts = torch.arange(tokens.batch, device=tokens.real.device)[:, None] * tokens.width
             self._find(starts + torch.arange(most, device=starts.device), most, tokens)
@@ -148,7 +136,5 @@ class SelectedTokens:
 
 
 def _bounds(sequences: Int[Tensor, " tokens"], batch: int) -> Int[Tensor, " bounds"]:
-    """Return where each of the `batch` sequences begins, and the last one ends, given the ascending sequence of each
-    token.
-    """
+    """Return where each of the `batch` sequences begins, and the last ends, from each token's ascending sequence."""
     return torch.searchsorted(sequences, torch.arange(batch + 1, device=sequences.device), out_int32=True)

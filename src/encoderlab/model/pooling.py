@@ -1,6 +1,4 @@
-"""One vector for each sequence: four ways to pool its tokens, two to combine the logits of a text's windows, and the
-comparison of two texts that are read one at a time (Reimers and Gurevych 2019).
-"""
+"""One vector for each sequence, from its tokens, its windows, or two texts read apart (Reimers and Gurevych 2019)."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ class Pooler(nn.Module):
 
 
 def build_pooling(config: ModelConfig) -> nn.Module:
-    """Return the pooling that the settings choose: `(hidden, mask) -> pooled`; the mask is True at real tokens (None:
-    all are).
-    """
+    """Return the chosen pooling: `(hidden, mask) -> pooled`; the mask is True at real tokens (None: all are)."""
     if config.pooling is Pooling.pooler:
         return Pooler(config.d_model, nn.Tanh())
     if config.pooling is Pooling.relu_pooler:
@@ -67,9 +63,7 @@ def pool_windows(
     rows: int,
     pooling: WindowPooling,
 ) -> Float[Tensor, "{rows} features"]:
-    """Return the mean or the maximum of each feature over the sequences of each of the `rows`; every row has at least
-    one.
-    """
+    """Return the mean or the maximum of each feature over the sequences, at least one, of each of the `rows`."""
     x = x.float()
     index = row_of_sequence[:, None].expand_as(x)
     if pooling == "max":

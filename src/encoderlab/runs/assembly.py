@@ -42,7 +42,7 @@ from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.saved_model import Origin, ResolvedRun, SavedModel, read_model
-from encoderlab.runs.task import build_task, label_loss_of, resolve_task, start_from_frequencies, uneven_note
+from encoderlab.runs.task import build_task, label_weights_of, resolve_task, start_from_frequencies, uneven_note
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, TaskConfig
@@ -54,7 +54,7 @@ from encoderlab.training.config import TrainingConfig, seconds_of
 from encoderlab.training.distribution import Sharded, Whole, distribute, distribution, is_sharded
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.horizon import fixed_by_rows, fixed_by_validation, passes_for, steps_per_epoch, total_steps
-from encoderlab.training.loss import PLAIN, LabelLoss
+from encoderlab.training.loss import LabelWeights
 from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
 from encoderlab.training.optimizer import freeze, peak_for_width
 
@@ -71,7 +71,7 @@ class Assembly:
 
     For a reopened run, `origin` says where its weights come from. For a new one, `compiled` says whether its encoder
     is compiled, and why not, `micro_batches` in how many it computes a batch (see `resolve_training` for both), and
-    `label_loss` how its labels count. A model to be sharded is on the main process's CPU until it is distributed; the
+    `label_weights` weigh its labels. A model to be sharded is on the main process's CPU until it is distributed; the
     others only have its shapes.
     """
 
@@ -84,7 +84,7 @@ class Assembly:
     compiled: str | None = None
     micro_batches: MicroBatches | None = None
     processes: Processes = SINGLE_PROCESS
-    label_loss: LabelLoss = PLAIN
+    label_weights: LabelWeights | None = None
 
     @property
     def known_origin(self) -> Origin:
@@ -193,12 +193,12 @@ def assemble(
         drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
         kept = f"{model.n_parameters - drawn:,} pretrained weights"
         print(f"From {config.starts_from}: {kept}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
-    label_loss = label_loss_of(task_config, corpus)
-    start_from_frequencies(model, task.heads, corpus, label_loss)
+    label_weights = label_weights_of(task_config, corpus)
+    start_from_frequencies(model, task.heads, corpus, label_weights)
     freeze(model, config.training)
     if not sharded:  # a model to be sharded may not fit on the device
         model.to(compute.device)
-    return Assembly(settings, compute, tokenizer, task, model, processes=processes, label_loss=label_loss)
+    return Assembly(settings, compute, tokenizer, task, model, processes=processes, label_weights=label_weights)
 
 
 def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:

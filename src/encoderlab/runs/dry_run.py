@@ -81,7 +81,7 @@ def _timed_steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> tuple[i
     training, compute, processes = assembly.config.training, assembly.compute, assembly.processes
     horizon = Horizon(WARM_UP + TIMED) if training.budget is not None else horizon_of(training, len(train))[0]
     optimizer = build_optimizer(assembly.model, training)
-    learner = Learner(stepped, optimizer, training, compute, processes, assembly.label_loss)
+    learner = Learner(stepped, optimizer, training, compute, processes, assembly.label_weights)
     micro_batches = assembly.micro_batches or MicroBatches(1, "as set")
     within = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
     warm_up = min(WARM_UP, horizon.steps(0) - LEAST_TIMED)

@@ -104,7 +104,7 @@ class TrainState:
             training,
             assembly.compute,
             processes=self.processes,
-            label_loss=assembly.label_loss,
+            label_weights=assembly.label_weights,
         )
         self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=assembly.is_compiled)
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
@@ -163,9 +163,8 @@ class TrainState:
         set_random_states(state["random_states"], device, self.processes, seed, state["step"])
 
     def notes(self) -> list[str]:
-        """Return notes for the report: on memory that ran out, and on a rising loss."""
-        diverged = self.progress.diverged_at and DIVERGED.format(self.progress.diverged_at)
-        return [note for note in (self.steps.note(), diverged) if note]
+        """Return notes for the report: on a rising loss."""
+        return [DIVERGED.format(self.progress.diverged_at)] if self.progress.diverged_at else []
 
 
 class _Fitting:

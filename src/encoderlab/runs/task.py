@@ -30,7 +30,7 @@ from encoderlab.tasks.config import (
 )
 from encoderlab.tasks.task import Task, refuse_unknown_label
 from encoderlab.tasks.texts import Classification, Encoding, EncodingConfig, Multilabel, Regression
-from encoderlab.training.loss import PLAIN, LabelLoss
+from encoderlab.training.loss import LabelWeights
 
 if TYPE_CHECKING:
     from encoderlab.runs.document_corpus import DocumentCorpus
@@ -102,17 +102,17 @@ def resolve_thresholds(task: TaskConfig, labels: Sequence[str], held_out: Predic
     return replace(task, thresholds=dict(zip(labels, fitted, strict=True)) | task.known_thresholds)
 
 
-def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLoss:
-    """Return the weights of the labels in the loss, from the task's settings and the labels' frequencies in training.
+def label_weights_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelWeights | None:
+    """Return the weights of the labels in the loss, by the settings and the frequencies in training; None: all alike.
 
     For classes, the mean weight of a training row is 1, so that weights do not change the size of steps. Raises
     SettingError for the weight of an unknown label.
     """
     if not isinstance(task, LabelledTaskConfig) or not isinstance(corpus, Corpus):
-        return PLAIN
+        return None
     weights = task.known_class_weights
     if weights is None:
-        return LabelLoss(focal=task.focal)
+        return None
     train = corpus.survey.splits["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
     if isinstance(weights, str):
@@ -125,11 +125,11 @@ def label_loss_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelLos
         rarer = torch.tensor([weights.get(label, 1.0) for label in corpus.labels], dtype=torch.float64)
     if not isinstance(task, MultilabelConfig):
         rarer = rarer * counts.sum() / (rarer * counts).sum()
-    return LabelLoss(rarer.float(), task.focal)
+    return rarer.float()
 
 
 def start_from_frequencies(
-    model: EncoderWithHeads, heads: HeadSizes, corpus: Corpus | DocumentCorpus, label_loss: LabelLoss
+    model: EncoderWithHeads, heads: HeadSizes, corpus: Corpus | DocumentCorpus, label_weights: LabelWeights | None
 ) -> None:
     """Make a fresh head for a set of labels start with each label's frequency in training (Lin et al. 2017, section
     3.3).
@@ -141,7 +141,7 @@ def start_from_frequencies(
         return
     train = corpus.survey.splits["train"]
     share = (torch.tensor(list(train.labels.values())) + 1.0) / (train.rows + 2.0)
-    weights = torch.ones_like(share) if label_loss.weights is None else label_loss.weights
+    weights = torch.ones_like(share) if label_weights is None else label_weights
     with torch.no_grad():
         model.sequence_head.bias.copy_(share.logit() + weights.log())
 

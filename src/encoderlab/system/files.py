@@ -1,6 +1,4 @@
-"""Files that appear whole or not at all, by renaming a temporary one, and the manifest of a folder: the SHA-256 of each
-of its files, which notices damage.
-"""
+"""Files that appear whole or not at all; and a folder's manifest of SHA-256 hashes, which notices damage."""
 
 from __future__ import annotations
 
@@ -51,11 +49,6 @@ def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
     """Write manifest.json: the SHA-256 of each named file in `folder`, read back from it, and further `facts`."""
     hashes = {name: sha256_of(folder / name) for name in names}
     write_synced(folder / MANIFEST, json.dumps({**facts, "sha256": hashes}, indent=2).encode())
-
-
-def matches_manifest(folder: Path, names: Collection[str], **facts: int) -> bool:
-    """Return whether `folder` has a manifest with these `facts` and `names`, and each file has its hash."""
-    return not differing_files(folder, names, **facts)
 
 
 def differing_files(folder: Path, names: Collection[str] | None = None, **facts: int) -> list[str]:

@@ -119,11 +119,6 @@ class LabelledTaskConfig(TaskConfig):
         None,
         "Weight of each label in the loss: balanced (rare ones more), or your own, such as {fraud: 5}; others are 1.",
     )
-    focal: float = setting(
-        0.0,
-        "Exponent of the focal loss, which lowers the weight of labels that the model already predicts well; 0: off.",
-        least=0,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -249,8 +244,7 @@ class TaggingConfig(LabelledTaskConfig):
     )
     decoding: Decoding = setting(
         Decoding.auto,
-        "Decoding: argmax (word by word) or valid (the most probable valid BIO or BIOES sequence); auto: valid if "
-        "possible.",
+        "argmax (word by word) or valid (the most probable BIO or BIOES sequence); auto: valid if possible.",
     )
     special_tokens: bool = setting(True, "Put [CLS] before the words and [SEP] after them.")
 
@@ -292,19 +286,7 @@ class DocumentTaskConfig(TaskConfig):
 class TeacherVectorsConfig(DocumentTaskConfig):
     """The vectors of a teacher for texts and their tokens, learned on documents (encoderlab distill)."""
 
-    token_weight: float = setting(1.0, "Weight of the cosine distance of the tokens' vectors in the loss.", least=0)
-    sequence_weight: float = setting(
-        1.0, "Weight of the cosine distance of the texts' mean vectors in the loss.", least=0
-    )
     teacher_width: int | None = setting(None, "Width of the teacher's vectors; set by the teacher.", brought=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.token_weight and not self.sequence_weight:
-            raise SettingError(
-                "task.token_weight and task.sequence_weight are both 0, so there is nothing to learn",
-                allowed="at least one above 0",
-            )
 
 
 @dataclass

@@ -112,8 +112,7 @@ class TeacherVectors(Encoding):
         else:
             target_positions = torch.nonzero_static(mask.flatten(), size=batch.n_tokens).flatten()
         batch = replace(batch, target_positions=target_positions)
-        weights = {"sequence_weight": self.config.sequence_weight, "token_weight": self.config.token_weight}
-        return replace(batch, targets=replace(self.teacher(batch), **weights))
+        return replace(batch, targets=self.teacher(batch))
 
     def metrics(self) -> TeacherVectorsMetrics:
         return TeacherVectorsMetrics()

@@ -196,6 +196,5 @@ class TaughtRows(ExampleRows):
                 (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy(), minlength=len(rows)
             )
         logits = torch.from_numpy(self.logits_of(rows, counts)).to(batch.input_ids.device)
-        shared = Targets(temperature=self.temperature, sequence_weight=self.weight, token_weight=self.weight)
-        targets = replace(shared, token_logits=logits) if tagging else replace(shared, sequence_logits=logits)
-        return replace(batch, targets=targets)
+        name = "token_logits" if tagging else "sequence_logits"
+        return replace(batch, targets=Targets(**{name: logits}, temperature=self.temperature, weight=self.weight))

@@ -18,9 +18,7 @@ from encoderlab.tasks.task import RowPrediction, Task
 
 
 class Tagging(Task):
-    """Predicts a label for each word. Words beyond `max_length` tokens have no target; the run reports how many rows
-    have some.
-    """
+    """Predicts a label for each word; words beyond `max_length` tokens have no target, and the run counts such rows."""
 
     def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(
@@ -64,9 +62,7 @@ class Tagging(Task):
         return self.decoder.decode(logits, batch.target_positions // longest, n_rows, longest)
 
     def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
-        """Return the labels of the words of each row. Truncated words have none; a caller that knows them fills them
-        in.
-        """
+        """Return the labels of each row's words; truncated words have none, which a caller that knows them fills in."""
         assert prediction.token_logits is not None
         logits = prediction.token_logits.float()
         ids = self._decoded(logits, batch).cpu().numpy()
@@ -84,9 +80,7 @@ class Tagging(Task):
 
 
 def _decoder(config: TaggingConfig, labels: Sequence[str]) -> ValidDecoder | None:
-    """Return the decoder of valid sequences, or None. Raises SettingError if labels have to be BIO or BIOES and are
-    not.
-    """
+    """Return the decoder of valid sequences, or None. Raises SettingError if the labels have to be BIO and are not."""
     entities = None if config.decoding is Decoding.argmax else entity_labels(labels)
     if entities is None and config.decoding is Decoding.valid:
         raise SettingError(

@@ -1,9 +1,8 @@
 """Checkpoints that survive a kill at any moment: written to a temporary folder, synced, hashed, and renamed into place.
 
-The order of the steps makes this safe; overwriting the last file is not. Every file is written and synced in a
-temporary folder, a manifest with each file's SHA-256 is written last, the folder is synced and renamed to a name never
-used before, and only then are older checkpoints deleted. Reading uses the newest folder whose manifest verifies, never
-a link.
+Every file is written and synced in a temporary folder, a manifest with each file's SHA-256 is written last, the folder
+is synced and renamed to a name never used before, and only then are older checkpoints deleted. Reading uses the newest
+folder whose manifest verifies, never a link.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from encoderlab.system.files import (
     MANIFEST,
     atomic_write,
     atomic_write_text,
-    matches_manifest,
+    differing_files,
     write_manifest,
     write_synced,
 )
@@ -64,7 +63,7 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """Return the weights of a checkpoint. Raises DataError if a file is missing or differs from the manifest."""
-    _check(checkpoint)
+    _refuse_damaged(checkpoint)
     try:
         return safetensors.torch.load_file(checkpoint / WEIGHTS)
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
@@ -73,7 +72,7 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """Return what resuming needs besides the weights: numbers, texts and tensors, never code. Raises DataError."""
-    _check(checkpoint)
+    _refuse_damaged(checkpoint)
     try:
         state = torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
     except Exception as error:  # invalid bytes can raise errors of any kind
@@ -85,7 +84,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 def verified(checkpoint: Path) -> bool:
     """Return whether every file of the checkpoint has the hash in its manifest, which must be of this step."""
-    return matches_manifest(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
+    return not differing_files(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -137,7 +136,7 @@ def clear_unfinished(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _check(checkpoint: Path) -> None:
+def _refuse_damaged(checkpoint: Path) -> None:
     if not verified(checkpoint):
         raise _damaged(checkpoint, "a file is missing or differs from the manifest")
 

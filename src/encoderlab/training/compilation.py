@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import torch
@@ -14,7 +12,7 @@ from encoderlab.model.encoder import Encoder
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 
-RECOMPILATIONS = 64  # of one model, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
+RECOMPILATIONS = 256  # of all models, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
 COMPILED = "compiled"
 # Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time
 # after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds
@@ -30,8 +28,7 @@ def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters:
 
 
 def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
-    """Compile `encoder.encode` (weights keep their names) if that is requested or faster; return in a few words what
-    was done.
+    """Compile `encoder.encode` (weights keep their names) if requested or faster; return in words what was done.
 
     `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
     every batch has another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md).
@@ -46,42 +43,23 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
         return "not compiled (faster only on CUDA)"
     if choice is Compile.auto and seconds < LONG_RUN_SECONDS:
         return "not compiled (faster only in long runs)"
-    if compute.deterministic:
-        _fix_order_of_sums()
+    torch._dynamo.config.recompile_limit = RECOMPILATIONS
+    if compute.deterministic:  # sum in an order that does not depend on the first batch: a resumed run has another
+        from torch._inductor import config
+
+        config.split_reductions = False
     plain = encoder.encode
-    compiled = torch.compile(plain, dynamic=True, **_own_limit())
-    encoder.encode = _in_training(encoder, compiled, plain) if device.type == "cpu" else compiled
+    compiled = torch.compile(plain, dynamic=True)
+
+    def encode_in_training(*arguments: Any, **named: Any) -> Tensor:
+        return (compiled if encoder.training else plain)(*arguments, **named)
+
+    encoder.encode = encode_in_training if device.type == "cpu" else compiled
     wrong = _what_is_wrong_with_the_compiler(encoder, compute)
     if wrong is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own
         return f"not compiled (no working compiler: {wrong})"
     return COMPILED
-
-
-def _in_training(
-    encoder: Encoder, compiled: Callable[..., Tensor], plain: Callable[..., Tensor]
-) -> Callable[..., Tensor]:
-    """Return the output of `compiled` while `encoder` trains, otherwise of `plain`."""
-
-    def encode(*arguments: Any, **named: Any) -> Tensor:
-        return (compiled if encoder.training else plain)(*arguments, **named)
-
-    return encode
-
-
-def _own_limit() -> dict[str, Any]:
-    """Return this model's limit of recompilations; PyTorch before 2.13 counts those of all models together."""
-    if "isolate_recompiles" in signature(torch.compile).parameters:
-        return {"isolate_recompiles": True, "recompile_limit": RECOMPILATIONS}
-    torch._dynamo.config.recompile_limit = RECOMPILATIONS
-    return {}
-
-
-def _fix_order_of_sums() -> None:
-    """Make the compiler sum in an order that does not depend on the first batch: a resumed run has another."""
-    from torch._inductor import config
-
-    config.split_reductions = False
 
 
 def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:

@@ -107,7 +107,6 @@ class TrainingConfig:
     schedule: Schedule = setting(Schedule.linear, "Learning rate schedule: one_cycle, linear, cosine or constant.")
     warmup: float = setting(0.1, "Share of all steps in which the learning rate rises to its peak.", least=0, below=1)
     weight_decay: float = setting(0.01, "Decoupled weight decay of the matrices; biases and norms have none.", least=0)
-    beta1: float = setting(0.9, "AdamW's decay of the running mean of gradients.", least=0, below=1)
     beta2: float = setting(0.999, "AdamW's decay of the running mean of squared gradients.", least=0, below=1)
     epsilon: float = setting(1e-8, "AdamW's epsilon.", above=0)
     clip_norm: float | None = setting(
@@ -169,11 +168,8 @@ class TrainingConfig:
                 remedy="Set training.steps=null or training.budget=null",
             )
         if self.accumulate is not None and self.accumulate > self.batch_size:
-            raise SettingError(
-                f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}",
-                allowed="at most one micro-batch per row",
-                remedy=f"Set training.accumulate={self.batch_size}",
-            )
+            wrong = f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}"
+            raise SettingError(wrong, allowed="at most one micro-batch per row")
 
 
 def seconds_of(budget: str, name: str = "training.budget") -> float:

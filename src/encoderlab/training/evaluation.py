@@ -1,6 +1,4 @@
-"""Predictions for many batches, several at once on a CPU and in halves where memory is too small; and the scores of a
-whole split, computed once at the end.
-"""
+"""Predictions for many batches, several at once on a CPU, in halves where memory is too small; and a split's scores."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from itertools import chain, islice, zip_longest
 from threading import Lock
@@ -39,8 +37,7 @@ def predict_batches(
     at_once: bool = True,
     halve: bool = True,
 ) -> Iterator[tuple[Batch, Output]]:
-    """Yield each batch with the output of `predict`, in order. A batch that does not fit in memory is halved, as are
-    all later ones of its size.
+    """Yield each batch with the output of `predict`, in order; halved if it, or one of its size, did not fit in memory.
 
     On a CPU each core computes a batch of its own, because two cores multiply two pairs of matrices faster than one
     pair after the other. Until the last output, the calling thread has fewer PyTorch threads, too. With fewer batches
@@ -157,26 +154,19 @@ def evaluate(
                 prediction = model(batch)
             return metrics.columns(prediction, batch) if len(batch.rows) else None
 
-    with _in_evaluation_mode(model):
-        for _, kept in predict_batches(
-            _until_interrupted(batches, processes), columns, compute, at_once=alone, halve=alone
-        ):
+    was_training = model.training
+    model.eval()
+    try:
+        batches = _until_interrupted(batches, processes)
+        for _, kept in predict_batches(batches, columns, compute, at_once=alone, halve=alone):
             if kept is not None:
                 metrics.keep(kept)
+    finally:
+        model.train(was_training)
     if alone:
         return metrics.scores()
     collected = processes.gather(metrics.collected())
     return processes.broadcast_from_main(lambda: _scores_of(metrics, collected))
-
-
-@contextmanager
-def _in_evaluation_mode(model: nn.Module) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def _until_interrupted(batches: Iterable[Batch], processes: Processes) -> Iterator[Batch]:

@@ -130,40 +130,30 @@ class TimeBudget(Horizon):
 
     The number of steps is re-estimated after each step from the time taken so far. A schedule that follows the estimate
     reaches zero with the last step, which ends before the time does. If the model is `compiled`, some of the first
-    steps compile code: their extra time is charged to the budget, but not used to estimate the steps to come.
+    steps compile code: the budget pays for them, but the estimate is made from the later ones.
     """
 
     GUESS = 1000  # steps assumed before one has been timed, so that the first learning rate belongs to a warmup
-    FIRST_STEPS = 10  # in which a compiled model may see new shapes
-    SLOW = 5.0  # times the fastest of the first steps
+    COMPILING = 10  # steps in which a compiled model may see new shapes
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic, *, compiled: bool = False) -> None:
-        self.seconds, self.clock, self.compiled = seconds, clock, compiled
+        self.seconds, self.clock = seconds, clock
+        self._untimed = self.COMPILING if compiled else 0
         self._spent = 0.0
         self._started: float | None = None
-        self._ended = 0.0
-        self._first: list[float] = []  # seconds of the first steps
 
     def steps(self, done: int) -> int:
         now = self.clock()
         if self._started is None:
             self._started = now - self._spent
-            self._before = 0 if self._spent else done
-            # Seconds of a step before this process began.
-            self._usual = self._spent / done if self._spent and done else math.inf
-        elif self.compiled and len(self._first) < self.FIRST_STEPS:
-            self._first.append(now - self._ended)
-        self._ended = now
-        taken, elapsed = done - self._before, now - self._started
-        left = self.seconds - elapsed
-        if taken == 0 or (left > 0 and taken == len(self._first) == 1):
-            return done + self.GUESS
-        return done + max(int(left * taken / max(elapsed - self._compiling(), 1e-9)), 0)
-
-    def _compiling(self) -> float:
-        """Return the seconds that slow steps among the first ones have taken beyond the fastest."""
-        fastest = min([self._usual, *self._first])
-        return sum((seconds - fastest for seconds in self._first if seconds > self.SLOW * fastest), 0.0)
+            self._timed_after, self._timed_from = (0, self._started) if self._spent else (done, now)
+            self._untimed += self._timed_after
+        elif self._timed_after < done <= self._untimed:
+            self._timed_after, self._timed_from = done, now
+        left, timed = self.seconds - (now - self._started), done - self._timed_after
+        if not timed:
+            return done + self.GUESS if left > 0 or not done else done
+        return done + max(int(left * timed / max(now - self._timed_from, 1e-9)), 0)
 
     def resume(self, spent: float) -> None:
         self._spent = spent

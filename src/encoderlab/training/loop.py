@@ -9,9 +9,9 @@ weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.horizon import Horizon, numbered
-from encoderlab.training.loss import LOSSES, PLAIN, LabelLoss, count_targets, losses
+from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
 from encoderlab.training.optimizer import clip_gradients, learning_rate_at, set_learning_rate
 
 
@@ -134,7 +134,7 @@ class Learner:
     are not finite.
 
     With several `processes`, `model` averages its gradients with theirs after the last micro-batch of a step.
-    `label_loss` says how labels count in the loss.
+    `label_weights` weigh the labels in the loss (None: all alike).
     """
 
     model: nn.Module
@@ -142,11 +142,12 @@ class Learner:
     config: TrainingConfig
     compute: Compute
     processes: Processes = SINGLE_PROCESS
-    label_loss: LabelLoss = PLAIN
+    label_weights: LabelWeights | None = None
     guard: NonFiniteGuard = field(init=False)
 
     def __post_init__(self) -> None:
-        self.label_loss = self.label_loss.to(self.compute.device)
+        if self.label_weights is not None:
+            self.label_weights = self.label_weights.to(self.compute.device)
         self.guard = NonFiniteGuard(waits=self.compute.device.type != "cuda")
 
 
@@ -188,8 +189,10 @@ def accumulate_gradients(
     Accumulation is exact: each summed loss is divided by `targets`, how many there are of its kind in the whole batch.
     """
     means: dict[str, Tensor] = {}
-    for micro_batch, sync in zip(micro_batches, _sync_after_last(learner, len(micro_batches)), strict=True):
-        with sync:
+    model: Any = learner.model  # of several processes, a wrapper that averages gradients
+    for number, micro_batch in enumerate(micro_batches, 1):
+        averages = learner.processes.size == 1 or number == len(micro_batches)
+        with nullcontext() if averages else model.no_sync():
             shares = _backward(learner, micro_batch, targets)
         means |= {name: means.get(name, 0) + share for name, share in shares.items()}
     if learner.processes.size == 1:
@@ -201,23 +204,11 @@ def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) 
     """Add the gradients of one micro-batch to the existing ones; return its share of the mean losses."""
     with learner.compute.autocast():
         prediction = learner.model(micro_batch)
-    shares = {
-        name: loss / max(targets[name], 1) for name, loss in losses(prediction, micro_batch, learner.label_loss).items()
-    }
+    summed = losses(prediction, micro_batch, learner.label_weights)
+    shares = {name: loss / max(targets[name], 1) for name, loss in summed.items()}
     total = torch.stack(list(shares.values())).sum()
     size = learner.processes.size
     if size > 1:  # the processes average their gradients, which divides by their number
         total = total * size
     total.backward()
     return {name: share.detach() for name, share in shares.items()}
-
-
-class _Replica(Protocol):
-    def no_sync(self) -> AbstractContextManager[None]: ...
-
-
-def _sync_after_last(learner: Learner, micro_batches: int) -> Iterator[AbstractContextManager[None]]:
-    """Yield a context for each micro-batch: in all but the last, a replica does not synchronise its gradients."""
-    for number in range(1, micro_batches + 1):
-        synchronises = learner.processes.size == 1 or number == micro_batches
-        yield nullcontext() if synchronises else cast("_Replica", learner.model).no_sync()

@@ -44,13 +44,12 @@ class MemoryTooSmallError(TrainingError):
 class MicroBatches:
     """How many micro-batches each batch is computed in, and why, in words.
 
-    `open` is True if the number may grow when memory runs out, `grown` if it has.
+    `open` is True if the number may grow when memory runs out.
     """
 
     number: int
     reason: str
     open: bool = False
-    grown: bool = False
 
     def __str__(self) -> str:
         return f"batches in {self.number} micro-batch{'es' * (self.number > 1)} ({self.reason})"
@@ -63,9 +62,7 @@ def choose_micro_batches(
     device: torch.device,
     processes: Processes = SINGLE_PROCESS,
 ) -> MicroBatches:
-    """Return in how many micro-batches a run begins whose longest row has `longest` tokens: a function of the settings
-    and the rows, whatever else the machine is doing.
-    """
+    """Return in how many micro-batches a run begins whose longest row has `longest` tokens; no load changes it."""
     if training.accumulate is not None:
         return MicroBatches(training.accumulate, "as set")
     share = -(-training.batch_size // processes.size)
@@ -89,7 +86,6 @@ class StepsWithinMemory:
         self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int
     ) -> None:
         self.batches, self.micro_batches, self.batch_size = batches, micro_batches, batch_size
-        self._in_progress: list[Batch] = []
 
     def take(
         self, learner: Learner, horizon: Horizon, after: int = 0, stopping: Callable[[], bool] = never
@@ -101,7 +97,7 @@ class StepsWithinMemory:
         """
         device = learner.compute.device
         while True:
-            batches = self._remembered(self.batches(after, self.micro_batches.number))
+            batches = self.batches(after, self.micro_batches.number)
             generators = random_state(device)
             try:
                 for step in optimize(learner, batches, horizon, after=after, stopping=stopping):
@@ -115,44 +111,26 @@ class StepsWithinMemory:
                 if in_optimizer or not self._more_micro_batches(after + 1):
                     raise self._too_small(after + 1, device, in_optimizer=in_optimizer) from None
             del batches
-            self._in_progress = []
             learner.optimizer.zero_grad()
             set_random_state(generators, device)
             gc.collect()  # frames of the failed step may reference one another
             release_unused_memory()
-
-    def note(self) -> str | None:
-        """Return a report's sentence about it; None if memory never ran out."""
-        number, reason = self.micro_batches.number, self.micro_batches.reason
-        return (
-            f"The last batches were computed in {number} micro-batches: {reason}" if self.micro_batches.grown else None
-        )
-
-    def _remembered(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
-        """Yield the same batches, keeping the current one to explain an error."""
-        for micro_batches in batches:
-            self._in_progress = micro_batches
-            yield micro_batches
-            self._in_progress = []
 
     def _more_micro_batches(self, step: int) -> bool:
         """Double the number of micro-batches from `step` on and print a line; return False if that is not allowed."""
         if not self.micro_batches.open or self.micro_batches.number >= self.batch_size:
             return False
         number = min(2 * self.micro_batches.number, self.batch_size)
-        self.micro_batches = MicroBatches(number, f"memory ran out in step {step:,}", open=True, grown=True)
-        resumed = f"continuing with {self.micro_batches}, as training.accumulate={number} would"
-        line = f"out of memory in step {step:,}; {resumed}"
-        tqdm.write(f"encoderlab: {line}", file=sys.stderr)
+        self.micro_batches = MicroBatches(number, f"memory ran out in step {step:,}", open=True)
+        line = f"continuing with {self.micro_batches}, as training.accumulate={number} would"
+        tqdm.write(f"encoderlab: out of memory; {line}", file=sys.stderr)
         return True
 
     def _too_small(self, step: int, device: torch.device, *, in_optimizer: bool) -> MemoryTooSmallError:
-        rows, number = sum(map(len, self._in_progress)), self.micro_batches.number
-        longest = max((batch.input_ids.shape[1] for batch in self._in_progress), default=0)
-        remedy = "Choose a smaller model, or a smaller model.max_length"
+        number, remedy = self.micro_batches.number, "Choose a smaller model, or a smaller model.max_length"
         if not in_optimizer and number < self.batch_size:
             remedy = f"Set training.accumulate={min(2 * number, self.batch_size)} to compute smaller micro-batches"
-        batch = f"{rows} rows of up to {longest} tokens in {number} micro-batch{'es' * (number > 1)}"
+        batch = f"{self.batch_size} rows in {number} micro-batch{'es' * (number > 1)}"
         return MemoryTooSmallError(
             f"The memory of the device ({device.type}) is too small for step {step}, a batch of {batch}", remedy=remedy
         )

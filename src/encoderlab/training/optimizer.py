@@ -1,6 +1,4 @@
-"""AdamW: weight decay on matrices only, smaller or no learning rates for the lower layers, gradient clipping, and the
-learning rate as a pure function of the step.
-"""
+"""AdamW, with smaller or no learning rates for lower layers; gradient clipping; the learning rate at each step."""
 
 from __future__ import annotations
 
@@ -14,6 +12,8 @@ from torch import Tensor, nn
 
 from encoderlab.errors import SettingError
 from encoderlab.training.config import Schedule, TrainingConfig
+
+BETA1 = 0.9  # AdamW's decay of the running mean of gradients
 
 
 class _Deep(Protocol):
@@ -46,9 +46,8 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
     groups = list(_groups(model, config))
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     assert config.learning_rate is not None
-    return EagerAdamW(
-        groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused
-    )
+    betas = (BETA1, config.beta2)
+    return EagerAdamW(groups, lr=config.learning_rate, betas=betas, eps=config.epsilon, fused=fused)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> float:
