@@ -1,6 +1,5 @@
 """Signals: the first ends the program at a safe point, with the exit code a shell expects; the second ends it at once."""
 
-import importlib
 import os
 import signal
 import subprocess
@@ -22,15 +21,28 @@ def test_a_signal_ends_the_process_with_its_own_exit_code(number, code):
     assert (ended.value.exit_code, ended.value.name) == (code, signal.Signals(number).name)
 
 
-def test_a_signal_waits_until_a_module_has_loaded(tmp_path, monkeypatch):
-    (tmp_path / "loaded_slowly.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\ndone = True\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    loaded = []
-    with pytest.raises(Interrupted, match="SIGTERM"), signals_handled():
-        loaded.append(importlib.import_module("loaded_slowly").done)
-        signal.pause()  # until the signal is looked at again
-    assert loaded == [True]
-    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+SLOWLY = """
+import os, signal
+from encoderlab.system.processes import signals_handled
+with signals_handled():
+    import loaded_slowly
+"""
+
+
+def test_a_signal_during_an_import_ends_the_process_without_an_exception(tmp_path):
+    (tmp_path / "loaded_slowly.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGTERM)\nfinally:\n    print('raised', flush=True)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    ended = subprocess.run(
+        [sys.executable, "-c", SLOWLY],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert (ended.returncode, ended.stdout) == (143, "")
+    assert "stopped by SIGTERM" in ended.stderr
 
 
 def test_deferred_work_ends_only_where_it_checks(capfd):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from omegaconf import DictConfig
@@ -34,7 +35,7 @@ from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
 from encoderlab.reports.comparison import build_comparison, finished_runs, show_comparison, write_comparison
 from encoderlab.runs.folder import JOURNAL, FolderInUseError, RunFolder, is_sweep, runs_in
-from encoderlab.system.device import available_cores, count_gpus
+from encoderlab.system.device import available_cores
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Interrupted, deferred, signals_handled
 
@@ -106,7 +107,7 @@ def _combine(line: CommandLine, jobs: Jobs) -> None:
     """Let Hydra's sweeper and launcher run a job for each combination."""
     overrides = [*line.overrides, f"hydra.sweep.dir={quote(str(jobs.root))}"]
     if PARALLEL in overrides and not any(one.startswith(N_JOBS) for one in overrides):
-        overrides.append(f"{N_JOBS}{count_gpus() or available_cores()}")
+        overrides.append(f"{N_JOBS}{torch.cuda.device_count() or available_cores()}")
     in_workers = PARALLEL in overrides  # they get Ctrl-C too, save, and then end this process
     try:
         with deferred("each job saves after its step") if in_workers else nullcontext():
@@ -234,7 +235,7 @@ def _share_of_machine(settings: Any, n_parallel: int, number: int) -> Any:
     share = {}
     if getattr(holder, "threads", 0) is None:
         share["threads"] = max(available_cores() // n_parallel, 1)
-    if getattr(holder, "device", None) in ("auto", "cuda") and (gpus := count_gpus()):
+    if getattr(holder, "device", None) in ("auto", "cuda") and (gpus := torch.cuda.device_count()):
         share["device"] = f"cuda:{number % gpus}"
     changed = replace(holder, **share)
     return changed if holder is settings else replace(settings, training=changed)

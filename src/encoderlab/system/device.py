@@ -1,15 +1,13 @@
-"""Picks the device, the precision and the threads, reports the choice, and measures peak memory.
+"""Picks the device, the precision and the threads, and says what it picked and why.
 
-Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated; the choice is
-printed before the first step. Freed memory is kept: where pages are expensive, as on virtual machines, this was worth
-more than any change to the matrix products.
+Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated. Freed memory is
+kept: where pages are expensive, as on virtual machines, this was worth more than any change to the matrix products.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from encoderlab.system.processes import SINGLE_PROCESS, Processes, set_up_librar
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
-AMD = "AuthenticAMD"  # vendor_id in /proc/cpuinfo
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 
 
@@ -64,8 +61,7 @@ def choose_compute(
     setting: str = "training.device",
     processes: Processes = SINGLE_PROCESS,
 ) -> Compute:
-    """Pick the first of CUDA, Apple's MPS and CPU that is available, unless the settings choose; `width` is the model's
-    d_model.
+    """Pick the first of CUDA, Apple's MPS and CPU that is there, unless the settings choose; `width` is d_model.
 
     Sets the number of CPU threads of this process, makes it keep the memory it frees, picks `deterministic` kernels if
     that is asked for, and makes it flush denormal numbers to zero: they slow some CPU kernels down up to elevenfold.
@@ -88,12 +84,10 @@ def choose_compute(
 
 
 def _use_deterministic_kernels(deterministic: bool) -> None:
-    """Make this process use kernels that sum in a fixed order wherever there is a choice (PyTorch, notes on
-    randomness).
+    """Make this process use kernels that sum in a fixed order wherever there is a choice.
 
-    The switch reaches the matrix products, which ask for a fixed workspace (cuBLAS, "Results Reproducibility"), the
-    backward passes of attention (cuDNN's is then left out) and of gathers, and the compiler, which then times no
-    kernels to choose one.
+    The switch reaches matrix products, the backward passes of attention and of gathers, and the compiler, which then
+    times no kernels to choose one (PyTorch, notes on randomness).
     """
     if deterministic != torch.are_deterministic_algorithms_enabled():  # the switch imports the compiler: half a second
         torch.use_deterministic_algorithms(deterministic)
@@ -104,11 +98,10 @@ def _use_deterministic_kernels(deterministic: bool) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Make this process reuse freed memory, if the system supports that.
+    """Make this process reuse freed memory, if the system supports that (mallopt(3)).
 
     The next training step needs what one frees. Returned to the system in between, every page would be cleared and
-    mapped again in each step, which can take longer than the matrix products (mallopt(3); Linux's
-    Documentation/admin-guide/mm/transhuge.rst).
+    mapped again in each step, which can take longer than the matrix products.
     """
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(M_MMAP_MAX, 0)
@@ -118,11 +111,6 @@ def _keep_freed_memory() -> None:
 def available_cores() -> int:
     """Return the number of cores this process may use, as a batch system or a container limits it."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def count_gpus() -> int:
-    """Return the number of CUDA GPUs of this machine, or of those that CUDA_VISIBLE_DEVICES leaves to this process."""
-    return torch.cuda.device_count()
 
 
 def _choose_device(name: str, setting: str, processes: Processes) -> torch.device:
@@ -170,18 +158,13 @@ def _choose_precision(name: str, device: torch.device, width: int) -> tuple[torc
     if device.type != "cpu":
         return torch.float32, "bf16 is picked only on CUDA GPUs and some processors"
     has_amx, has_avx512 = torch.cpu._is_amx_tile_supported(), torch.cpu._is_avx512_bf16_supported()
-    if not has_amx and not (has_avx512 and processor_vendor() == AMD):
+    if not has_amx and not (has_avx512 and processor_is_amd()):
         return torch.float32, "bf16 is faster only on processors with AMX, and on AMD's with AVX-512 bf16"
     if width < BF16_FROM_WIDTH:
         return torch.float32, f"bf16 is faster only from model.d_model={BF16_FROM_WIDTH}"
     return torch.bfloat16, f"the processor has {'AMX' if has_amx else 'AVX-512 bf16'}"
 
 
-def processor_vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
-    """Return the vendor id of this processor (AuthenticAMD, GenuineIntel); None if the system does not provide it."""
-    try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    vendor = re.search(r"^vendor_id\s*:\s*(\S+)", text, re.MULTILINE)
-    return vendor[1] if vendor else None
+def processor_is_amd(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Return whether this processor is AMD's; False if the system does not say."""
+    return cpuinfo.is_file() and "AuthenticAMD" in cpuinfo.read_text(encoding="utf-8", errors="replace")

@@ -1,17 +1,12 @@
-"""The processes of a run: how many there are, which one this is, and how they communicate.
+"""The processes of a run: how many there are, which one this is, how they communicate, and the signals that end them.
 
-`torchrun` starts them, restarts them and reports those it loses; they talk through `torch.distributed`. They are one
-value, passed down from the command line like device and seed. In a single process all of this is free, and PyTorch is
-not even loaded.
-
-Losses are divided by the number of targets in all processes, counted on the host in the one small message of a step,
-which also carries the wish to stop. The main process scores an evaluation from what all have collected, in the order
-that one process would have used.
+`torchrun` starts them, restarts them and reports those it loses; they talk through `torch.distributed`. In a single
+process all of this is free, and PyTorch is not even loaded. Apart from `rank` and what depends on it, all must call the
+same methods in the same order: each waits for the others.
 
 Ctrl-C, SIGTERM and a closed terminal end the program at a point where no work is lost; a second signal ends it at once.
 The first sets a flag. Work that can be saved asks for the flag between steps and between scoring batches; all other
-work ends at once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it. A signal that
-arrives during an import waits for its end: C++ code that calls Python as it loads aborts on an exception.
+work ends at once. `Interrupted` is not an `Exception`, so nothing that handles errors swallows it.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from encoderlab.errors import SettingError, TrainingError, UserError
+from encoderlab.errors import SettingError, TrainingError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +31,6 @@ TIMEOUT = timedelta(minutes=10)  # at a synchronisation point: longer than any w
 POLL_SECONDS = 0.05
 MAIN_ENDS_SECONDS = 5  # before a process that has failed tells the user, in case the main process does
 LOST_CONNECTION = ("gloo", "nccl", "connection", "broken pipe", "tcpstore", "timed out")  # in errors of collectives
-IMPORT_SECONDS = 0.02  # between two checks whether an import has ended
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 Value = TypeVar("Value")
@@ -50,9 +44,7 @@ class ConnectionLostError(TrainingError):
 class Processes:
     """The processes of a run, and this one's place among them.
 
-    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, number `machine`. Apart
-    from `rank` and what depends on it, all processes must call the same methods in the same order: each waits for the
-    others.
+    `rank` counts over all machines, `local_rank` over the `local_size` processes of this one, number `machine`.
     """
 
     rank: int = 0
@@ -133,9 +125,7 @@ class Processes:
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """Run the enclosed work on the main process, then on one process of each other machine, then on all others,
-        which find it done. They wait as long as it takes.
-        """
+        """Run the enclosed work on the main process, then on one of each other machine, then on the rest."""
         if self.size == 1:
             yield
             return
@@ -162,16 +152,14 @@ class Processes:
             if self.size == 1 or not any(sign in str(error).lower() for sign in LOST_CONNECTION):
                 raise
             raise ConnectionLostError(
-                f"Process {self.rank} of {self.size} has lost its connection to the others; torchrun reports which "
-                "ended",
-                remedy="Start the run again, with resume=auto to continue from its last checkpoint",
+                f"Process {self.rank} of {self.size} has lost its connection to the others; torchrun says which ended",
+                remedy="Start the run again with resume=auto",
             ) from None
 
     def tells_user(self) -> bool:
-        """Return whether this process, which ends with an error, tells the user so.
+        """Return whether this process, which ends with an error, tells the user: the main one, or another if that goes on.
 
-        The main process does. Another one does only if the main process does not end as well: most errors occur in all
-        of them. A process that ended at once would make torchrun end the main one before it has said anything.
+        One that ended at once would make torchrun end the main process before it has said anything.
         """
         if self.store is None:  # a single process, or not connected yet
             return self.is_main
@@ -191,10 +179,9 @@ class Processes:
                 torch.distributed.destroy_process_group()
 
     def end(self, exit_code: int) -> None:
-        """End this process, unless it is the only one and everything went well.
+        """End this process, unless it is the only one and all went well.
 
-        One of several skips what Python does at its end: a thread of PyTorch's process group that gives a tensor back
-        just then aborts the process (pytorch/pytorch#190489).
+        One of several skips Python's own end, where a thread of PyTorch's may abort it (pytorch/pytorch#190489).
         """
         if self.size > 1:
             for stream in (sys.stdout, sys.stderr):
@@ -209,9 +196,7 @@ SINGLE_PROCESS = Processes()
 
 
 def set_up_libraries() -> None:
-    """Set the variables that PyTorch reads when it is loaded, or at its first allocation or matrix product, unless they
-    are already set.
-    """
+    """Set, unless they are set, the variables that PyTorch reads as it loads, allocates or multiplies first."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available
     # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below
     # it, keeps them again. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
@@ -226,8 +211,7 @@ def set_up_libraries() -> None:
 
 
 def processes_of_torchrun() -> Processes:
-    """Return this process's place from torchrun's variables, not yet connected to the others; otherwise
-    `SINGLE_PROCESS`.
+    """Return this process's place from torchrun's variables, not yet connected; without any, `SINGLE_PROCESS`.
 
     Raises SettingError for variables that are missing or not numbers.
     """
@@ -240,10 +224,8 @@ def processes_of_torchrun() -> Processes:
         )
         machine = int(os.environ.get("GROUP_RANK", "0"))
     except (KeyError, ValueError) as error:
-        raise SettingError(
-            f"Several processes need all of torchrun's environment variables ({error})",
-            remedy="Start them with torchrun --standalone --nproc-per-node=2 -m encoderlab train, or unset WORLD_SIZE",
-        ) from None
+        wrong = f"Several processes need all of torchrun's environment variables ({error})"
+        raise SettingError(wrong, remedy="Start them with torchrun, or unset WORLD_SIZE") from None
     return Processes(rank, size, local_rank, local_size, machine, restarted)
 
 
@@ -306,18 +288,16 @@ class Interrupted(BaseException):
 
 
 class _Received:
-    """The signals received. A process has one table of signal handlers, and so one of these."""
+    """The signal received. A process has one table of signal handlers, and so one of these."""
 
     number: int | None = None
     is_deferred = False
     promise = ""
-    is_raised = False
 
 
 @contextmanager
 def signals_handled() -> Iterator[None]:
-    """Turn the first signal into `Interrupted`, at once or when `deferred` work checks for it; the second ends the
-    process.
+    """Turn the first signal into `Interrupted`, at once or when `deferred` work asks; the second ends the process.
 
     A signal that is already ignored, such as SIGHUP under nohup, stays ignored.
     """
@@ -327,18 +307,11 @@ def signals_handled() -> Iterator[None]:
             signal.signal(number, _on_signal)
     try:
         yield
-    except Exception as error:  # a library interrupted while loading may report its own error
-        if not _Received.is_raised or isinstance(error, UserError):
-            raise
-        assert _Received.number is not None
-        raise Interrupted(_Received.number) from None
     finally:
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
-        _Received.number, _Received.is_raised = None, False
+        _Received.number = None
 
 
 def _numbers() -> list[int]:
@@ -374,29 +347,18 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
             os._exit(128 + number)
         return
     _Received.number = number
-    if not _Received.is_deferred:
-        _raise_unless_importing(0, frame)
-        return
     name = signal.Signals(number).name
-    again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"
-    os.write(2, f"\nencoderlab: {name}: {_Received.promise}{again}\n".encode())
-
-
-def _raise_unless_importing(_: int, frame: FrameType | None) -> None:
-    """Raise Interrupted, but not during an import: C++ code that calls Python while loading would abort."""
-    if _Received.is_deferred or _Received.number is None:
-        return
-    if hasattr(signal, "setitimer") and _is_importing(frame):
-        signal.signal(signal.SIGALRM, _raise_unless_importing)
-        signal.setitimer(signal.ITIMER_REAL, IMPORT_SECONDS)
-        return
-    _Received.is_raised = True
-    raise Interrupted(_Received.number)
+    if _Received.is_deferred:
+        again = "" if UNDER_TORCHRUN in os.environ else "; send it again to stop at once"
+        os.write(2, f"\nencoderlab: {name}: {_Received.promise}{again}\n".encode())
+    elif _is_importing(frame):  # C++ code that calls Python as it loads aborts on an exception
+        os.write(2, f"\nencoderlab: stopped by {name}\n".encode())
+        os._exit(128 + number)
+    else:
+        raise Interrupted(number)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            return True
+    while frame is not None and frame.f_globals.get("__name__") != "importlib._bootstrap":
         frame = frame.f_back
-    return False
+    return frame is not None
