@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: list, run, growth, gpu, suite, few."""
+"""The command line of the benchmarks: list, run, gpu, suite, few."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks import gpu, growth
+from benchmarks import gpu
 from benchmarks.comparing import Settings, run_job, why_skipped
 from benchmarks.few_peer import PEERS
 from benchmarks.few_rows import FEW_SETS, ROWS, few_rows
@@ -60,13 +60,6 @@ def run(options: argparse.Namespace) -> None:
         raise DataError("No job could be run", remedy="See the lines above")
 
 
-def grow(options: argparse.Namespace) -> None:
-    """Measure how cost grows. Raises SettingError, TrainingError."""
-    for axis in _checked("axis", options.names, growth.AXES):
-        table = growth.grow(axis, options.threads, small=options.small)
-        print(f"\n## {axis}\n\n{table}\n", flush=True)
-
-
 def measure_gpu(options: argparse.Namespace) -> None:
     """Measure on a CUDA GPU, or say that there is none. Raises SettingError, TrainingError."""
     names = _checked("scale", options.names, gpu.SCALES)
@@ -109,7 +102,6 @@ def _parser() -> argparse.ArgumentParser:
     for name, does, command, names in (
         ("list", "list every job and what it compares", list_jobs, None),
         ("run", "run jobs, ours and the peers in turn", run, JOBS),
-        ("growth", "measure how our cost grows with the work", grow, growth.AXES),
         ("gpu", "check and measure pretraining on a CUDA GPU", measure_gpu, gpu.SCALES),
         ("suite", "compare ways to get a model on the development suite", run_suite, None),
         ("few", "finetune on 8, 32 and 128 rows per label of the suite's sets", run_few, FEW_SETS),
@@ -120,9 +112,8 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(names)}")
         if names is not None and name != "few":
             one.add_argument("--small", action="store_true", help="a few small steps, to check that everything works")
-        if name in ("run", "growth"):
-            one.add_argument("--threads", type=int, default=cores(), help="CPU threads (default: all, %(default)s)")
         if name == "run":
+            one.add_argument("--threads", type=int, default=cores(), help="CPU threads (default: all, %(default)s)")
             shared = Path(os.environ.get("ENCODERLAB_SHARED", ROOT.parent / "shared"))
             one.add_argument("--rounds", type=int, default=5, help="how often each side is run (default: 5)")
             one.add_argument("--shared", type=Path, default=shared, help="folder of the peers' scripts (../shared)")

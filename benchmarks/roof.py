@@ -1,6 +1,4 @@
-"""The roof: the FLOP/s this machine reaches on the matrix products of a model's training step, in a
-separate process.
-"""
+"""The roof: the FLOP/s that this machine reaches on the matrix products of a model's training step."""
 
 from __future__ import annotations
 

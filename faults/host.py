@@ -1,6 +1,4 @@
-"""A process that has loaded everything once and forks a child for each trial; starting Python for each would take
-seconds.
-"""
+"""A process that has loaded everything once and forks a child per trial; starting Python would take seconds."""
 
 from __future__ import annotations
 

@@ -32,19 +32,13 @@ NOTICED = 720.0  # seconds: `system/processes.py` waits ten minutes for a machin
 STEPS, MIDDLE = 40, 20
 ROUNDING = 2e-5  # of a loss: sums over several processes round differently from sums over one
 _ROWS = (
-    "task=reverse",
-    "dataset.train_rows=120",
-    "dataset.validation_rows=32",
-    "dataset.test_rows=31",
+    *("task=reverse", "dataset.train_rows=120", "dataset.validation_rows=32", "dataset.test_rows=31"),
     "baselines=false",
 )
 _SHAPE = ("model.n_layers=2", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0")
 _STEPS = (
-    f"training.steps={STEPS}",
-    "training.keep_state=true",
-    "training.checkpoint_every=5",
-    "training.evaluate_every=20",
-    "training.log_every=1",
+    *(f"training.steps={STEPS}", "training.keep_state=true", "training.checkpoint_every=5"),
+    *("training.evaluate_every=20", "training.log_every=1"),
 )
 SETTINGS = (*_ROWS, *_SHAPE, *_STEPS, "training.threads=1", "training.precision=fp32", "training.batch_size=12")
 _ids = count(1)
@@ -54,9 +48,7 @@ class Machine:
     """A machine that is up. Programs start in its folder `work`."""
 
     def __init__(self, folder: Path, address: str, hosts: Path, switch: int) -> None:
-        """Boot it. `hosts` names all machines; `switch` is the process whose namespace holds the bridge
-        between them.
-        """
+        """Boot it. `hosts` names all machines; `switch` is the process whose namespace holds the bridge."""
         self.name, self.folder, self.address, self.hosts, self.switch = folder.name, folder, address, hosts, switch
         self.work, self.output = folder / "work", folder / "output.txt"
         for name in ("home", "cache", "work"):
@@ -202,9 +194,7 @@ def equal(conditions: Conditions) -> Iterator[Trial]:
 
 
 def lost(conditions: Conditions) -> Iterator[Trial]:
-    """Let a machine fail in mid-run: the other must end, nothing saved is lost, and resume=auto ends like
-    undisturbed.
-    """
+    """Let a machine fail: the other must end, nothing saved is lost, and resume=auto ends like undisturbed."""
     words = ("train", *SETTINGS, "model.dropout=0.1", "run_dir=run")
     with two_machines(conditions.scratch / "lost") as machines:
         run = machines[0].work / "run"

@@ -1,6 +1,4 @@
-"""Trials of runs in two processes by torchrun: signals, a process that is lost, and resuming in another number of
-processes.
-"""
+"""Trials of two processes by torchrun: signals, a lost process, and resuming in another number of processes."""
 
 from __future__ import annotations
 

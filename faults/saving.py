@@ -42,9 +42,8 @@ KEPT = 2
 BEFORE, DISTURBED, NEXT = (0, 10), 20, 30  # the existing steps, the one whose saving is disturbed, and one more
 OLDER, NEWER = BEFORE
 SAVED = "saved"  # once this is printed, the checkpoint must survive
-KILLS = [
-    Fault(action, value=signal.SIGKILL) for action in (Action.signal_before, Action.signal_after, Action.signal_halfway)
-]
+CUTS = (Action.signal_before, Action.signal_after, Action.signal_halfway)
+KILLS = [Fault(action, value=signal.SIGKILL) for action in CUTS]
 REFUSALS = [
     Fault(Action.fail_from, value=errno.ENOSPC),
     Fault(Action.half_then_fail, value=errno.ENOSPC),
@@ -121,9 +120,7 @@ def without_power(conditions: Conditions, work: str = "save") -> Iterator[Trial]
 
 
 def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
-    """Try a disk that is full from a call on, even mid-write, read-only from a call on, or failing at one or from one
-    on.
-    """
+    """Try a disk that is full (even mid-write) or read-only from a call on, or failing at one or from one on."""
     for case, folder, ended, _ in _disturbed(conditions, REFUSALS, work):
         yield Trial(case, _unclear(ended) or lost(folder, allowed=_due(ended)) or _stuck(folder))
 
@@ -160,9 +157,7 @@ def _disturbed(
 
 
 def _cases(faults: Sequence[Fault], calls: Sequence[Call]) -> list[tuple[Fault, Call]]:
-    """Return each fault at each call; faults that halve a write only at writes, and one that halves all of
-    them once.
-    """
+    """Return each fault at each call: those that halve a write only at writes, and one that halves all once."""
     return [
         (fault, call)
         for fault in faults

@@ -1,5 +1,4 @@
-"""Trials of runs that are killed, stopped, refused by the disk or resumed: they must end like an undisturbed run, bit
-for bit.
+"""Trials of runs that are killed, stopped, refused by the disk or resumed: they must end like an undisturbed run.
 
 A small run (dropout, evaluations within an epoch, a best checkpoint and a last one) is started with a user's command
 line in a forked child, and disturbed at a random moment or call. Whatever is not restored shows in its weights.
@@ -43,13 +42,8 @@ _ROWS = ("dataset.train_rows=160", "dataset.validation_rows=32", "dataset.test_r
 _SHAPE = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.dropout=0.1")
 SMALL = ("baselines=false", "training.threads=1", "training.batch_size=8", *_SHAPE)
 REVERSE = ("train", "task=reverse", *_ROWS, *SMALL, "training.learning_rate=0.01", "seed=1")
-LONG = (
-    *REVERSE,
-    "training.steps=60",
-    "training.checkpoint_every=3",
-    "training.evaluate_every=15",
-    "training.log_every=5",
-)
+_EVERY_FEW = ("training.checkpoint_every=3", "training.evaluate_every=15", "training.log_every=5")
+LONG = (*REVERSE, "training.steps=60", *_EVERY_FEW)
 COMMANDS = ("cli.main", "commands.train", "commands.pretrain", "commands.predict", "training.checkpoint")
 MODULES = (*(f"encoderlab.{name}" for name in COMMANDS), "faults.training", "hydra.main", "matplotlib.pyplot")
 OF_THE_CLOCK = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
@@ -61,13 +55,7 @@ HOW_TO_RESUME = "Progress saved. Resume with: "
 IN_USE = ("Another process is using", "already holds", "is finished")
 
 STEPS, EVALUATE = 24, 8
-STOPS = (
-    0,
-    5,
-    8,
-    20,
-    23,
-)  # before the first step, within an epoch, at an evaluation, between epochs, before the last step
+STOPS = (0, 5, 8, 20, 23)  # before the first, within an epoch, at an evaluation, between epochs, before the last
 _EVERY = ("training.steps=24", "training.evaluate_every=8", "training.checkpoint_every=1", "training.log_every=1")
 SHORT = (*REVERSE, *_EVERY)
 _FEW_PIECES = ("dataset.limit=160", "tokenizer.vocabulary_size=500", *SMALL, *_EVERY, "seed=1")
@@ -90,14 +78,7 @@ GRID: dict[str, tuple[str, ...]] = {
 NOTICING = ("dropout", EARLY, "patience")  # the settings under which every piece of the state must be missed
 # What no step of these runs depends on: settings that the config and the schedule provide again; and what is kept for
 # running out of memory, another accumulate, tokenizer or processor, which have their own tests.
-NOT_NEEDED = (
-    "optimizer.param_groups",
-    "micro_batches",
-    "accumulate",
-    "tokenizer",
-    "computed_on",
-    "budget_spent",
-)
+NOT_NEEDED = ("optimizer.param_groups", "micro_batches", "accumulate", "tokenizer", "computed_on", "budget_spent")
 
 
 def run_command(arguments: list[str], folder: str) -> None:
@@ -169,9 +150,7 @@ class Bed:
         return Job("faults.training:run_command", call, str(self.run), fault, str(self.journal), signals)
 
     def moment(self, draw: random.Random, number: int, *, group: bool = False) -> dict[str, Any]:
-        """Draw a moment of a run: half of them by the clock, a quarter at any call, a quarter at one of the first
-        calls.
-        """
+        """Draw a moment of a run: half by the clock, a quarter at any call, a quarter at one of the first calls."""
         if draw.random() < 0.5:
             return {"signals": (Sent(draw.uniform(0, self.seconds), number, group),)}
         action = draw.choice((Action.signal_before, Action.signal_after, Action.signal_halfway))

@@ -23,10 +23,9 @@ def typed(*arguments):
     ("words", "shown"),
     [
         (("run", "--small", "--rounds", "1", "start_help"), "| encoderlab | 0."),
-        (("growth", "--small", "length"), "| 32 | "),
         (("gpu", "--small", "--device", "cpu"), "| not compiled | bit-identical | bit-identical |"),
     ],
-    ids=["run", "growth", "gpu"],
+    ids=["run", "gpu"],
 )
 def test_a_small_measurement_prints_its_table(words, shown):
     done = typed(*words)
@@ -52,7 +51,7 @@ def test_the_suite_runs_what_is_asked_for_once_and_prints_a_table(tmp_path):
     assert (tmp_path / "runs/sms_spam/scratch/0/report.json").stat().st_mtime_ns == started
 
 
-@pytest.mark.parametrize("words", [("run", "sst2_tinny"), ("growth", "lenght"), ("suite", "kind=box")])
+@pytest.mark.parametrize("words", [("run", "sst2_tinny"), ("suite", "kind=box")])
 def test_a_wrong_name_gets_one_line(words):
     done = typed(*words)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "Did you mean" in done.stderr

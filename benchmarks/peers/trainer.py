@@ -1,6 +1,4 @@
-"""A classifier trained by Transformers' Trainer, from scratch or from a pretrained encoder: random batches, each
-padded.
-"""
+"""A classifier trained by Transformers' Trainer, from scratch or pretrained: random batches, each padded."""
 
 from __future__ import annotations
 
@@ -30,17 +28,11 @@ from benchmarks.peers.watched import Meter
 LENGTH = 128
 TINY = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 512}
 FROM_SCRATCH = {"learning_rate": 1e-3}
-FINETUNING = {
-    "learning_rate": 2.2e-4,
-    "warmup_steps": 0.1,
-    "weight_decay": 0.01,
-}  # training=finetuning at a width of 384
+FINETUNING = {"learning_rate": 2.2e-4, "warmup_steps": 0.1, "weight_decay": 0.01}  # ours at a width of 384
 
 
 class Count(TrainerCallback):
-    """Report each step to the meter, with the mean number of tokens, because the Trainer does not expose
-    its batches.
-    """
+    """Report each step to the meter, with the mean number of tokens: the Trainer does not expose its batches."""
 
     def __init__(self, batch: int, mean_length: float) -> None:
         self.meter, self.batch, self.mean_length = Meter(), batch, mean_length

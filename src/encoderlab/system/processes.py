@@ -157,7 +157,7 @@ class Processes:
             ) from None
 
     def tells_user(self) -> bool:
-        """Return whether this process, which ends with an error, tells the user: the main one, or another if that goes on.
+        """Return whether this process, which ends with an error, tells the user: the main one, or any if that goes on.
 
         One that ended at once would make torchrun end the main process before it has said anything.
         """
