@@ -90,7 +90,7 @@ def logged(done: Finished, folder: Path, *, compiled: bool = False) -> Numbers:
         "examples_per_second": round(counted["examples"] / seconds, 1),
         "tokens_per_second": round(counted["tokens"] / seconds, 1),
         "padding": round(1 - counted["tokens"] / max(counted["padded_tokens"], 1), 4),
-        "first_step_seconds": steps[0]["since_start"],
+        "first_step_seconds": round(steps[0]["time"] - done.started, 3),
         "precision": environment["hardware"]["precision"],
     }
 

@@ -29,13 +29,16 @@ class OutOfTimeError(TrainingError):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A process that succeeded: its output, seconds, peak memory in bytes, processor seconds, and standard error."""
+    """A process that succeeded: its output, seconds, peak memory in bytes, processor seconds, standard error, and when
+    it was started, in seconds since 1970.
+    """
 
     output: str
     seconds: float
     peak_memory: int
     processor_seconds: float
     errors: str
+    started: float
 
     @property
     def last_line(self) -> str:
@@ -58,7 +61,8 @@ def finished(
     OutOfTimeError if it had to be ended after `seconds_at_most`.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        started, now = time.perf_counter(), {"BENCHMARK_STARTED": repr(time.time()), "PYTHONDONTWRITEBYTECODE": ""}
+        began, started = time.time(), time.perf_counter()
+        now = {"BENCHMARK_STARTED": repr(began), "PYTHONDONTWRITEBYTECODE": ""}
         streams = {"stdout": output, "stderr": errors, "text": True}
         child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {}), **now}, **streams)
         too_slow = threading.Timer(seconds_at_most or threading.TIMEOUT_MAX, _kill, [child.pid])
@@ -82,7 +86,7 @@ def finished(
             last = ([line for line in printed.splitlines() if line.strip()] or ["it printed nothing"])[-1]
             raise TrainingError(f"{last.rstrip('.')} (exit code {child.returncode} of {' '.join(command)})")
         unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes on Linux, bytes on macOS
-        return Finished(output.read(), seconds, used.ru_maxrss * unit, used.ru_utime + used.ru_stime, printed)
+        return Finished(output.read(), seconds, used.ru_maxrss * unit, used.ru_utime + used.ru_stime, printed, began)
 
 
 def _kill(process: int) -> None:

@@ -46,7 +46,7 @@ _EVERY_FEW = ("training.checkpoint_every=3", "training.evaluate_every=15", "trai
 LONG = (*REVERSE, "training.steps=60", *_EVERY_FEW)
 COMMANDS = ("cli.main", "commands.train", "commands.pretrain", "commands.predict", "training.checkpoint")
 MODULES = (*(f"encoderlab.{name}" for name in COMMANDS), "faults.training", "hydra.main", "matplotlib.pyplot")
-OF_THE_CLOCK = ("seconds", "since_start", "tokens_per_second", "examples_per_second")
+OF_THE_CLOCK = ("seconds", "time", "tokens_per_second", "examples_per_second")
 HOURS = 1000.0  # more seconds than any run here takes
 STARTS, MOST_KILLS = 6, 3  # of one run, the last starts undisturbed: more than enough to end
 FIRST_CALLS = 20  # the folder, its records, and the first checkpoint
@@ -78,7 +78,7 @@ GRID: dict[str, tuple[str, ...]] = {
 NOTICING = ("dropout", EARLY, "patience")  # the settings under which every piece of the state must be missed
 # What no step of these runs depends on: settings that the config and the schedule provide again; and what is kept for
 # running out of memory, another accumulate, tokenizer or processor, which have their own tests.
-NOT_NEEDED = ("optimizer.param_groups", "micro_batches", "accumulate", "tokenizer", "computed_on", "budget_spent")
+NOT_NEEDED = ("optimizer.param_groups", "micro_batches", "accumulate", "tokenizer", "budget_spent")
 
 
 def run_command(arguments: list[str], folder: str) -> None:
@@ -379,11 +379,9 @@ def _leaves(state: dict[Any, Any], above: tuple[Any, ...] = ()) -> Iterator[tupl
 def _piece(keys: tuple[Any, ...]) -> str:
     """Return the piece of the state that a value belongs to, in words; "" if it is not needed.
 
-    Pieces of an optimizer are reset for all weights together. The watch of the loss is one piece: property tests cover
-    its parts.
+    Pieces of an optimizer are reset for all weights together.
     """
     words = ".".join("*" if isinstance(key, int) else key for key in keys)
-    words = "progress.watch" if words.startswith("progress.watch") else words
     return "" if words.startswith(NOT_NEEDED) else words
 
 

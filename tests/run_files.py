@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-TIMES = ("seconds", "since_start", "tokens_per_second", "examples_per_second")  # the figures that no two runs share
+TIMES = ("seconds", "time", "tokens_per_second", "examples_per_second")  # the figures that no two runs share
 
 
 def report_of(folder):

@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.texts import ClassificationMetrics
-from encoderlab.runs.journal import Best, Counted, Journal, Progress, seconds_since_start
+from encoderlab.runs.journal import Journal, Progress
 from encoderlab.training.loop import Step, Totals
 from tests.stand_ins import Clock
 
@@ -57,27 +56,10 @@ def test_the_first_step_and_every_nth_one_are_logged(tmp_path):
     assert (logged[0]["loss"], logged[0]["gradient_norm"], logged[0]["learning_rate"]) == (0.5, 2.0, 0.25)
 
 
-def test_numbers_of_unlogged_steps_are_not_read(tmp_path):
-    unreadable = torch.zeros(2)  # no single number
-    with Journal(tmp_path / "metrics.jsonl", 4, 4, Progress()) as journal:
-        journal.step(step(1))
-        journal.step(replace(step(2), gradient_norm=unreadable))
-        with pytest.raises(ValueError, match="only one element tensors"):
-            journal.step(replace(step(4), gradient_norm=unreadable))
-
-
 def test_lines_are_on_disk_before_the_run_ends(tmp_path):
     with Journal(tmp_path / "metrics.jsonl", 1, 2, Progress()) as journal:
         journal.step(step(1))
         assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1]
-
-
-def test_a_loss_that_rises_above_its_start_is_warned_about_once(tmp_path, capsys):
-    with Journal(tmp_path / "metrics.jsonl", 1, 10, Progress()) as journal:
-        for number in range(1, 31):
-            journal.step(replace(step(number, loss=0.7 + 0.1 * number), of=30))
-    assert capsys.readouterr().err.count("The loss rises") == 1
-    assert journal.progress.diverged_at == 10
 
 
 def test_an_evaluation_is_logged_with_all_its_scores_and_printed(tmp_path, capsys):
@@ -127,16 +109,6 @@ def test_only_training_counts_as_training_time(tmp_path, clock):
     assert journal.throughput()["tokens_per_second"] == 60 / 8
 
 
-def test_a_step_records_the_seconds_since_the_process_started(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 1, 2, Progress()) as journal:
-        for number in (1, 2):
-            journal.step(step(number))
-    seconds = [line["since_start"] for line in lines(tmp_path / "metrics.jsonl")]
-    if seconds[0] is None:
-        pytest.skip("this system does not tell when a process was started")
-    assert 0 < seconds[0] <= seconds[1] <= seconds_since_start()
-
-
 def test_a_resumed_journal_continues_after_the_checkpoint(tmp_path):
     """Steps after the checkpoint are repeated, and so is an evaluation that the checkpoint does not include."""
     path = tmp_path / "metrics.jsonl"
@@ -146,15 +118,14 @@ def test_a_resumed_journal_continues_after_the_checkpoint(tmp_path):
             journal.evaluation("validation", scores(), "accuracy")
     with path.open("a") as file:
         file.write('{"kind": "step", "step": 2, "cut off by a ki')
-    with Journal(path, 1, 2, Progress(step=2, judged=1)) as journal:
+    with Journal(path, 1, 2, Progress(step=2, evaluated=1)) as journal:
         assert [(line["kind"], line["step"]) for line in lines(path)] == [("step", 1), ("evaluation", 1), ("step", 2)]
         journal.step(step(3))
     assert [line["step"] for line in lines(path)] == [1, 1, 2, 3]
 
 
 def test_counts_continue_after_a_resume(tmp_path, clock):
-    progress = Progress(step=2, judged=2)
-    progress.counted.seconds, progress.counted.tokens = 4.0, 60
+    progress = Progress(step=2, evaluated=2, seconds=4.0, tokens=60)
     with Journal(tmp_path / "metrics.jsonl", 1, 2, progress) as journal:
         clock.now += 2
         journal.step(step(3))
@@ -167,15 +138,10 @@ def test_counts_continue_after_a_resume(tmp_path, clock):
     )
 )
 def test_the_best_has_the_highest_score_then_the_lowest_loss_and_counts_evaluations_since(evaluations):
-    best = Best()
-    for step, (score, loss) in enumerate(evaluations, start=1):
-        best.offer(step, score, loss)
+    best = Progress()
+    for best.step, (score, loss) in enumerate(evaluations, start=1):
+        best.offer(score, loss)
     ranks = [(score, -loss) for score, loss in evaluations]
-    assert ((best.score, -best.loss), best.step) == (max(ranks), ranks.index(max(ranks)) + 1)
+    assert ((best.best_score, -best.best_loss), best.best_step) == (max(ranks), ranks.index(max(ranks)) + 1)
     scores = [score for score, _ in evaluations]
     assert best.since == len(scores) - 1 - scores.index(max(scores))  # a tie with a lower loss is no better score
-
-
-def test_checkpointed_progress_is_restored_unchanged():
-    progress = Progress(step=7, of=9, judged=5, best=Best(0.5, 5, 1, 0.25), counted=Counted(1.5, 70, 800, 900))
-    assert Progress.from_dict(json.loads(json.dumps(asdict(progress)))) == progress

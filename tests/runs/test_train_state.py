@@ -40,9 +40,7 @@ def begun(tmp_path_factory):
             ),
         )
         assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
-        state = TrainState(assembly, corpus.rows("train", assembly.task))
-        state.begin()
-        return state
+        return TrainState(assembly, corpus.rows("train", assembly.task))
 
     return begun
 

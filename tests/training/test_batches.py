@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
-from encoderlab.training.batches import epoch_counts, epoch_order, prefetched, scoring_batches, training_batches
+from encoderlab.training.batches import epoch_order, prefetched, scoring_batches, training_batches
 from encoderlab.training.config import Batching, TrainingConfig
 from tests.stand_ins import encoded
 
@@ -180,23 +180,6 @@ def micro_batches_of(rows, config, steps, micro_batches, size):
     ]
 
 
-@given(
-    lengths=lengths_of_rows,
-    batch_size=st.integers(1, 9),
-    batching=st.sampled_from(Batching),
-    micro_batches=st.integers(1, 3),
-    size=st.integers(1, 3),
-)
-@settings(deadline=None)
-def test_an_epoch_is_counted_as_its_batches_are_built(lengths, batch_size, batching, micro_batches, size):
-    rows, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
-    counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=64)
-    made = micro_batches_of(rows, config, counts.steps, micro_batches, size)
-    assert counts.steps == -(-len(lengths) // batch_size)
-    assert counts.tokens == sum(micro_batch.n_tokens for micro_batch in made if len(micro_batch.rows)) == sum(lengths)
-    assert counts.padded_tokens == sum(micro_batch.input_ids.numel() for micro_batch in made if len(micro_batch.rows))
-
-
 def rows_in_windows(n_windows):
     """Return rows with these numbers of windows of 4 tokens; 0 means a single sequence of 3."""
     heads = HeadSizes(sequence_classes=3, window_pooling="mean")
@@ -215,10 +198,10 @@ def rows_in_windows(n_windows):
     size=st.integers(1, 3),
 )
 @settings(deadline=None, max_examples=40)
-def test_micro_batches_and_processes_never_split_a_row_and_count_its_windows(n_windows, micro_batches, size):
+def test_micro_batches_and_processes_never_split_a_row(n_windows, micro_batches, size):
     rows, config = rows_in_windows(n_windows), TrainingConfig(batch_size=5)
-    counts = epoch_counts(rows.lengths, config, 3, micro_batches, Processes(size=size), longest=4)
-    made = [one for one in micro_batches_of(rows, config, counts.steps, micro_batches, size) if len(one.rows)]
+    steps = -(-len(rows) // config.batch_size)
+    made = [one for one in micro_batches_of(rows, config, steps, micro_batches, size) if len(one.rows)]
     seen = {}
     for batch in made:
         row_of_sequence = torch.arange(len(batch)) if batch.row_of_sequence is None else batch.row_of_sequence
@@ -226,5 +209,3 @@ def test_micro_batches_and_processes_never_split_a_row_and_count_its_windows(n_w
             seen[row] = batch.input_ids[row_of_sequence == place]
     assert {row: len(windows) for row, windows in seen.items()} == {row: max(n, 1) for row, n in enumerate(n_windows)}
     assert all(set(windows.flatten().tolist()) <= {row + 1, PAD} for row, windows in seen.items())
-    assert counts.tokens == sum(batch.n_tokens for batch in made)
-    assert counts.padded_tokens == sum(batch.input_ids.numel() for batch in made)

@@ -24,7 +24,6 @@ from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, pair_
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.journal import evaluation_throughput
 from encoderlab.runs.records import announce, files_of, record_start, run_facts, summary_of
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TeacherVectorsConfig
@@ -108,13 +107,18 @@ def _score(assembly: Assembly, config: EvalConfig, rows: Rows) -> tuple[SplitSco
     """Return the scores of a split, and how its model was chosen, with the speed of scoring."""
     started = time.perf_counter()
     scores = assembly.evaluate(rows)
-    seconds = time.perf_counter() - started
+    seconds = max(time.perf_counter() - started, 1e-9)
     assembly.processes.leave()
     checkpoint = assembly.known_origin.checkpoint
     if config.dataset is not None and checkpoint["chosen_on"] is not None:  # a split that may have the same name
         checkpoint = {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}
     tokens = int(rows.epoch(EVALUATION_SEED, 0).lengths.sum())
-    return scores, Fitted(checkpoint, evaluation_throughput(tokens, len(rows), seconds), [])
+    throughput = {
+        "tokens_per_second": round(tokens / seconds, 1),
+        "examples_per_second": round(len(rows) / seconds, 1),
+        "evaluation_seconds": round(seconds, 2),
+    }
+    return scores, Fitted(checkpoint, throughput, [])
 
 
 def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]:

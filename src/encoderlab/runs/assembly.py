@@ -114,10 +114,10 @@ class Assembly:
         batches = self.scoring_batches(rows, self.processes)
         return evaluate(self.model, batches, self.task.metrics(), self.compute, self.processes)
 
-    def scoring_batches(self, rows: Rows, processes: Processes = SINGLE_PROCESS, *, every: int = 1) -> Iterator[Batch]:
-        """Yield each of `rows` once, or only each `every`-th batch, on the model's device."""
+    def scoring_batches(self, rows: Rows, processes: Processes = SINGLE_PROCESS) -> Iterator[Batch]:
+        """Yield each of `rows` once, on the model's device."""
         pad_id, width = self.tokenizer.pad_id, self.config.model.d_model
-        return scoring_batches(rows, pad_id, self.compute.device, width, processes, every=every)
+        return scoring_batches(rows, pad_id, self.compute.device, width, processes)
 
     def training_batches(self, rows: Rows, after: int = 0, micro_batches: int | None = None) -> Iterator[list[Batch]]:
         """Yield the run's batches from step `after` + 1, without end, each in `micro_batches` (None: as configured)."""

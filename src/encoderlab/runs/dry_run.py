@@ -1,109 +1,82 @@
-"""A dry run: some real steps and evaluation batches of a run that is not started, and what the whole run would take.
+"""A dry run: some real steps of a run that is not started, and the size, memory and time of the whole run.
 
 The assembly and the steps are those of a real run; the weights are thrown away.
 """
 
 from __future__ import annotations
 
-import math
+import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 
-from torch import nn
+import numpy as np
+import torch
 
 from encoderlab.runs.assembly import Assembly
+from encoderlab.runs.fit import TrainState
 from encoderlab.runs.journal import in_words
-from encoderlab.training.batches import EVALUATION_SEED, Rows, epoch_counts, n_scoring_batches
+from encoderlab.training.batches import Rows
 from encoderlab.training.config import seconds_of
-from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import Horizon, horizon_of, steps_per_epoch, total_steps
-from encoderlab.training.loop import Learner
-from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
-from encoderlab.training.optimizer import build_optimizer
+from encoderlab.training.horizon import steps_per_epoch, total_steps
 
 WARM_UP = 3  # uncounted steps: they compile, allocate memory and fill caches
 TIMED, TIMED_SECONDS = 30, 10.0  # most steps that are timed, within this many seconds
-LEAST_TIMED = 2
-SCORED_BATCHES = 10  # of each split
+SCORING = 1 / 3  # of the time that training takes for a row: the forward pass, without the backward pass
 
 
 def dry_run(assembly: Assembly, rows: Mapping[str, Rows], command: str) -> None:
-    """Take the first steps of the run, score a few batches of each split, and print what the whole run would take.
+    """Take the first steps of the run, and print what the whole run would take.
 
     `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes of a
     run call it. Raises MemoryTooSmallError and TrainingError as a run does.
     """
-    config, train = assembly.config, rows["train"]
-    training, model = config.training, assembly.model
-    distributed = assembly.distribute()
-    assembly = replace(assembly, model=distributed.model)
-    n_steps, seconds, padded_tokens = _timed_steps(assembly, distributed.stepped, train)
-    lengths = train.epoch(config.seed, 0).lengths
-    micro_batches = 1 if assembly.micro_batches is None else assembly.micro_batches.number
-    longest, processes = assembly.task.max_length, assembly.processes
-    epoch = epoch_counts(lengths, training, config.seed, micro_batches, processes, longest=longest)
-    per_step = seconds / padded_tokens * epoch.padded_tokens / epoch.steps
-    scoring = {name: _scoring_seconds(assembly, part) for name, part in rows.items() if name != "train"}
-    every = training.evaluate_every or steps_per_epoch(training, len(train))
+    config, training, model = assembly.config, assembly.config.training, assembly.model
+    per_step, n_rows = _seconds_per_step(assembly, rows["train"]), len(rows["train"])
     budget = None if training.budget is None else seconds_of(training.budget)
-    if budget is None:
-        steps = total_steps(training, len(train))
-    else:
-        steps = max(int(budget / (per_step + scoring.get("validation", 0.0) / every)), 1)
-    evaluations = -(-steps // every)
-    evaluating = evaluations * scoring.get("validation", 0.0) + sum(scoring.values())
-    total = steps * per_step + evaluating if budget is None else budget + sum(scoring.values())
-    parts = ", ".join(f"{part} {n:,}" for part, n in model.parameters_by_part().items())
+    steps = total_steps(training, n_rows) if budget is None else max(int(budget / per_step), 1)
+    per_epoch = steps_per_epoch(training, n_rows)
+    evaluations = -(-steps // (training.evaluate_every or per_epoch)) if "validation" in rows else 0
+    scored = evaluations * len(rows.get("validation", ())) + sum(map(len, rows.values())) - n_rows
+    scoring = SCORING * scored * per_step / min(training.batch_size, n_rows)
+    total = steps * per_step + scoring if budget is None else budget
     frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
-    about, within = ("about ", f" within training.budget={training.budget}") if budget else ("", "")
-    tokens = steps * epoch.tokens / epoch.steps
+    parts = ", ".join(f"{part} {n:,}" for part, n in model.parameters_by_part().items())
+    within = f" within training.budget={training.budget}" if budget else ""
     lines = {
         f"{command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
         "Parameters": f"{model.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
         "Choices": "; ".join(assembly.choices),
         "Rows": ", ".join(f"{len(part):,} {name}" for name, part in rows.items()),
-        "Steps": f"{about}{steps:,}{within} of {training.batch_size} rows ({steps / epoch.steps:,.2f} epochs of "
-        f"{epoch.steps:,}), {math.ceil(training.warmup * steps):,} of warmup, {evaluations:,} evaluation"
-        f"{'s' * (evaluations != 1)} during training",
-        "Tokens": f"{tokens:,.0f} to train on; {1 - epoch.tokens / epoch.padded_tokens:.1%} padding",
-        "Time": f"about {in_words(total)}: training {in_words(steps * per_step)} at {in_words(per_step)} a step, "
-        f"evaluation {in_words(evaluating)}; from {n_steps} step{'s' * (n_steps != 1)} on this machine at its present "
-        "load",
-        "Not included": "reading and tokenising, baselines, writing checkpoints and the report",
+        "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "
+        f"({steps / per_epoch:,.2f} epochs of {per_epoch:,}), {evaluations:,} evaluation{'s' * (evaluations != 1)}",
+        "Memory": _peak_memory(assembly.compute.device),
+        "Time": f"about {in_words(total)} at {in_words(per_step)} a step on this machine at its present load, besides "
+        "reading and tokenising, baselines and the report",
     }
     print(*(f"{name}: {words}" for name, words in lines.items()), sep="\n")
 
 
-def _timed_steps(assembly: Assembly, stepped: nn.Module, train: Rows) -> tuple[int, float, int]:
-    """Take the run's first steps; return how many were timed, their seconds, and their tokens with padding."""
-    training, compute, processes = assembly.config.training, assembly.compute, assembly.processes
-    horizon = Horizon(WARM_UP + TIMED) if training.budget is not None else horizon_of(training, len(train))[0]
-    optimizer = build_optimizer(assembly.model, training)
-    learner = Learner(stepped, optimizer, training, compute, processes, assembly.label_weights)
-    micro_batches = assembly.micro_batches or MicroBatches(1, "as set")
-    within = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
-    warm_up = min(WARM_UP, horizon.steps(0) - LEAST_TIMED)
-    n_steps, seconds, tokens, before = 0, 0.0, 0, time.perf_counter()
-    for step in within.take(learner, horizon):
+def _seconds_per_step(assembly: Assembly, train: Rows) -> float:
+    """Take the run's first steps; return the mean time of one."""
+    state, times = TrainState(assembly, train), [time.perf_counter()]
+    for step in state.steps.take(state.learner, state.horizon):
         step.numbers()  # waits for the device
-        now = time.perf_counter()
-        if step.number > warm_up:
-            n_steps, seconds, tokens = n_steps + 1, seconds + now - before, tokens + step.totals.padded_tokens
-        enough = n_steps >= TIMED or (n_steps >= LEAST_TIMED and seconds > TIMED_SECONDS)
-        if processes.broadcast_from_main(lambda enough=enough: enough):
+        times.append(time.perf_counter())
+        timed = times[WARM_UP:]
+        enough = len(timed) > TIMED or (len(timed) > 1 and timed[-1] - timed[0] > TIMED_SECONDS)
+        if assembly.processes.broadcast_from_main(lambda enough=enough: enough):
             break
-        before = time.perf_counter()
-    return n_steps, seconds, tokens
+    return float(np.diff(times)[min(WARM_UP, len(times) - 2) :].mean())
 
 
-def _scoring_seconds(assembly: Assembly, rows: Rows) -> float:
-    """Return the estimated seconds of scoring all of `rows`, from some batches spread over them."""
-    lengths, width = rows.epoch(EVALUATION_SEED, 0).lengths, assembly.config.model.d_model
-    batches = n_scoring_batches(lengths, assembly.compute.device, width, assembly.processes)
-    every = math.ceil(batches / SCORED_BATCHES)
-    some = assembly.scoring_batches(rows, assembly.processes, every=every)
-    started = time.perf_counter()
-    evaluate(assembly.model, some, assembly.task.metrics(), assembly.compute, assembly.processes)
-    return (time.perf_counter() - started) * batches / math.ceil(batches / every)
+def _peak_memory(device: torch.device) -> str:
+    """Return the largest memory so far: of the GPU, or of this process on a CPU."""
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device)
+    elif sys.platform == "win32":
+        return "not measured on Windows"
+    else:
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return f"{peak / 2**30:.1f} GiB at most so far"

@@ -7,8 +7,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,27 +17,25 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, one_line
 from encoderlab.metrics.calibration import DEFAULT, fit_temperature
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.metrics.texts import ClassificationScores
 from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.journal import DIVERGED, Journal, Progress
+from encoderlab.runs.journal import Journal, Progress
 from encoderlab.runs.task import build_task, resolve_thresholds
 from encoderlab.system.processes import Interrupted, deferred, is_interrupted, stop_if_interrupted
 from encoderlab.tasks.config import ClassificationConfig, TaskConfig
 from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training.batches import Rows
 from encoderlab.training.checkpoint import (
-    checkpoints,
     clear_unfinished,
     newest_verified,
     prune,
     read_state,
     read_weights,
     save_checkpoint,
-    step_of,
 )
 from encoderlab.training.config import Keep
 from encoderlab.training.distribution import random_states, seed_dropout, set_random_states
@@ -72,14 +70,13 @@ def fit(assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder) -> Fitt
     saving a checkpoint, if a signal has come.
     """
     fitting = _Fitting(assembly, rows, folder)
-    fitting.begin()
-    with _present_objects_exempt_from_collection(), fitting.journal, deferred():
-        try:
+    gc.collect()
+    gc.freeze()  # or Python's garbage collection visits all these objects every few steps
+    try:
+        with fitting.journal, deferred():
             fitting.run()
-        except Interrupted:
-            fitting.journal.pause()
-            fitting.save()
-            raise
+    finally:
+        gc.unfreeze()
     return fitting.finish()
 
 
@@ -110,22 +107,6 @@ class TrainState:
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
 
-    def begin(self) -> None:
-        """Start a new run: each process draws its own dropout, and the main process what a single process would."""
-        if not self.processes.is_main:
-            seed_dropout(self.assembly.config.seed, 0, self.processes)
-
-    @property
-    def computed_on(self) -> dict[str, Any]:
-        """Return what determines rounding: a run that resumes on something else takes slightly different steps."""
-        compute = self.assembly.compute
-        return {
-            "device": compute.device.type,
-            "precision": str(compute.precision).removeprefix("torch."),
-            "threads": compute.threads,
-            "processes": self.processes.size,
-        }
-
     def state_dict(self) -> dict[str, Any]:
         """Return the state, complete on the main process, as plain values. Raises as `NonFiniteGuard.read` does."""
         self.learner.guard.read()
@@ -137,7 +118,6 @@ class TrainState:
             "micro_batches": asdict(self.steps.micro_batches),
             "accumulate": self.assembly.config.training.accumulate,
             "tokenizer": self.assembly.tokenizer.fingerprint,
-            "computed_on": self.computed_on,
             "random_states": random_states(self.assembly.compute.device, self.processes),
             **({} if self.stream is None else {"stream": self.stream.position(self.progress.step)}),
         }
@@ -152,7 +132,7 @@ class TrainState:
         with self.processes.connection_watched():
             self.distributed.load(weights)
         self.distributed.load_optimizer_state(self.learner.optimizer, state["optimizer"])
-        self.progress = Progress.from_dict(state["progress"])
+        self.progress = Progress(**state["progress"])
         self.horizon.resume(state["budget_spent"])
         if state["accumulate"] == self.assembly.config.training.accumulate:
             kept = MicroBatches(**state["micro_batches"])
@@ -162,44 +142,36 @@ class TrainState:
         seed, device = self.assembly.config.seed, self.assembly.compute.device
         set_random_states(state["random_states"], device, self.processes, seed, state["step"])
 
-    def notes(self) -> list[str]:
-        """Return notes for the report: on a rising loss."""
-        return [DIVERGED.format(self.progress.diverged_at)] if self.progress.diverged_at else []
-
 
 class _Fitting:
     """A run's steps, and what happens between them: logging, evaluation, checkpoints."""
 
     def __init__(self, assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder) -> None:
-        self.state, self.validation = TrainState(assembly, rows["train"]), rows.get("validation")
-        self.assembly = replace(assembly, model=self.state.distributed.model)
-        self.processes, self.folder, self.checkpoints = assembly.processes, folder, folder.checkpoints
-        self.evaluate_every = assembly.config.training.evaluate_every or self.state.per_epoch
-        self.notes: list[str] = []
-        self.saved_at: int | None = None
-
-    def begin(self) -> None:
         """Resume from the newest intact checkpoint, or write the first one, and open the journal.
 
         Raises DataError if the checkpoint is not one of this run.
         """
+        config, self.processes, self.checkpoints = assembly.config, assembly.processes, folder.checkpoints
+        self.training, self.validation, self.saved_at = config.training, rows.get("validation"), -1
+        self.state = TrainState(assembly, rows["train"])
+        self.assembly = replace(assembly, model=self.state.distributed.model)
+        self.evaluate_every = self.training.evaluate_every or self.state.per_epoch
         checkpoint = self.processes.broadcast_from_main(self._newest_checkpoint)
-        if checkpoint is None:
-            self.state.begin()
-        else:
+        if checkpoint is not None:
             state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
             try:
                 self.state.load_state_dict(state, read_weights(checkpoint) if self.processes.is_main else {})
-                self.notes = _rounding_notes(state["computed_on"], self.state.computed_on)
             except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-                reason = " ".join(str(error).split())[:200]
+                reason = one_line(str(error))[:200]
                 raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None
             self.saved_at = self.state.progress.step
-        self.progress, config = self.state.progress, self.assembly.config
+        elif not self.processes.is_main:  # the main process draws what a single one would
+            seed_dropout(config.seed, 0, self.processes)
+        self.progress = self.state.progress
         self.save()
-        metrics = self.folder.metrics if self.processes.is_main else Path(os.devnull)
-        events = self.folder.events if config.tensorboard and self.processes.is_main else None
-        self.journal = Journal(metrics, config.training.log_every, self.state.per_epoch, self.progress, events)
+        metrics = folder.metrics if self.processes.is_main else Path(os.devnull)
+        events = folder.events if config.tensorboard and self.processes.is_main else None
+        self.journal = Journal(metrics, self.training.log_every, self.state.per_epoch, self.progress, events)
 
     def _newest_checkpoint(self) -> Path | None:
         """Return the newest intact checkpoint, after deleting incomplete ones left by a killed process."""
@@ -207,28 +179,32 @@ class _Fitting:
         return newest_verified(self.checkpoints)
 
     def run(self) -> None:
-        """Take all remaining steps, with what belongs between them."""
-        training, progress, state = self.assembly.config.training, self.progress, self.state
-        if self._is_due(self.evaluate_every) and progress.judged != progress.step:  # stopped before the evaluation
+        """Take all remaining steps, with what belongs between them; if a signal has come, save a checkpoint."""
+        progress, state = self.progress, self.state
+        if self._is_due(self.evaluate_every) and progress.evaluated != progress.step:  # stopped before the evaluation
             self._evaluate_and_save(evaluate=True)
         steps = state.steps.take(state.learner, state.horizon, progress.step, is_interrupted)
-        for step in () if self.stopped_early else steps:
-            self.journal.step(step)
-            if step.totals.stop or self.processes.size == 1:
-                stop_if_interrupted(self.processes)
-            evaluate = self._is_due(self.evaluate_every)
-            if evaluate or self._is_due(training.checkpoint_every):
-                self._evaluate_and_save(evaluate=evaluate)
-            if self.stopped_early:
-                break
-        if progress.judged != progress.step:
-            self._evaluate_and_save(evaluate=True)
+        try:
+            for step in () if self.stopped_early else steps:
+                self.journal.step(step)
+                if step.totals.stop or self.processes.size == 1:
+                    stop_if_interrupted(self.processes)
+                evaluate = self._is_due(self.evaluate_every)
+                if evaluate or self._is_due(self.training.checkpoint_every):
+                    self._evaluate_and_save(evaluate=evaluate)
+                if self.stopped_early:
+                    break
+            if progress.evaluated != progress.step:
+                self._evaluate_and_save(evaluate=True)
+        except Interrupted:
+            self.journal.pause()
+            self.save()
+            raise
 
     @property
     def stopped_early(self) -> bool:
         """Return whether there have been as many evaluations without a better score as the settings allow."""
-        patience = self.assembly.config.training.patience
-        return patience is not None and self.progress.best.since >= patience
+        return self.training.patience is not None and self.progress.since >= self.training.patience
 
     def _is_due(self, every: int | None) -> bool:
         return every is not None and self.progress.step > 0 and self.progress.step % every == 0
@@ -239,10 +215,10 @@ class _Fitting:
         if evaluate and self.validation is not None:
             scores, main = self.assembly.evaluate(self.validation), self.assembly.task.score
             sign = -1.0 if is_lower_better(main) else 1.0
-            self.progress.best.offer(self.progress.step, sign * scores.values[main], scores.values["loss"])
+            self.progress.offer(sign * scores.values[main], scores.values["loss"])
             self.journal.evaluation("validation", scores, main)
         if evaluate:
-            self.progress.judged = self.progress.step
+            self.progress.evaluated = self.progress.step
         self.save()
         self.journal.resume()
 
@@ -256,58 +232,35 @@ class _Fitting:
         state, weights = self.state.state_dict(), self.state.distributed.weights()
         if self.processes.is_main:
             save_checkpoint(self.checkpoints, self.progress.step, weights, state)
-            prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best.step} - {0})
+            prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best_step} - {0})
         self.saved_at = self.progress.step
 
     def finish(self) -> Fitted:
         """Put the best checkpoint's weights into the model, or leave the last ones, and say why."""
-        training, best, last, notes = self.assembly.config.training, self.progress.best, self.progress.step, self.notes
+        best, last, notes = self.progress.best_step, self.progress.step, []
         if self.stopped_early and last < self.progress.of:
-            evaluations = f"{best.since} evaluations without a better score"
+            evaluations = f"{self.progress.since} evaluations without a better score"
             notes.append(f"Stopped early at step {last:,} of {self.progress.of:,}: {evaluations}")
         checkpoint = {"step": last, "chosen_by": "last step", "chosen_on": None}
-        if training.keep is Keep.best and best.step:
-            if best.step == last or self._load(best.step):
-                checkpoint = {"step": best.step, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
+        if self.training.keep is Keep.best and best:
+            if best == last or self._load(best):
+                checkpoint = {"step": best, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
             else:
-                notes.append(f"The best checkpoint, of step {best.step:,}, was damaged, so the last step is used")
+                notes.append(f"The best checkpoint, of step {best:,}, was damaged, so the last step is used")
                 print(f"encoderlab: {notes[-1]}", file=sys.stderr)
         self.state.distributed.finish()
-        return Fitted(checkpoint, self.journal.throughput(), [*notes, *self.state.notes()])
+        return Fitted(checkpoint, self.journal.throughput(), notes)
 
     def _load(self, step: int) -> bool:
         """Put the weights of that step's checkpoint into the model; return False if it is missing or damaged."""
-        weights: dict[str, Tensor] | None = None
+        weights: dict[str, Tensor] = {}
         if self.processes.is_main:
-            try:
-                weights = next(read_weights(path) for path in checkpoints(self.checkpoints) if step_of(path) == step)
-            except (DataError, StopIteration):
-                weights = None
-        is_intact = self.processes.all_reduce_max(int(weights is not None)) > 0
+            with suppress(DataError):
+                weights = read_weights(self.checkpoints / f"step-{step}")
+        is_intact = self.processes.all_reduce_max(len(weights)) > 0
         if is_intact:
-            self.state.distributed.load(weights or {})
+            self.state.distributed.load(weights)
         return is_intact
-
-
-def _rounding_notes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return a note, printed too, if a run resumes on something that rounds sums differently; otherwise none."""
-    changed = [f"{name} {now[name]} instead of {before[name]}" for name in before if now[name] != before[name]]
-    if not changed:
-        return []
-    note = f"Resumed with {', '.join(changed)}: from here on, rounding differs from a run that never stopped"
-    print(f"encoderlab: {note}", file=sys.stderr)
-    return [note]
-
-
-@contextmanager
-def _present_objects_exempt_from_collection() -> Iterator[None]:
-    """Exempt all present objects from Python's garbage collection, which visits them every few steps."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> PredictionScores:

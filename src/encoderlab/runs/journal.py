@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,93 +21,49 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Best:
-    """The best evaluation so far: `score` and `loss` at `step`; and how many evaluations have come `since` the first
-    one with this score.
+class Progress:
+    """How far a run has come, as its checkpoints keep it.
+
+    `step` is the last step taken, `of` how many, and `evaluated` the step of the last evaluation. The best evaluation
+    had `best_score` and `best_loss` at `best_step`; `since` counts those after the first one with this score. The
+    totals are of training only: `seconds`, `examples`, real `tokens`, and tokens with padding.
     """
 
-    score: float = -math.inf
     step: int = 0
+    of: int = 0
+    evaluated: int = 0
+    best_score: float = -math.inf
+    best_loss: float = math.inf
+    best_step: int = 0
     since: int = 0
-    loss: float = math.inf
-
-    def offer(self, step: int, score: float, loss: float) -> None:
-        """Record the evaluation after `step`. Ties in the score go to the lower loss, and ties in both to the earlier
-        one; a tie is no better score for patience.
-        """
-        self.since = 0 if score > self.score else self.since + 1
-        if (score, -loss) > (self.score, -self.loss):
-            self.score, self.loss, self.step = score, loss, step
-
-
-@dataclass(slots=True)
-class Counted:
-    """Totals of training so far: seconds, examples, real tokens, and tokens with padding."""
-
     seconds: float = 0.0
     examples: int = 0
     tokens: int = 0
     padded_tokens: int = 0
 
-
-@dataclass(slots=True)
-class Progress:
-    """The progress of a run: the last `step` taken, `of` how many, the step `judged` last, the best one, and
-    totals; the logged losses by which `see_loss` tells that the run diverges.
-    """
-
-    step: int = 0
-    of: int = 0
-    judged: int = 0
-    best: Best = field(default_factory=Best)
-    counted: Counted = field(default_factory=Counted)
-    recent_losses: list[float] = field(default_factory=list)
-    first_loss: float = math.inf  # the largest of the first three logged ones
-    diverged_at: int | None = None
-
-    def see_loss(self, loss: float) -> bool:
-        """Record a logged loss; return whether the run diverges from here on, which is reported once.
-
-        It does if the mean of the last ten lies a quarter above the loss before anything was learned. That is the
-        largest of the first three: a batch without a rare label has a small one.
+    def offer(self, score: float, loss: float) -> None:
+        """Record the evaluation after the last step. Ties in the score go to the lower loss, and ties in both to the
+        earlier one; a tie is no better score for patience.
         """
-        self.recent_losses = [*self.recent_losses[-9:], loss]
-        if len(self.recent_losses) <= 3:
-            self.first_loss = max(self.recent_losses)
-        if self.diverged_at is not None or len(self.recent_losses) < 10:
-            return False
-        if sum(self.recent_losses) / 10 <= 1.25 * self.first_loss:
-            return False
-        self.diverged_at = self.step
-        return True
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Progress:
-        """Return the progress from `asdict`'s plain values, as a checkpoint holds them."""
-        nested = {"best": Best, "counted": Counted}
-        return cls(**plain | {name: schema(**plain[name]) for name, schema in nested.items()})
-
-
-DIVERGED = (
-    "The loss rises above its first value at step {:,}: "
-    "try a smaller training.learning_rate or a longer training.warmup"
-)
+        self.since = 0 if score > self.best_score else self.since + 1
+        if (score, -loss) > (self.best_score, -self.best_loss):
+            self.best_score, self.best_loss, self.best_step = score, loss, self.step
 
 
 class Journal:
     """Writes a line per logged step and per evaluation, shows the progress, and counts it in `progress`.
 
     Only every `log_every`-th step's numbers are read from the device. A line holds the counts so far, so that the speed
-    between any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; `since_start`
-    counts from the start of the process. TensorBoard's event files in `events`, if any, get the same numbers. A
-    terminal shows a progress bar; elsewhere there is one line per evaluation. Lines of steps beyond `progress`, which a
-    resumed run takes again, are dropped. Use it as a context manager.
+    between any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; and `time`, in
+    seconds since 1970. TensorBoard's event files in `events`, if any, get the same numbers. A terminal shows a progress
+    bar; elsewhere there is one line per evaluation. Lines of steps beyond `progress`, which a resumed run takes again,
+    are dropped. Use it as a context manager.
     """
 
     def __init__(
         self, path: Path, log_every: int, per_epoch: int, progress: Progress, events: Path | None = None
     ) -> None:
-        self.log_every, self.per_epoch, self.progress, self.counted = log_every, per_epoch, progress, progress.counted
+        self.log_every, self.per_epoch, self.progress = log_every, per_epoch, progress
         _drop_lines_beyond(path, progress)
         self._file = path.open("a", encoding="utf-8")
         self._events: SummaryWriter | None = None
@@ -133,109 +88,76 @@ class Journal:
 
     def step(self, step: Step) -> None:
         """Count a step, and log it if its turn has come."""
-        self.progress.step, self.progress.of, self._bar.total = step.number, step.of, step.of
-        self.counted.examples += step.totals.examples
-        self.counted.tokens += step.totals.tokens
-        self.counted.padded_tokens += step.totals.padded_tokens
+        progress = self.progress
+        progress.step, progress.of, self._bar.total = step.number, step.of, step.of
+        progress.examples += step.totals.examples
+        progress.tokens += step.totals.tokens
+        progress.padded_tokens += step.totals.padded_tokens
         if step.number == 1 or step.number % self.log_every == 0:
-            self._log(step)
+            numbers = step.numbers()
+            self.pause()
+            speed, totals = self._speed(), ("examples", "tokens", "padded_tokens", "seconds")
+            counts = {name: round(getattr(progress, name), 4) for name in totals}
+            self._write("step", **numbers, **speed, **counts, time=round(time.time(), 3))
+            self._show(loss=f"{numbers['loss']:.3f}", tokens_per_second=f"{speed['tokens_per_second']:,.0f}")
         self._bar.update()
-
-    def _log(self, step: Step) -> None:
-        """Write the numbers of the last step, and a warning if the losses give reason for one."""
-        numbers = step.numbers()
-        self._tick()
-        self._write({"kind": "step", **self._place(), **numbers, **self._speed(), **self._counted()})
-        if self.progress.see_loss(numbers["loss"]):
-            tqdm.write(f"encoderlab: {DIVERGED.format(step.number)}", file=sys.stderr)
-        self._show(loss=f"{numbers['loss']:.3f}", tokens_per_second=f"{self._speed()['tokens_per_second']:,.0f}")
 
     def pause(self) -> None:
         """Stop the clock: what follows is not training."""
-        self._tick()
+        now = time.perf_counter()
+        self.progress.seconds += now - self._last
+        self._last = now
+
+    def resume(self) -> None:
+        """Start the clock again."""
+        self._last = time.perf_counter()
 
     def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and print its score and the remaining time on standard error."""
-        seconds, step, of = self.counted.seconds, self.progress.step, self.progress.of
-        self._write(
-            {"kind": "evaluation", **self._place(), "split": split, "seconds": round(seconds, 4), **scores.values}
-        )
+        seconds, step, of = self.progress.seconds, self.progress.step, self.progress.of
+        self._write("evaluation", split=split, seconds=round(seconds, 4), **scores.values)
         self._show(**{score: f"{scores.values[score]:.4f}"})
         numbers = f"{score} {scores.values[score]:.4f}, loss {scores.values['loss']:.4f}"
         left = seconds / step * (of - step)
         ending = f"; about {in_words(left)} left" if left else ""
         tqdm.write(f"step {step:,} of {of:,}: {split} {numbers}{ending}", file=sys.stderr)
 
-    def resume(self) -> None:
-        """Start the clock again."""
-        self._last = time.perf_counter()
-
     def throughput(self) -> dict[str, float]:
         """Return the speed of training in real tokens and examples, the share of padding, and the seconds."""
-        padding = 1 - self.counted.tokens / max(self.counted.padded_tokens, 1)
-        return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": round(self.counted.seconds, 2)}
+        padding = 1 - self.progress.tokens / max(self.progress.padded_tokens, 1)
+        seconds = round(self.progress.seconds, 2)
+        return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": seconds}
 
     def _speed(self) -> dict[str, float]:
-        counted, seconds = self.counted, max(self.counted.seconds, 1e-9)
-        speeds = {"tokens_per_second": counted.tokens / seconds, "examples_per_second": counted.examples / seconds}
-        return {name: round(speed, 1) for name, speed in speeds.items()}
-
-    def _counted(self) -> dict[str, float | None]:
-        return asdict(self.counted) | {"seconds": round(self.counted.seconds, 4), "since_start": seconds_since_start()}
-
-    def _tick(self) -> None:
-        now = time.perf_counter()
-        self.counted.seconds += now - self._last
-        self._last = now
-
-    def _place(self) -> dict[str, float]:
-        return {"step": self.progress.step, "epoch": round(self.progress.step / self.per_epoch, 4)}
+        seconds = max(self.progress.seconds, 1e-9)
+        return {
+            f"{name}_per_second": round(getattr(self.progress, name) / seconds, 1) for name in ("tokens", "examples")
+        }
 
     def _show(self, **numbers: str) -> None:
         self._shown |= numbers
         self._bar.set_postfix(self._shown, refresh=False)
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, kind: str, **line: Any) -> None:
+        step = self.progress.step
+        line = {"kind": kind, "step": step, "epoch": round(step / self.per_epoch, 4), **line}
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
         if self._events is not None:
-            part = line.get("split", "train")
             for name, value in line.items():
                 if isinstance(value, int | float):
-                    self._events.add_scalar(f"{part}/{name}", value, line["step"])
+                    self._events.add_scalar(f"{line.get('split', 'train')}/{name}", value, step)
 
 
 def _drop_lines_beyond(path: Path, progress: Progress) -> None:
     """Keep in the journal only the lines up to `progress`; a line cut off by a kill is dropped."""
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    kept = [line for line in lines if _belongs(line, progress)]
+    last = {"step": progress.step, "evaluation": progress.evaluated}
+    whole = [(line, json.loads(line)) for line in lines if line.endswith(b"}\n")]
+    kept = [line for line, entry in whole if entry["step"] <= last[entry["kind"]]]
     if kept != lines:
         with atomic_write(path) as temporary:
             temporary.write_bytes(b"".join(kept))
-
-
-def _belongs(line: bytes, progress: Progress) -> bool:
-    try:
-        entry = json.loads(line)
-        last = progress.judged if entry["kind"] == "evaluation" else progress.step
-        return line.endswith(b"\n") and entry["step"] <= last
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
-def seconds_since_start() -> float | None:
-    """Return seconds since this process was started, with its imports; None if the system does not provide it (Linux
-    does).
-
-    Source: proc_pid_stat(5), field 22, counted in clock ticks since boot.
-    """
-    try:
-        stat = Path("/proc/self/stat").read_text(encoding="utf-8")
-        fields = stat.rpartition(")")[2].split()  # the command's name, field 2, may contain blanks
-        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return None
-    return round(time.clock_gettime(time.CLOCK_BOOTTIME) - started, 3)
 
 
 def in_words(seconds: float) -> str:
@@ -245,13 +167,3 @@ def in_words(seconds: float) -> str:
             amount = seconds / unit
             return f"{amount:.0f} {name}" if amount >= 10 else f"{amount:.1f} {name}"
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
-
-
-def evaluation_throughput(tokens: int, examples: int, seconds: float) -> dict[str, float]:
-    """Return what a report states on the speed of an evaluation."""
-    seconds = max(seconds, 1e-9)
-    return {
-        "tokens_per_second": round(tokens / seconds, 1),
-        "examples_per_second": round(examples / seconds, 1),
-        "evaluation_seconds": round(seconds, 2),
-    }

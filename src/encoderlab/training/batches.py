@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Protocol, TypeVar, cast, runtime_checkable
@@ -139,73 +138,24 @@ def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, devic
     return batch if len(some) else batch.without_rows()
 
 
-@dataclass(frozen=True, slots=True)
-class EpochCounts:
-    """The counts of an epoch's batches: `steps` of them, real `tokens`, and tokens with padding."""
-
-    steps: int
-    tokens: int
-    padded_tokens: int
-
-
-def epoch_counts(
-    lengths: np.ndarray,
-    config: TrainingConfig,
-    seed: int,
-    micro_batches: int = 1,
-    processes: Processes = SINGLE_PROCESS,
-    *,
-    longest: int,
-) -> EpochCounts:
-    """Count the batches of the first epoch, in `micro_batches` parts, of all processes, without building them.
-
-    A row of more than `longest` tokens is read in windows of that length.
-    """
-    steps = padded = 0
-    windows = np.maximum(lengths // longest, 1)
-    for step_rows in epoch_order(lengths, config, seed, 0):
-        largest = -(-len(step_rows) // processes.size)
-        for share in np.array_split(step_rows, processes.size):
-            cut = np.array_split(share, min(micro_batches, largest))
-            padded += sum(
-                int(windows[some].sum()) * min(int(lengths[some].max()), longest) for some in cut if len(some)
-            )
-        steps += 1
-    return EpochCounts(steps, int(lengths.sum(dtype=np.int64)), padded)
-
-
 def scoring_batches(
-    rows: Rows,
-    pad_id: int,
-    device: torch.device,
-    d_model: int,
-    processes: Processes = SINGLE_PROCESS,
-    *,
-    every: int = 1,
+    rows: Rows, pad_id: int, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS
 ) -> Iterator[Batch]:
     """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each
     time.
 
     The `processes` take one batch each in turn. In the last round there may be too few, and some get one
-    without rows. With `every`, each process gets only one in `every` of its batches, starting with the first. On a
-    CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
+    without rows. On a CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
     """
 
     def batches() -> Iterator[Batch]:
         drawn = rows.epoch(EVALUATION_SEED, 0)
         dealt = list(_scoring_rows(drawn.lengths, _evaluation_tokens(device, d_model)))
         dealt += [np.arange(0)] * (-len(dealt) % processes.size)
-        for some in dealt[processes.rank :: processes.size][::every]:
+        for some in dealt[processes.rank :: processes.size]:
             yield _batch(drawn, some, dealt[0], pad_id, device)
 
     return _prefetched_for(device, batches())
-
-
-def n_scoring_batches(
-    lengths: np.ndarray, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS
-) -> int:
-    """Return how many batches `scoring_batches` gives each process for rows of these lengths."""
-    return -(-sum(1 for _ in _scoring_rows(lengths, _evaluation_tokens(device, d_model))) // processes.size)
 
 
 def _evaluation_tokens(device: torch.device, d_model: int) -> int:
