@@ -40,11 +40,8 @@ def most_classes(d_model: int) -> int:
 
 def add_averaging_layer(config: ModelConfig, weights: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return a model with `pooling=pooler` that gives the logits of one with `pooling=mean`, in one layer more."""
-    d_model, d_ff, head = (
-        config.d_model,
-        config.feed_forward_width,
-        weights["sequence_head.weight"].detach().cpu().float(),
-    )
+    d_model, d_ff = config.d_model, config.feed_forward_width
+    head = weights["sequence_head.weight"].detach().cpu().float()
     n_classes, last, new = len(head), f"encoder.layers.{config.n_layers - 1}", f"encoder.layers.{config.n_layers}"
     deviation = ANCHOR * math.sqrt(2 / d_model)
     values, anchors, pooler = torch.zeros(d_model, d_model), torch.zeros(d_model), torch.zeros(d_model, d_model)
@@ -87,9 +84,7 @@ def without_averaging_layer(
     if not torch.equal(output, torch.eye(len(output)) * OUTPUT):
         return None
     kept = {name: weight for name, weight in weights.items() if not name.startswith((last, "pool."))}
-    kept |= {
-        f"{before}feed_forward_norm.{part}": kept[f"{before}feed_forward_norm.{part}"] / SMALL
-        for part in ("weight", "bias")
-    }
+    for name in (f"{before}feed_forward_norm.weight", f"{before}feed_forward_norm.bias"):
+        kept[name] = kept[name] / SMALL
     kept["sequence_head.weight"] = weights[f"{last}attention.value.weight"][: len(head)] / VALUES
     return replace(config, n_layers=config.n_layers - 1, pooling=Pooling.mean), kept

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,28 +70,34 @@ NAMES: dict[str, dict[str, str | None]] = {
 }
 
 
-class Named(NamedTuple):
-    """A setting of the encoder, its key in the config.json of each family (None: fixed), and transformers' default."""
-
-    ours: str
-    bert: str | None
-    distilbert: str | None
-    default: Any
-    distilbert_default: Any = None
-
-
-SETTINGS = (
-    Named("n_layers", "num_hidden_layers", "n_layers", 12, 6),
-    Named("d_model", "hidden_size", "dim", 768),
-    Named("n_heads", "num_attention_heads", "n_heads", 12),
-    Named("d_ff", "intermediate_size", "hidden_dim", 3072),
-    Named("max_length", "max_position_embeddings", "max_position_embeddings", 512),
-    Named("segments", "type_vocab_size", None, 2, 0),
-    Named("norm_epsilon", "layer_norm_eps", None, 1e-12),
-    Named("dropout", "hidden_dropout_prob", "dropout", 0.1),
-    Named("attention_dropout", "attention_probs_dropout_prob", "attention_dropout", 0.1),
-    Named("initializer_range", "initializer_range", "initializer_range", 0.02),
-)
+DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
+# Our settings, the key of each in a family's config.json (None: fixed there), and transformers' default for it.
+SETTINGS: dict[str, dict[str, tuple[str | None, Any]]] = {
+    "bert": {
+        "n_layers": ("num_hidden_layers", 12),
+        "d_model": ("hidden_size", 768),
+        "n_heads": ("num_attention_heads", 12),
+        "d_ff": ("intermediate_size", 3072),
+        "max_length": ("max_position_embeddings", 512),
+        "segments": ("type_vocab_size", 2),
+        "norm_epsilon": ("layer_norm_eps", 1e-12),
+        "dropout": ("hidden_dropout_prob", 0.1),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+        "initializer_range": ("initializer_range", 0.02),
+    },
+    "distilbert": {
+        "n_layers": ("n_layers", 6),
+        "d_model": ("dim", 768),
+        "n_heads": ("n_heads", 12),
+        "d_ff": ("hidden_dim", 3072),
+        "max_length": ("max_position_embeddings", 512),
+        "segments": (None, 0),
+        "norm_epsilon": (None, DISTILBERT_EPSILON),
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.1),
+        "initializer_range": ("initializer_range", 0.02),
+    },
+}
 ACTIVATION = {"bert": "hidden_act", "distilbert": "activation"}
 
 
@@ -107,7 +113,6 @@ PROBLEM_TYPES: dict[TargetKind, str] = {
 }
 LARGEST_NUMBER = 2**53  # the largest up to which a float is exact; no setting comes near
 INITIALIZER_RANGE = 0.02  # what transformers would draw a fresh head with, where our weights were drawn by width
-DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
 _BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
 STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
 _POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
@@ -131,13 +136,6 @@ def normal_name(family: str, name: str) -> str:
     """Return a weight's name of today: old ones have gamma and beta, those of bare encoders no prefix."""
     name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
     return f"{family}.{name}" if name.startswith(BODY[family]) else name
-
-
-def key_and_default(row: Named, family: str) -> tuple[str | None, Any]:
-    """Return a setting's key in config.json, None if its value is fixed, and its default or that value."""
-    if family == "distilbert" and row.distilbert_default is not None:
-        return row.distilbert, row.distilbert_default
-    return getattr(row, family), row.default
 
 
 def family_of(folder: Path, fields: dict[str, Any]) -> str:
@@ -197,14 +195,12 @@ def settings_of(
     folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool
 ) -> tuple[ModelConfig, int, int]:
     """Return the encoder's settings, the size of its vocabulary, and the id of padding. Raises DataError."""
-    values = {row.ours: _number(folder, fields, *key_and_default(row, family)) for row in SETTINGS}
+    values = {ours: _number(folder, fields, *theirs) for ours, theirs in SETTINGS[family].items()}
     vocabulary_size = _number(folder, fields, "vocab_size", 30522)
     pad_id = 0 if fields.get("pad_token_id") is None else _number(folder, fields, "pad_token_id", 0)
     if not 0 <= pad_id < vocabulary_size <= 2**31:
-        raise DataError(
-            f"{folder}: config.json states vocab_size={vocabulary_size} and pad_token_id={pad_id}",
-            allowed="an id of the vocabulary for padding",
-        )
+        wrong = f"{folder}: config.json states vocab_size={vocabulary_size} and pad_token_id={pad_id}"
+        raise DataError(wrong, allowed="an id of the vocabulary for padding")
     activation = Activation(fields.get(ACTIVATION[family], "gelu"))
     try:
         config = ModelConfig(
@@ -257,16 +253,12 @@ def config_json(
     config: ModelConfig, heads: HeadSizes, family: str, *, labels: list[str], vocabulary_size: int, pad_id: int
 ) -> dict[str, Any]:
     """Return the content of config.json for an encoder that the family has."""
-    fields: dict[str, Any] = {
-        "model_type": family,
-        "architectures": [PREFIXES[family] + _suffix(heads)],
-        "torch_dtype": "float32",
-    }
+    architecture = PREFIXES[family] + _suffix(heads)
+    fields: dict[str, Any] = {"model_type": family, "architectures": [architecture], "torch_dtype": "float32"}
     fields |= {"vocab_size": vocabulary_size, "pad_token_id": pad_id, ACTIVATION[family]: config.activation.value}
-    values = {row.ours: getattr(config, row.ours) for row in SETTINGS}
-    values |= {"d_ff": config.feed_forward_width, "initializer_range": config.initializer_range or INITIALIZER_RANGE}
-    keys = {row.ours: key_and_default(row, family)[0] for row in SETTINGS}
-    fields |= {key: values[ours] for ours, key in keys.items() if key is not None}
+    derived = {"d_ff": config.feed_forward_width, "initializer_range": config.initializer_range or INITIALIZER_RANGE}
+    keys = {ours: key for ours, (key, _) in SETTINGS[family].items() if key is not None}
+    fields |= {key: derived.get(ours, getattr(config, ours)) for ours, key in keys.items()}
     fields["tie_word_embeddings"] = config.tie_decoder or not heads.vocabulary
     if family == "bert":
         fields["position_embedding_type"] = "absolute"
@@ -334,9 +326,7 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     tie_decoder = fields.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in stored
     config, vocabulary_size, pad_id = settings_of(folder, fields, family, tie_decoder=tie_decoder)
     if heads.vocabulary and config.activation is not Activation.gelu:
-        raise DataError(
-            f"{folder} predicts masked tokens with {config.activation.value}", allowed="gelu, as in our head"
-        )
+        raise DataError(f"{folder} predicts masked tokens with {config.activation.value}", allowed="gelu")
     if config.n_layers > len(stored):
         raise DataError(f"{folder}: config.json states {config.n_layers} layers, but there are {len(stored)} weights")
     pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= stored.keys()
@@ -361,8 +351,7 @@ def to_huggingface(
     vocabulary_size: int,
     pad_id: int,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the content of config.json and the weights under their names, for a model that gives the same logits in
-    transformers.
+    """Return the content of config.json, and the weights by their names, of a model with the same logits there.
 
     DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a
     table of zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that
@@ -399,7 +388,7 @@ def _shapes(
 
 
 def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tensor]:
-    """Return the weights under the names that transformers gives them today, without duplicates such as a tied decoder.
+    """Return the weights by the names that transformers gives them today, without duplicates such as a tied decoder.
 
     As in transformers, a decoder that differs from the embeddings is not tied, whatever config.json says; its bias is
     the head's.
@@ -427,10 +416,8 @@ def _check_weights(folder: Path, required: dict[str, torch.Size], stored: Mappin
         raise DataError(f"{folder} lacks the weight {_first(missing)}", remedy=remedy)
     for name, shape in required.items():
         if stored[name].shape != shape:
-            raise DataError(
-                f"{folder}: {name} has the shape {list(stored[name].shape)}, but config.json requires {list(shape)}",
-                remedy=remedy,
-            )
+            wrong = f"{folder}: {name} has the shape {list(stored[name].shape)}, but config.json requires {list(shape)}"
+            raise DataError(wrong, remedy=remedy)
     if unknown := stored.keys() - required.keys():
         raise DataError(f"{folder} has the unknown weight {_first(unknown)}", remedy=remedy)
 
@@ -444,6 +431,8 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
     """Raise SettingError with every setting that the family has no equivalent of, and what to choose instead."""
     classes, of_pairs = heads.sequence_classes, heads.vocabulary and heads.sequence_classes is not None
     mean, distilbert = config.pooling is Pooling.mean and classes is not None, family == "distilbert"
+    relu, head_width = config.activation is Activation.relu, config.head_width
+    too_many = mean and not of_pairs and (classes or 0) > most_classes(config.d_model)
     bert = "pooling=pooler (which makes it a BERT)"
     checks = (
         (config.positions is Positions.rotary, "positions=rotary", "positions=learned"),
@@ -451,23 +440,11 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
         (config.norm_position is NormPosition.pre, "norm_position=pre", "norm_position=post"),
         (config.activation is Activation.geglu, "activation=geglu", "activation=gelu"),
         (not config.embedding_norm, "embedding_norm=false", "embedding_norm=true"),
-        (
-            config.head_width * config.n_heads != config.d_model,
-            f"d_head={config.head_width} with model.d_model={config.d_model}",
-            "d_head=null and a model.n_heads that divides model.d_model",
-        ),
-        (
-            heads.vocabulary and config.activation is Activation.relu,
-            "activation=relu with masked tokens",
-            "activation=gelu",
-        ),
+        (head_width * config.n_heads != config.d_model, f"d_head={head_width}", "d_head=null"),
+        (heads.vocabulary and relu, "activation=relu with masked tokens", "activation=gelu"),
         (classes is not None and config.pairs is Pairs.separate, "pairs=separate", "pairs=joint"),
         (mean and of_pairs, "pooling=mean in pretraining on pairs", "pooling=pooler"),
-        (
-            mean and not of_pairs and (classes or 0) > most_classes(config.d_model),
-            f"pooling=mean with {classes} classes",
-            "pooling=pooler",
-        ),
+        (too_many, f"pooling=mean with {classes} classes", "pooling=pooler"),
         (distilbert and of_pairs, "pooling=relu_pooler in pretraining on pairs", bert),
         (distilbert and config.segments > 0, f"segments={config.segments}", bert),
         (distilbert and config.norm_epsilon != DISTILBERT_EPSILON, f"norm_epsilon={config.norm_epsilon:g}", bert),
@@ -487,9 +464,8 @@ def _as_theirs(
     """Return the same model with no setting that the family lacks."""
     weights = dict(weights)
     if config.positions is Positions.sinusoidal:
-        weights["encoder.embeddings.position.embedding.weight"] = SinusoidalPositions(
-            config.reach, config.d_model
-        ).table
+        table = SinusoidalPositions(config.reach, config.d_model).table
+        weights["encoder.embeddings.position.embedding.weight"] = table
     if heads.sequence_classes is not None and config.pooling is Pooling.cls:
         config, weights = replace(config, pooling=Pooling.pooler), weights | _straight_pooler(config, weights)
     if heads.sequence_classes is not None and config.pooling is Pooling.mean:

@@ -1,5 +1,4 @@
-"""A model as an ONNX graph for batches of any size and length, compared with the model itself, its 8-bit version, and
-such a graph used like a model.
+"""A model as an ONNX graph, compared with the model itself; its 8-bit version; and such a graph used like a model.
 
 The 8-bit weights were chosen by measurement, on one core with AVX-512 VNNI and the shipped encoder, in milliseconds for
 a text of 34 tokens: 2.1 in our own fp32, 1.0 with onnxruntime's quantizer, 2.3 with torchao's
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
 
 OPSET = 20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8 bits took 1.3 times as long
 TOLERANCE = 1e-4  # the largest difference allowed, relative to the largest output, or to 1 if all outputs are smaller
-SLOWER = [
-    "SkipLayerNormFusion"
-]  # of onnxruntime's optimizations: the fused sum and norm took longer than the two apart
+SLOWER = ["SkipLayerNormFusion"]  # an optimization of onnxruntime's that takes longer than what it replaces
 LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights: a file of protobuf has less than 2 GiB, more is stored next to it
 QUANTIZED = ["MatMul", "Gemm", "Gather"]  # matrix products with weights, and tables of embeddings
 BATCH_SIZES = (1, 2, 5)  # that are compared
@@ -44,8 +41,7 @@ EXAMPLE = (2, 2)  # batch and length for tracing the graph: neither may be 1, wh
 
 
 class WholeModel(nn.Module):
-    """All outputs of a model for a batch, as tensors, with logits of every token, not only of target tokens as in
-    training.
+    """All outputs of a model for a batch, as tensors, with logits of every token, not only of target tokens.
 
     A model of one question gives `logits`: [batch, classes] or [batch, length, classes]. A pretrained one gives
     `last_hidden_state` [batch, length, d_model], `token_logits` [batch, length, vocabulary] and, where it was trained
@@ -109,8 +105,7 @@ def write_graph(whole: WholeModel, path: Path) -> None:
 
 
 def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabulary_size: int) -> float:
-    """Return the largest difference between the outputs of graph and model over several sizes and lengths, relative
-    like TOLERANCE.
+    """Return the largest difference between the outputs of graph and model over several sizes, relative like TOLERANCE.
 
     Raises DataError if it exceeds TOLERANCE or is not a number.
     """
@@ -184,8 +179,7 @@ def write_int8(graph: Path, path: Path) -> None:
 
 
 class GraphModel(nn.Module):
-    """The graph at `path`, run with as many threads as PyTorch has; `shape` is the model that was exported, without
-    weights.
+    """The graph at `path`, run with as many threads as PyTorch has; `shape` is the exported model, without weights.
 
     Raises DataError if onnxruntime cannot open it, SettingError if onnxruntime is not installed.
     """

@@ -17,15 +17,13 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
     """Return a prediction for each text, or for each pair with a tab in it, in order."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     words = config["answers_for"] == "words"
-    tokenizer = tokenizers.Tokenizer.from_file(
-        str(folder / "tokenizer.json")
-    )  # it also truncates, and pads to the longest
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # also truncates, and pads
     tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
     slower = ["SkipLayerNormFusion"]
     session = onnxruntime.InferenceSession(
         folder / "model.onnx", providers=["CPUExecutionProvider"], disabled_optimizers=slower
     )
-    no_text = {"predicted": None}
+    no_text: dict = {"predicted": None}
     if config["problem_type"] != "regression":
         no_text["probabilities"] = dict.fromkeys(config["id2label"].values())
     inputs = [text.split() if words else tuple(text.split("\t", 1)) if config["paired"] else text for text in texts]

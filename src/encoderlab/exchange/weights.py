@@ -30,8 +30,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield every weight of the checkpoint with its name. Raises DataError for a damaged file, and if there are no
-    safetensors.
+    """Yield every weight of the checkpoint with its name. Raises DataError.
 
     PyTorch's own files are never opened: they are pickles, which can run any code.
     """
@@ -78,9 +77,8 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _json_object(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise DataError(
-            f"There is no {path.name} in {path.parent}", allowed="a folder that transformers' save_pretrained wrote"
-        )
+        allowed = "a folder that transformers' save_pretrained wrote"
+        raise DataError(f"There is no {path.name} in {path.parent}", allowed=allowed)
     if (size := path.stat().st_size) > LARGEST_JSON:
         raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {LARGEST_JSON:,}")
     try:

@@ -1,6 +1,4 @@
-"""Tasks on documents: masked tokens, and whether one text follows another (Devlin et al. 2019, section 3.1); or the
-vectors that a teacher gives to texts and to their tokens.
-"""
+"""Tasks on documents: masked tokens and next sentences (Devlin et al. 2019, section 3.1), or a teacher's vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics, TeacherVectorsMetrics
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence, TeacherVectorsConfig
 from encoderlab.tasks.task import RowPrediction, Task, sequences_of, texts_among
-from encoderlab.tasks.texts import Encoding
+from encoderlab.tasks.texts import INSTEAD, Encoding
 
 PAIR_LABELS = ["follows", "random"]  # in the order of BERT's code: 0 means that the second text follows
 _CHOICE, _KIND, _REPLACEMENT = range(3)  # the purposes of random numbers
@@ -40,10 +38,7 @@ class Pretraining(Task):
         self.masking = Masking(config, tokenizer)
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Return new texts or pairs as sequences without masks or targets; see `Task.encode`.
-
-        The rows of the run itself are not examples; see `tasks.sentence_rows`.
-        """
+        """Return new texts or pairs as sequences without masks; the rows of a run come from `tasks.sentence_rows`."""
         sequences = sequences_of(self.tokenizer, texts_among(examples), self.max_length)
         return [replace(sequence, token_labels={}) for sequence in sequences]
 
@@ -69,11 +64,8 @@ class Pretraining(Task):
         Raises DataError if the run was not trained on pairs.
         """
         if prediction.sequence_logits is None:
-            raise DataError(
-                "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text",
-                remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with "
-                "encoderlab embed",
-            )
+            wrong = "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text"
+            raise DataError(wrong, remedy=INSTEAD)
         return self.predictions_of(prediction.sequence_logits)
 
 
@@ -101,16 +93,10 @@ class TeacherVectors(Encoding):
     def with_targets(self, batch: Batch, key: int) -> Batch:
         """Return `batch` with the teacher's vectors as its targets. Raises DataError if there is no teacher."""
         if self.teacher is None:
-            raise DataError(
-                f"{self.name} was distilled from a teacher's vectors and cannot be scored without the teacher",
-                remedy="Get its vectors with encoderlab embed, or train it on a task with encoderlab finetune "
-                "init_from=...",
-            )
-        mask = batch.attention_mask
-        if mask is None:
-            target_positions = torch.arange(batch.input_ids.numel(), device=batch.input_ids.device)
-        else:
-            target_positions = torch.nonzero_static(mask.flatten(), size=batch.n_tokens).flatten()
+            wrong = f"{self.name} was distilled from a teacher's vectors and cannot be scored without the teacher"
+            raise DataError(wrong, remedy=INSTEAD)
+        real = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
+        target_positions = torch.nonzero_static(real.flatten(), size=batch.n_tokens).flatten()
         batch = replace(batch, target_positions=target_positions)
         return replace(batch, targets=self.teacher(batch))
 
@@ -168,9 +154,7 @@ class Masking:
         return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=labels)
 
     def count(self, flat: np.ndarray, lengths: np.ndarray) -> int:
-        """Return how many tokens will be predicted in the sequences that follow one another in `flat`, none of them
-        empty.
-        """
+        """Return how many tokens will be predicted in the sequences, none empty, that follow one another in `flat`."""
         ordinary = np.add.reduceat(self.is_ordinary.numpy()[flat], np.cumsum(lengths) - lengths, dtype=np.int64)
         return int(self._n_targets(torch.from_numpy(ordinary)).sum())
 
@@ -190,15 +174,11 @@ class Masking:
         return (keys <= last) & ordinary
 
     def _n_targets(self, ordinary: Tensor) -> Tensor:
-        """Return how many of the ordinary tokens to predict: the host's count must agree with the device's
-        selection.
-        """
+        """Return how many of the ordinary tokens to predict: the host's count must agree with the device's choice."""
         return (self.config.mlm_probability * ordinary).round().long().clamp(min=1).minimum(ordinary)
 
     def _tables_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the ordinary ids, and whether each id is one, on `device`: moved only once, as a move makes the host
-        wait.
-        """
+        """Return the ordinary ids, and whether each id is one, on `device`: moved once, as the host waits for it."""
         if device not in self._tables:
             ordinary, is_ordinary = self._tables[torch.device("cpu")]
             self._tables[device] = ordinary.to(device), is_ordinary.to(device)
@@ -206,8 +186,7 @@ class Masking:
 
 
 def _order_keys(key: int, rows: Tensor, ordinary: Tensor) -> Tensor:
-    """Return a number for each token of a batch, all different within a row, in the order of selection: [batch,
-    length].
+    """Return a number for each token, all different within a row, in the order of selection: [batch, length].
 
     Ties go to the first token, and tokens that are not `ordinary` come last.
     """
@@ -225,9 +204,7 @@ def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
 
 
 def _hash(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
-    """Return a number of 24 bits for each row and position, which are broadcast (SplitMix64: Steele et al. 2014, figure
-    17).
-    """
+    """Return 24 bits for each row and position, which are broadcast (SplitMix64: Steele et al. 2014, figure 17)."""
     seed = _signed(key * 3 + purpose)
     x = rows * _signed(0x9E3779B97F4A7C15) + (positions * _signed(0xC2B2AE3D27D4EB4F) + seed)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

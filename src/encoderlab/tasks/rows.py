@@ -1,9 +1,7 @@
-"""The rows a run reads: encoded examples are written to a token store once, and gathered into batches by vectorised
-reads.
+"""The rows a run reads: examples are encoded into a token store once, and gathered into batches by vectorised reads.
 
-The rows of a split belong to an epoch: `rows.epoch(seed, epoch)` returns their lengths, gathers some into a batch and
-prepares it on its device. The rows of examples are the same every epoch; those of documents are drawn
-(`tasks.sentence_rows`).
+`rows.epoch(seed, epoch)` returns the rows of an epoch: their lengths, and batches of them, prepared on their device.
+Those of examples are the same every epoch; those of documents are drawn (`tasks.sentence_rows`).
 """
 
 from __future__ import annotations
@@ -177,9 +175,8 @@ def _known(targets: np.ndarray | None, sets: int | None = None) -> torch.Tensor 
 class TaughtRows(ExampleRows):
     """Rows whose batches have their teacher's logits as targets.
 
-    `logits_of` returns, for some rows, the first outputs of the teacher for each, as many as requested, one row after
-    another: [outputs, classes]. `temperature` softens both distributions; the teacher has the `weight` in the loss, and
-    the labels have the rest.
+    `logits_of` returns the teacher's first outputs for some rows, as many of each as requested, one row after another:
+    [outputs, classes]. `temperature` softens both distributions; the teacher has the `weight` in the loss.
     """
 
     def __init__(self, rows: ExampleRows, logits_of: LogitsOf, temperature: float, weight: float) -> None:
@@ -192,9 +189,8 @@ class TaughtRows(ExampleRows):
         tagging = batch.labels is None and batch.token_labels is not None
         counts = np.ones(len(rows), dtype=np.int64)
         if tagging:
-            counts = np.bincount(
-                (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy(), minlength=len(rows)
-            )
+            row_of_target = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
+            counts = np.bincount(row_of_target, minlength=len(rows))
         logits = torch.from_numpy(self.logits_of(rows, counts)).to(batch.input_ids.device)
         name = "token_logits" if tagging else "sequence_logits"
         return replace(batch, targets=Targets(**{name: logits}, temperature=self.temperature, weight=self.weight))

@@ -1,7 +1,5 @@
 """The rows of a pretraining run, drawn every epoch: a window of neighbouring sentences is cut in two, and half of the
-pairs get a second text that starts where the second text of another document does.
-
-All of it is arithmetic on indices into the token store: no sentence is copied before a batch needs it.
+pairs get a second text that starts where the second text of another document does. All of it is arithmetic on indices.
 """
 
 from __future__ import annotations
@@ -45,9 +43,7 @@ class Sentences:
         return self.offsets[stop] - self.offsets[start]
 
     def filled(self, start: Places, room: np.ndarray, end: Places) -> Places:
-        """Return where a run from `start` of at most `room` tokens stops: whole sentences, at least one, none beyond
-        `end`.
-        """
+        """Return where runs from `start` of at most `room` tokens stop: whole sentences, at least one, before `end`."""
         stop = np.searchsorted(self.offsets, self.offsets[start] + room, side="right") - 1
         return np.minimum(np.maximum(stop, start + 1), end)
 
@@ -188,12 +184,8 @@ class SentenceEpoch:
         first = sentences.tokens(pairs.first_start[rows], pairs.first_stop[rows])
         return first, sentences.tokens(pairs.second_start[rows], pairs.second_stop[rows])
 
-    @property
-    def lengths(self) -> np.ndarray:
-        return self._lengths
-
     @cached_property
-    def _lengths(self) -> np.ndarray:
+    def lengths(self) -> np.ndarray:
         first, second = self.tokens(slice(None))
         return (np.minimum(first + second, self.rows.room) + (3 if self.paired else 2)).astype(np.int32)
 
@@ -229,9 +221,7 @@ class SentenceEpoch:
         ]
 
     def _sequences(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the sequences of `rows` one after the other, their lengths, and the lengths of their first texts'
-        segments.
-        """
+        """Return the sequences of `rows` one after the other, their lengths, and those of their first segments."""
         column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
         tokenizer = self.rows.task.tokenizer
         first, second = longest_first_of_many(*self.tokens(rows), self.rows.room)

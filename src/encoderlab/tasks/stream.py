@@ -45,10 +45,9 @@ class Window:
 
 
 class StreamedRows:
-    """The rows of an endless stream. As `Rows`, they are those of its first window, which each process reads for itself
-    at once.
+    """The rows of an endless stream, in an order of shards given by `seed`.
 
-    `seed` determines the order of the shards.
+    As `Rows`, they are those of its first window, which each process reads for itself at once.
     """
 
     def __init__(self, stream: DocumentStream, prepare: Preparation, task: DocumentTask, pack: Pack, seed: int) -> None:
@@ -89,9 +88,7 @@ class StreamedRows:
         return asdict(self._mark_of(step))
 
     def resume(self, position: Mapping[str, Any]) -> None:
-        """Continue from what `position` returned. Raises KeyError, TypeError or ValueError if it belongs to another
-        stream.
-        """
+        """Continue from what `position` returned. Raises KeyError, TypeError or ValueError for another stream's."""
         mark = Mark(position["number"], position["first_step"], list(position["positions"]))
         if len(mark.positions) != self.stream.readers:
             raise ValueError(f"the checkpoint was reading {len(mark.positions)} shards at once")
@@ -164,10 +161,9 @@ def _passes(position: Position) -> int:
 
 
 def _all_gatherer(processes: Processes) -> Callable[[Any], list[Any]]:
-    """Return a function that all processes call, and that returns what each of them passed to it, by rank.
+    """Return a function that all processes call, and that returns what each passed to it, by rank.
 
-    All processes create one. It has a process group of its own, so the thread that prepares batches may call it during
-    a step.
+    All create one. It has a process group of its own: the thread that prepares batches may call it during a step.
     """
     if processes.size == 1:
         return lambda mine: [mine]

@@ -58,10 +58,10 @@ class RowPrediction:
         if target == "number":
             return {"predicted": self.number}
         predicted = self.labels[0] if target == "label" else list(self.labels)
+        chances = self.by_label(names)
         if top_k is None:
-            return {"predicted": predicted, "probabilities": self.by_label(names)}
-        assert self.probabilities is not None, "only a prediction for a whole text has them"
-        return {"predicted": predicted, "top": as_objects(likeliest(names, self.probabilities, top_k))}
+            return {"predicted": predicted, "probabilities": chances}
+        return {"predicted": predicted, "top": as_objects(likeliest(names, list(chances.values()), top_k))}
 
     def by_label(self, names: Sequence[str]) -> dict[str, float]:
         """Return the probability of each class; `names` are the classes in the order of their ids."""
@@ -125,18 +125,14 @@ class Task(ABC):
         """Return an empty collection of predictions, to be scored."""
 
     def predictions_of(self, logits: Float[Tensor, "rows classes"]) -> list[RowPrediction]:
-        """Return the predictions of rows of logits, for sequences or tokens: the most probable class, unless
-        overridden.
-        """
+        """Return the predictions of rows of logits, unless overridden, the most probable class."""
         probabilities = logits.float().softmax(-1)
         best = probabilities.argmax(-1).tolist()
         rows = zip(best, probabilities.tolist(), strict=True)
         return [RowPrediction((self.labels[id_],), tuple(row)) for id_, row in rows]
 
     def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
-        """Return the prediction for each example of `batch`, in the batch's order: for whole texts, unless
-        overridden.
-        """
+        """Return the prediction for each example of `batch`, in its order: for whole texts, unless overridden."""
         assert prediction.sequence_logits is not None
         return self.predictions_of(prediction.sequence_logits)
 

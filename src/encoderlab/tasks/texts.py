@@ -35,6 +35,7 @@ from encoderlab.tasks.task import (
 )
 
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
+INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
 
 
 class TextTask(Task):
@@ -136,9 +137,7 @@ class Multilabel(TextTask):
 
 
 class Regression(TextTask):
-    """Predicts one number. The model learns it minus the `mean` and in units of the `deviation`; callers never see
-    this.
-    """
+    """Predicts one number, of which the model learns its distance from the `mean` in units of the `deviation`."""
 
     def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(config, tokenizer, [], max_length)
@@ -169,9 +168,7 @@ class EncodingConfig(TaskConfig):
 
 
 class Encoding(Task):
-    """An encoder without a head: it has vectors and attention, but no predictions, and no labels even if
-    examples do.
-    """
+    """An encoder without a head: it has vectors and attention, but no predictions or labels."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, "", shortest=SHORTEST)
@@ -191,17 +188,11 @@ class Encoding(Task):
         raise self._no_predictions()
 
     def _no_predictions(self) -> DataError:
-        return DataError(
-            f"{self.name} is an encoder without a head and predicts nothing",
-            remedy="Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab "
-            "embed",
-        )
+        return DataError(f"{self.name} is an encoder without a head and predicts nothing", remedy=INSTEAD)
 
 
 def threshold_rule(config: ClassificationConfig) -> ThresholdRule | None:
-    """Return how the threshold of the positive label is set; None to predict the more probable label. Raises
-    SettingError.
-    """
+    """Return how the positive label's threshold is set; None: predict the more probable label. Raises SettingError."""
     threshold = config.threshold
     if threshold is None or threshold == "f1":
         return ThresholdRule() if threshold else None
