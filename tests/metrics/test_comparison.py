@@ -14,9 +14,9 @@ from encoderlab.metrics.comparison import (
     ROWS_AND_SEEDS,
     difference_over_seeds,
     holm,
-    mean_over_runs,
     paired_difference,
 )
+from encoderlab.metrics.intervals import mean_of
 
 OF_CLASSES = ("accuracy", "f1_macro", "f1_weighted", "f1", "matthews")
 
@@ -40,7 +40,7 @@ p_values = st.lists(st.floats(0, 1, allow_subnormal=False), min_size=1, max_size
 
 @given(scores)
 def test_the_interval_over_seeds_is_students_t_interval(values):
-    found = mean_over_runs(values)
+    found = mean_of(values)
     assert found.value == pytest.approx(np.mean(values))
     assert found.deviation == pytest.approx(np.std(values, ddof=1))
     reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))

@@ -23,6 +23,13 @@ class Example:
         self.text, self.text_pair = text, text_pair
 
 
+class Rows(list):
+    """The rows of a split."""
+
+    def where(self, row):
+        return f"a folder/rows.csv, line {row + 2}"
+
+
 class Words:
     """A row of labelled words."""
 

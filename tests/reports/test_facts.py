@@ -19,7 +19,7 @@ def printed(show, *arguments):
     ("changes", "words"),
     [
         ({}, []),
-        ({"labels": {"no": 199, "yes": 1}}, ["'yes' occurs once in training"]),
+        ({"labels": {"no": 199, "yes": 1}}, ["1 of the 2 labels occur once in training", "'yes'"]),
         ({"labels": {"Yes": 99, "yes": 90, "no": 9}}, ["'Yes' and 'yes'", "dataset.label_names"]),
         ({"labels": {"1": 99, "1.0": 90, "2": 9}}, ["'1' and '1.0'"]),
         ({"conflicting": 3}, ["3 rows of train", "another label"]),

@@ -18,7 +18,7 @@ from encoderlab.reports.baselines import verdict_on
 from encoderlab.reports.blocks import Table, Text, show
 from encoderlab.reports.explanation import Importance, WordImportance
 from encoderlab.reports.training import build_report, headline, show_report, single_class_warning, write_report
-from tests.reports.conftest import ATTACK, Example, Page, Words
+from tests.reports.conftest import ATTACK, Example, Page, Rows, Words
 
 LABELS = np.arange(200) % 2
 NAMES = ["no", f"yes {ATTACK}"]
@@ -106,7 +106,7 @@ def test_rare_labels_come_first_and_a_model_of_one_class_is_called_so(run, tmp_p
     scores = scores_of(labels.astype(int), np.zeros(100, int))
     report, screen = build_report(replace(run, data="mails.csv"), {"test": scores}, {}), io.StringIO()
     show_report(report, {}, [], screen)
-    write_report(tmp_path, report, facts, [Example("a")] * 100, scores)
+    write_report(tmp_path, report, facts, Rows([Example("a")] * 100), scores)
     for text in (screen.getvalue(), Page(tmp_path / "report.html").text):
         assert "mails.csv, sst2" in text and "F1 of yes 0.000" in text
         assert "Warning: The model predicts no for every row" in text
@@ -118,7 +118,7 @@ def test_labels_in_any_script_are_drawn_without_a_warning(run, tmp_path, facts, 
     scores = scores_of([0, 1] * 9, [0, 1, 1] * 6, names=["负面", "よい 😀"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        write_report(tmp_path, build_report(run, {"test": scores}, {}), facts, [Example("a")] * 18, scores)
+        write_report(tmp_path, build_report(run, {"test": scores}, {}), facts, Rows([Example("a")] * 18), scores)
     assert "负面" in Page(tmp_path / "report.html").text
 
 
@@ -130,7 +130,7 @@ def test_a_pipe_is_not_wrapped():
 
 def test_the_files_of_a_run_are_whole_and_escaped(tmp_path, report, scores, facts):
     metrics(tmp_path)
-    examples = [Example(f"word {row} {ATTACK}", ATTACK) for row in range(200)]
+    examples = Rows(Example(f"word {row} {ATTACK}", ATTACK) for row in range(200))
     carried = [{"id": row, "label": None} for row in range(200)]
     write_report(tmp_path, report, facts, examples, scores, explain, carried)
     assert json.loads((tmp_path / "report.json").read_text()) == report
@@ -158,7 +158,7 @@ def test_the_page_shows_the_most_confident_mistakes_with_their_words_marked(tmp_
         tmp_path,
         build_report(run, {"test": scores}, {}),
         facts,
-        [Example(f"w{n + 100} text") for n in range(40)],
+        Rows(Example(f"w{n + 100} text") for n in range(40)),
         scores,
         explain,
     )
@@ -185,7 +185,7 @@ def test_other_kinds_of_targets_have_a_page_a_screen_and_predictions(tmp_path, r
         scores = NumberScores(n=30, values=figures, rows=np.arange(30), labels=labels, predicted=predicted, main="mae")
         examples = [Example(f"row {n}") for n in range(30)]
     report = build_report(run, {"test": scores}, {})
-    write_report(tmp_path, report, facts, examples, scores)
+    write_report(tmp_path, report, facts, Rows(examples), scores)
     page = Page(tmp_path / "report.html")
     assert f"{report['splits']['test'][scores.main]:.3f}" in page.text and "script" not in page.tags
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == len(examples) + 1
@@ -198,7 +198,7 @@ def test_many_classes_show_the_worst_and_the_most_frequent_confusions(tmp_path, 
     predicted = np.where(labels == 7, 8, labels)
     report = build_report(run, {"test": scores_of(labels, predicted, names=names)}, {})
     scores = scores_of(labels, predicted, names=names)
-    write_report(tmp_path, report, facts, [Example("a")] * 300, scores)
+    write_report(tmp_path, report, facts, Rows([Example("a")] * 300), scores)
     page = Page(tmp_path / "report.html")
     assert "class 7" in page.text and "class 99" not in page.text and "Most frequent confusions" in page.text
     assert (tmp_path / "report.html").stat().st_size < 300_000

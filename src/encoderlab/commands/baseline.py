@@ -19,8 +19,6 @@ from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, TaggingConfig
 from encoderlab.tasks.texts import positive_class, threshold_rule
 
-TOP_WORDS = 10  # shown for each class
-
 
 def baseline(config: BaselineConfig) -> dict[str, Any]:
     """Fit and score the simple models, and print their scores.
@@ -52,7 +50,6 @@ def fitted_report(config: BaselineConfig) -> dict[str, Any]:
         threshold, positive = threshold_rule(settled), positive_class(settled, corpus.labels)
     report = build_baseline_report(
         task=task.name,
-        seed=0,
         split=split,
         labels=targets_of(rows, len(corpus.labels)),
         names=corpus.labels,
@@ -63,7 +60,6 @@ def fitted_report(config: BaselineConfig) -> dict[str, Any]:
             positive,
             frozen=frozen_vectors(corpus.split("train"), config.tokenizer, choose_compute()),
         ),
-        words=TOP_WORDS,
         main=task.main_score(corpus.labels) if isinstance(task, TaggingConfig) else cast("Any", settled).score.value,
         positive=positive,
     )

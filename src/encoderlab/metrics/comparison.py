@@ -18,25 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoderlab.metrics.intervals import middle
+from encoderlab.metrics.intervals import middle, t_interval, variance
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores
 
 SEPARATOR = "|"  # between the labels of a set, in predictions.csv
 MCNEMAR, BOOTSTRAP = "McNemar's exact test", "paired bootstrap"
 ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over seeds"
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """The mean of some runs' scores; `deviation` (n - 1 in the denominator) and the 95% t `interval` from
-    two runs on.
-    """
-
-    value: float
-    n: int
-    deviation: float | None
-    interval: list[float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +41,6 @@ class Difference:
     p_value: float | None
     test: str | None
     varies: str | None
-
-
-def mean_over_runs(scores: Sequence[float]) -> Mean:
-    """Return mean, standard deviation and 95% interval over seeds by Student's t, which assumes normally distributed
-    scores.
-    """
-    values = np.asarray(scores, dtype=float)
-    value, n = float(values.mean()), len(values)
-    if n < 2:
-        return Mean(value, n, None, None)
-    deviation = _variance(values) ** 0.5
-    return Mean(value, n, deviation, _t_interval(value, deviation / np.sqrt(n), n - 1))
 
 
 def paired_difference(
@@ -121,28 +97,14 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
     """
     from scipy import stats
 
-    shares = [_variance(values) / len(values) for values in scores]
-    variance = of_rows + sum(shares)
-    if variance == 0:
+    shares = [variance(values) / len(values) for values in scores]
+    total = of_rows + sum(shares)
+    if total == 0:
         return Difference(value, [value, value], None if value else 1.0, test, varies)
     lost = sum(share**2 / (len(values) - 1) for share, values in zip(shares, scores, strict=True))
-    freedom = variance**2 / lost if lost else np.inf
-    error = np.sqrt(variance)
-    return Difference(
-        value, _t_interval(value, error, freedom), float(2 * stats.t.sf(abs(value) / error, freedom)), test, varies
-    )
-
-
-def _variance(values: Sequence[float] | np.ndarray) -> float:
-    """Return the variance with n - 1 in the denominator; exactly 0 if all values are equal, despite rounding."""
-    return float(np.var(values, ddof=1)) if np.ptp(values) else 0.0
-
-
-def _t_interval(value: float, error: float, freedom: float) -> list[float]:
-    from scipy import stats
-
-    reach = float(stats.t.ppf(0.975, freedom) * error)
-    return [value - reach, value + reach]
+    freedom, error = total**2 / lost if lost else np.inf, np.sqrt(total)
+    p_value = float(2 * stats.t.sf(abs(value) / error, freedom))
+    return Difference(value, t_interval(value, error, freedom), p_value, test, varies)
 
 
 def _mcnemar(first: PredictionScores, second: PredictionScores) -> float:

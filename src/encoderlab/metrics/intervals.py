@@ -63,26 +63,39 @@ def middle_around(score: float, values: np.ndarray) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class OverFolds:
-    """A score over the folds: its mean, its standard deviation (k - 1 in the denominator) and the 95% interval of the
-    mean.
+class Mean:
+    """The mean of `n` scores; from two on, their `deviation` (n - 1 in the denominator) and the 95% t `interval`."""
+
+    value: float
+    n: int
+    deviation: float | None
+    interval: list[float] | None
+
+
+def mean_of(scores: Sequence[float], test_to_train: float = 0.0) -> Mean:
+    """Return the mean over seeds, or over folds with this ratio of test rows to training rows.
+
+    The interval is Student's t, which assumes normally distributed scores. Any two training sets of a cross-validation
+    share most of their rows, so the folds' scores are not independent, and s / sqrt(k) is too small a standard error.
+    Nadeau and Bengio (Inference for the generalization error, Machine Learning 52, 2003, section 3) replace 1/k by 1/k
+    + n_test / n_train: the corrected resampled t.
     """
+    values, n = np.asarray(scores, np.float64), len(scores)
+    value = float(values.mean())
+    if n < 2:
+        return Mean(value, n, None, None)
+    deviation = variance(values) ** 0.5
+    return Mean(value, n, deviation, t_interval(value, deviation * (1 / n + test_to_train) ** 0.5, n - 1))
 
-    mean: float
-    deviation: float
-    interval: list[float]
+
+def variance(values: Sequence[float] | np.ndarray) -> float:
+    """Return the variance with n - 1 in the denominator; exactly 0 if all values are equal, despite rounding."""
+    return float(np.var(values, ddof=1)) if np.ptp(values) else 0.0
 
 
-def over_folds(values: Sequence[float], test_to_train: float) -> OverFolds:
-    """Return the score over two folds or more; `test_to_train` is the ratio of test rows to training rows.
-
-    Any two training sets share most of their rows, so the folds' scores are not independent, and s / sqrt(k) is too
-    small a standard error. Nadeau and Bengio (Inference for the generalization error, Machine Learning 52, 2003,
-    section 3) replace 1/k by 1/k + n_test / n_train: the corrected resampled t.
-    """
+def t_interval(value: float, error: float, freedom: float) -> list[float]:
+    """Return the 95% interval by Student's t around a value with this standard error."""
     from scipy.stats import t
 
-    scores = np.asarray(values, np.float64)
-    mean, deviation = float(scores.mean()), float(scores.std(ddof=1))
-    reach = float(t.ppf(0.975, len(scores) - 1)) * deviation * (1 / len(scores) + test_to_train) ** 0.5
-    return OverFolds(mean, deviation, [mean - reach, mean + reach])
+    reach = float(t.ppf(0.975, freedom) * error)
+    return [value - reach, value + reach]

@@ -6,25 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from encoderlab.metrics import scores_of_predictions
-from encoderlab.reports.blocks import (
-    Bar,
-    Block,
-    Cell,
-    Items,
-    Table,
-    Text,
-    interval,
-    json_safe,
-    lead,
-    named_score,
-    number,
-    score,
-    show,
-    shown,
-    single_spaced,
-    with_interval,
-    words_of,
-)
+from encoderlab.reports import wording
+from encoderlab.reports.blocks import Block, Items, Table, Text, json_safe, show
 
 BASELINE_NAMES = {
     "majority": "always the most frequent label",
@@ -41,7 +24,8 @@ BASELINE_NAMES = {
 SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
 REFERENCES = ("majority", "mean")  # the baselines that the others are compared with
 PRETRAINING_SCORES = ("mlm_accuracy", "mlm_perplexity", "nsp_accuracy")  # shown next to the baselines
-MOST_CLASSES = 12  # whose strongest words are printed
+TOP_WORDS, MOST_CLASSES = 10, 12  # the strongest words of a class, and the classes whose words are printed
+SEED = 0  # of the bootstrap
 TONES = {"above": "good", "below": "bad"}  # of a verdict's outcome
 
 # Of `encoderlab.baselines`, which this package may not import: `scores`, `predicted`, `skipped`, `top_features`.
@@ -70,51 +54,44 @@ def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, wher
 
 def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
     """Return the model next to its baselines, and the verdict; nothing if there are none."""
-    baselines, main = report["baselines"], report["main_figure"]
+    baselines, scored = report["baselines"], report["splits"][report["scored_split"]]
     if not baselines:
         return []
-    scored = report["splits"][report["scored_split"]]
-    fitted = [baseline for baseline in baselines.values() if "skipped" not in baseline]
-    others = (name for name in SECOND if name != main and name in scored)
-    columns = [main, *[name for name in others if all(name in baseline for baseline in fitted)][:1]]
-    if "mlm_accuracy" in scored:
-        columns = [name for name in PRETRAINING_SCORES if name in scored]
-    is_paired = any("model_leads_by" in baseline for baseline in fitted)
-    rows: list[list[Cell]] = []
-    for name, one in {"this model": scored, **baselines}.items():
-        token = f" ({shown(one['token'], 40)})" if "token" in one else ""
-        cells = [with_interval({key: one[key]}, key) if one.get(key) is not None else "" for key in columns]
-        cells[0] = "skipped" if "skipped" in one else cells[0]
-        row: list[Cell] = [f"{BASELINE_NAMES.get(name, name)}{token}", cells[0], Bar(_share(one.get(main))), *cells[1:]]
-        if is_paired:
-            seconds = report["throughput"].get("train_seconds") if one is scored else one.get("seconds")
-            ahead = lead(one, "model_leads_by") if "model_leads_by" in one else ""
-            row += [ahead, "" if "skipped" in one else number(seconds)]
-        rows.append(row)
-    names = [named_score(name, scored) for name in columns]
-    compared = ["model ahead by (95% interval)", "seconds"] if is_paired else []
-    return [Table(["on the same rows", names[0], "", *names[1:], *compared], rows, marked=0), *verdict_line(report)]
-
-
-def verdict_line(report: Mapping[str, Any]) -> list[Text]:
-    """Return the verdict, if there is one."""
+    model = {**scored, "seconds": report["throughput"].get("train_seconds")}
+    table = _table({"this model": model, **baselines}, report["main_figure"], "model_leads_by")
     verdict = report["verdict"]
-    return [Text(verdict["sentence"], tone=TONES.get(verdict.get("outcome"), "bold"))] if verdict else []
+    return [table, *([Text(verdict["sentence"], tone=TONES.get(verdict.get("outcome"), "bold"))] if verdict else [])]
 
 
-def _share(value: float | None) -> float:
-    return min(max(value or 0.0, 0.0), 1.0)
+def _table(rows: Mapping[str, Mapping[str, Any]], main: str, lead: str) -> Table:
+    """Return a row for each model with its scores, its `lead` and its seconds, the first marked."""
+    first, *fitted = (one for one in rows.values() if "skipped" not in one)
+    others = [name for name in SECOND if name != main and all(name in one for one in (first, *fitted))]
+    columns = [main, *others[:1]]
+    if "mlm_accuracy" in first:
+        columns = [name for name in PRETRAINING_SCORES if name in first]
+    is_paired = any(lead in one for one in fitted)
+    cells = []
+    for name, one in rows.items():
+        token = f" ({wording.shown(one['token'], 40)})" if "token" in one else ""
+        scores = [wording.with_interval(one, key) if one.get(key) is not None else "" for key in columns]
+        cells.append([f"{BASELINE_NAMES.get(name, name)}{token}", *scores])
+        if "skipped" in one:
+            cells[-1][1] = "skipped"
+        if is_paired:
+            cells[-1] += [wording.lead(one, lead) if lead in one else "", wording.number(one.get("seconds"))]
+    names = [wording.named_score(name, first) for name in columns]
+    ahead = "model ahead by" if "model" in lead else "ahead by"
+    return Table(["on the same rows", *names, *([f"{ahead} (95% interval)", "seconds"] * is_paired)], cells, marked=0)
 
 
 def build_baseline_report(
     *,
     task: str,
-    seed: int,
     split: str,
     labels: Any,
     names: Sequence[str],
     fitted: Mapping[str, Baseline],
-    words: int,
     main: str,
     positive: int = 1,
 ) -> dict[str, Any]:
@@ -123,7 +100,7 @@ def build_baseline_report(
     `labels` are the targets of the rows of `split`, in the form of a baseline's predictions; `names` are the classes'.
     `main` names the score that comes first; for two classes, `positive` is the one that F1 is about. Each baseline has
     its scores with 95% intervals, scores by class, the confusion, how far it is ahead of `majority` (or `mean`) on the
-    same rows, and of a linear model the top `words` for each class. The seed draws the bootstrap.
+    same rows, and of a linear model the top words for each class.
     """
     reference = next(name for name in REFERENCES if name in fitted)
     reports: dict[str, dict[str, Any]] = {}
@@ -132,38 +109,28 @@ def build_baseline_report(
             reports[name] = {"skipped": one.skipped}
             continue
         scores = scores_of_predictions(labels, one.predicted, names, main, positive)
-        ahead, bounds = scores.lead_over(fitted[reference].predicted, seed)
+        ahead, bounds = scores.lead_over(fitted[reference].predicted, SEED)
         reports[name] = {
             **one.scores,
-            **scores.with_intervals(seed).as_dict(),
+            **scores.with_intervals(SEED).as_dict(),
             f"ahead_of_{reference}_by": ahead,
             f"ahead_of_{reference}_by_ci95": bounds,
-            "top_features": {names[id_]: top[:words] for id_, top in one.top_features.items()} if words else {},
+            "top_features": {names[id_]: top[:TOP_WORDS] for id_, top in one.top_features.items()},
         }
-    report = {"command": "baseline", "task": task, "seed": seed, "scored_split": split, "n": len(labels)}
+    report = {"command": "baseline", "task": task, "seed": SEED, "scored_split": split, "n": len(labels)}
     return json_safe({**report, "main_figure": main, "labels": list(names), "baselines": reports})
 
 
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     """Print a report from `build_baseline_report`."""
-    main, baselines = report["main_figure"], report["baselines"]
+    baselines = report["baselines"]
     reference = next(name for name in REFERENCES if name in baselines)
-    second = next(name for name in SECOND if name in baselines[reference] and name != main)
-    named = named_score(main, baselines[reference])
-    rows = []
-    for name, one in baselines.items():
-        if "skipped" in one:
-            rows.append([BASELINE_NAMES[name], "skipped", "", "", ""])
-            continue
-        ahead = "" if name == reference else lead(one, f"ahead_of_{reference}_by")
-        value = f"{score(one[main])} ({interval(one[f'{main}_ci95'])})"
-        rows.append([BASELINE_NAMES[name], value, score(one[second]), ahead, number(one["seconds"])])
-    columns = ("baseline", f"{named} (95% interval)", words_of(second), "ahead by", "seconds")
-    where = f"scored on {report['scored_split']} ({number(report['n'])} rows)"
-    blocks: list[Block] = [Text(where, f"baseline {report['task']}"), Table(columns, rows)]
+    where = f"scored on {report['scored_split']} ({wording.number(report['n'])} rows)"
+    table = _table(baselines, report["main_figure"], f"ahead_of_{reference}_by")
+    blocks: list[Block] = [Text(where, f"baseline {report['task']}"), table]
     for name, one in baselines.items():
         blocks.append(Text(one.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped"))
         top = list(one.get("top_features", {}).items())[:MOST_CLASSES]
-        lines = [f"{single_spaced(label)}: {', '.join(words)}" for label, words in top]
+        lines = [f"{wording.single_spaced(label)}: {', '.join(words)}" for label, words in top]
         blocks.append(Items("The strongest words for each class", lines))
     show(blocks, file)

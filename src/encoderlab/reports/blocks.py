@@ -3,7 +3,7 @@
 On the terminal every character is printable, and lines to copy are not wrapped. Pages are single files that load
 nothing, open from disk, and follow the reader's light or dark theme. Their templates are in `templates/`. Everything
 they write is escaped except `Markup`, and control characters are made printable. A Content-Security-Policy keeps a page
-from loading anything. At the end are the words for scores and numbers, which are the same wherever they appear.
+from loading anything.
 """
 
 from __future__ import annotations
@@ -40,10 +40,6 @@ STYLES = {"bold": "bold", "good": "bold green", "bad": "bold red"}
 # The colours of plots, and the page's colour of the same name; black is the page's text colour.
 COLORS = {"#0072b2": "blue", "#d55e00": "orange", "#009e73": "green", "#666666": "grey"}
 TEMPLATES = Path(__file__).parent / "templates"
-FEWEST_LINKS = 4  # sections, from which on a page starts with links to them
-LONGEST_TEXT = 600  # characters of a text on a page
-NOT_SHARES = ("mlm_perplexity", "target_tokens")  # the scores shown as plain numbers
-OF_POSITIVE = ("f1", "roc_auc", "average_precision", "threshold")  # the scores about one of two classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +63,6 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A cell that shows a share from 0 to 1 as a bar; the screen leaves it out."""
-
-    share: float
-
-
-Cell = str | Bar
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """Rows under the names of their `columns`: texts in the first `n_texts` columns, numbers in the others.
 
@@ -84,17 +70,9 @@ class Table:
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[str]]
     n_texts: int = 1
     marked: int | None = None
-
-    def without_bars(self) -> Table:
-        """Return the table without columns of bars."""
-        kept = [
-            place for place in range(len(self.columns)) if not any(isinstance(row[place], Bar) for row in self.rows)
-        ]
-        rows = [[row[place] for place in kept] for row in self.rows]
-        return Table([self.columns[place] for place in kept], rows, self.n_texts, self.marked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +130,9 @@ Block = Heading | Text | Table | Items | Code | Plot | Matrix | Passage | Folded
 
 
 def write_page(path: Path, title: str, blocks: Sequence[Block]) -> None:
-    """Write the page of these blocks, whole or not at all."""
-    atomic_write_text(path, page(title, blocks))
-
-
-def page(title: str, blocks: Sequence[Block]) -> str:
-    """Return the page of these blocks, with links to its sections if there are many."""
-    sections = [block.title for block in blocks if isinstance(block, Heading) and block.level == 2]
-    links = sections if len(sections) >= FEWEST_LINKS else []
-    return render("page.html", title=title, blocks=blocks, links=links, svg=svg, anchor=anchor)
+    """Write the page of these blocks with links to its sections, whole or not at all."""
+    links = [block.title for block in blocks if isinstance(block, Heading) and block.level == 2]
+    atomic_write_text(path, render("page.html", title=title, blocks=blocks, links=links, svg=svg, anchor=anchor))
 
 
 def anchor(title: str) -> str:
@@ -229,7 +201,7 @@ def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
     console = console_on(file)
     for block in blocks:
         if isinstance(block, Table):
-            console.print("", _rich_table(block.without_bars()), "", sep="\n")
+            console.print("", _rich_table(block), "", sep="\n")
         elif isinstance(block, Heading):
             console.print()
             console.print(Styled(block.title, style="bold"), soft_wrap=True)
@@ -253,7 +225,7 @@ def _rich_table(table: Table) -> rich_table.Table:
     for place, name in enumerate(table.columns):
         printed.add_column(name, justify="left" if place < table.n_texts else "right", overflow="fold")
     for row in table.rows:
-        printed.add_row(*map(str, row))
+        printed.add_row(*row)
     return printed
 
 
@@ -265,97 +237,6 @@ def notes(words: Iterable[str]) -> list[Text]:
 def files_list(paths: Mapping[str, str]) -> Items:
     """Return a line for each file of a run by its name."""
     return Items("Files", [f"{name}: {path}" for name, path in paths.items()])
-
-
-def words_of(name: str) -> str:
-    """Return the name of a score in words."""
-    words = name.replace("_", " ").replace("roc auc", "ROC AUC").replace("matthews", "Matthews correlation")
-    words = {"f1 macro": "macro F1", "f1 weighted": "weighted F1", "f1 micro": "micro F1"}.get(words, words)
-    return re.sub(r"^(mlm|nsp|f1)\b|\bf1$", lambda start: start[0].upper(), words)
-
-
-def named_score(name: str, scores: Mapping[str, Any]) -> str:
-    """Return the name of a score in words, with the positive label of `scores` if it is about that one."""
-    label = scores.get("positive_label")
-    return f"{words_of(name)} of {printable(label)}" if label is not None and name in OF_POSITIVE else words_of(name)
-
-
-def score(value: float | None) -> str:
-    """Return a score to three decimals."""
-    return "-" if value is None else f"{value:.3f}"
-
-
-def number(value: float | None) -> str:
-    """Return a count, or a measured number to one decimal."""
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
-
-
-def percent(share: float | None) -> str:
-    """Return a share of 1 as a percentage."""
-    return "-" if share is None else f"{share:.1%}"
-
-
-def counted(n: int, noun: str) -> str:
-    """Return a count with its noun, which is in the plural unless there is one."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
-
-
-def interval(bounds: Sequence[float] | None) -> str:
-    """Return an interval's bounds as words; "" if it is not known."""
-    return f"{score(bounds[0])} to {score(bounds[1])}" if bounds else ""
-
-
-def with_interval(scores: Mapping[str, Any], name: str) -> str:
-    """Return a score with its 95% interval, if it has one."""
-    if name in NOT_SHARES:
-        return number(scores[name])
-    bounds = scores.get(f"{name}_ci95")
-    return f"{score(scores[name])} (95% interval {interval(bounds)})" if bounds else score(scores[name])
-
-
-def lead(scores: Mapping[str, Any], name: str) -> str:
-    """Return the difference `name` between two scores with its 95% interval, all with their signs."""
-    low, high = scores[f"{name}_ci95"]
-    return f"{scores[name]:+.3f} ({low:+.3f} to {high:+.3f})"
-
-
-def speed(throughput: Mapping[str, float | None]) -> str:
-    """Return the measured speeds in words, without those that were not measured."""
-    forms = {
-        "tokens_per_second": "{:,.0f} tokens/s",
-        "examples_per_second": "{:,.0f} examples/s",
-        "padding_fraction": "{:.1%} padding",
-        "train_seconds": "{:,.1f} s of training",
-        "evaluation_seconds": "{:,.1f} s of evaluation",
-    }
-    return ", ".join(form.format(throughput[name]) for name, form in forms.items() if throughput.get(name) is not None)
-
-
-def checkpoint_words(checkpoint: Mapping[str, Any]) -> str:
-    """Return which checkpoint was scored, and why."""
-    step = f"step {number(checkpoint['step'])}"
-    if checkpoint["chosen_on"] is None:
-        return f"{step}, the {checkpoint['chosen_by']}"
-    return f"{step}, chosen by {words_of(checkpoint['chosen_by'])} on {checkpoint['chosen_on']}"
-
-
-def shown(text: str, most: int = LONGEST_TEXT) -> str:
-    """Return a text from the data in one line, shortened to `most` characters with a note."""
-    if len(text) <= most:
-        return single_spaced(text)
-    return f"{single_spaced(text[:most])}{cut_note(text)}"
-
-
-def single_spaced(text: str) -> str:
-    """Return the text with its white space as single blanks, and control characters escaped."""
-    return printable(re.sub(r"\s+", " ", text))
-
-
-def cut_note(text: str) -> str:
-    """Return the note after a shortened text."""
-    return f"… ({len(text):,} characters)"
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from encoderlab.reports import wording
 from encoderlab.reports.baselines import BASELINE_NAMES
-from encoderlab.reports.blocks import checkpoint_words, named_score, render, score, shown, with_interval, words_of
+from encoderlab.reports.blocks import render
 from encoderlab.reports.facts import Facts, changed_settings, machine, origin, repeat_line, split_facts
 
 MOST_LABELS = 20
@@ -34,20 +35,27 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = ()) -> str:
     """Return the card of a trained model from its report.json; `labels` are those it predicts, none for an encoder."""
-    scored = report["splits"][report["scored_split"]]
-    main, is_encoder = report["main_figure"], "mlm_accuracy" in scored or "teacher" in report
+    scored, main = report["splits"][report["scored_split"]], report["main_figure"]
+    is_encoder = "mlm_accuracy" in scored or "teacher" in report
+    score = plain(wording.named_score(main, scored))
     lines = [] if is_encoder else [_predicts(labels)]
-    if "teacher" in report:
-        lines.append(f"Teacher: `{shown(report['teacher'])}`")
-    where = f"on {report['scored_split']} ({scored['n']:,} rows)"
-    lines.append(f"{plain(named_score(main, scored))} {where}: {with_interval(scored, main)}")
-    lines.append(f"Weights of {checkpoint_words(report['checkpoint'])}")
+    lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
+    lines.append(f"{score} on {report['scored_split']} ({scored['n']:,} rows): {wording.with_interval(scored, main)}")
+    lines.append(f"Weights of {wording.checkpoint_words(report['checkpoint'])}")
     lines += [plain(note) for note in report["notes"]]
     baselines = [
-        f"{BASELINE_NAMES.get(name, name)}: {named_score(main, scored)} {score(baseline[main])}"
+        f"{BASELINE_NAMES.get(name, name)}: {score} {wording.score(baseline[main])}"
         for name, baseline in report["baselines"].items()
         if baseline.get(main) is not None
     ]
+    first, *_ = splits = list(report["splits"].values())
+    results = {
+        wording.named_score(name, first): [wording.score(split.get(name)) for split in splits]
+        for name, value in first.items()
+        if isinstance(value, float)
+    }
+    if all("calibration" in split for split in splits):
+        results["expected calibration error"] = [wording.score(split["calibration"]["ece"]) for split in splits]
     pipeline = "feature-extraction" if "teacher" in report else "fill-mask" if is_encoder else "text-classification"
     card = render(
         "card.md",
@@ -55,7 +63,7 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
         start=f"started from `{report['init_from']}`" if report.get("init_from") else "trained from scratch",
         lines=lines,
         use=USE_ENCODER if is_encoder else USE,
-        results=_results(report),
+        results=results,
         baselines=baselines,
         splits=split_facts(facts),
         origin=origin(facts),
@@ -68,23 +76,9 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
 
 
 def _predicts(labels: Sequence[str]) -> str:
-    named = [f'"{plain(shown(label, 60))}"' for label in labels[:MOST_LABELS]]
+    named = [f'"{plain(wording.shown(label, 60))}"' for label in labels[:MOST_LABELS]]
     more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
     return f"Labels: {', '.join([*named, *more])}" if labels else "Predicts a number"
-
-
-def _results(report: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return each score's name in words, with its value on each split."""
-    splits = report["splits"].values()
-    first = next(iter(splits))
-    rows = {
-        named_score(name, first): [score(split.get(name)) for split in splits]
-        for name, value in first.items()
-        if isinstance(value, float)
-    }
-    if all("calibration" in split for split in splits):
-        rows["expected calibration error"] = [score(split["calibration"]["ece"]) for split in splits]
-    return rows
 
 
 def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
@@ -101,7 +95,7 @@ def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
             dataset_config=source.get("name") if hub else None,
             dataset_split=split,
             metric_type=name,
-            metric_name=words_of(name),
+            metric_name=wording.words_of(name),
             metric_value=round(value, 6),
         )
         for split, scores in report["splits"].items()
@@ -126,7 +120,7 @@ def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
 
 def plain(value: str) -> str:
     """Return the value in one line with Markdown's special characters escaped."""
-    return re.sub(r"([<>`\[\]])", r"\\\1", shown(value))
+    return re.sub(r"([<>`\[\]])", r"\\\1", wording.shown(value))
 
 
 def export_card(

@@ -11,41 +11,28 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeGuard
+from typing import Any, TextIO
 
 import numpy as np
 import yaml
 
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.metrics import scores_of_predictions
-from encoderlab.metrics.comparison import (
-    SEPARATOR,
-    Difference,
-    difference_over_seeds,
-    holm,
-    mean_over_runs,
-    paired_difference,
-)
+from encoderlab.metrics.comparison import SEPARATOR, Difference, difference_over_seeds, holm, paired_difference
+from encoderlab.metrics.intervals import mean_of
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
-from encoderlab.reports import plots
+from encoderlab.reports import plots, wording
 from encoderlab.reports.blocks import (
-    OF_POSITIVE,
     Block,
     Heading,
     Items,
     Plot,
     Table,
     Text,
-    counted,
     files_list,
-    interval,
     json_safe,
-    named_score,
     notes,
-    number,
-    score,
     show,
-    words_of,
     write_json,
     write_page,
 )
@@ -56,7 +43,7 @@ LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
 SHARE, TRAINING_ROWS = "dataset.train_share", "training rows"
 MEASURED = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
-MOST_FOLDERS, MOST_VALUES = 12, 4  # on the screen
+MOST_FOLDERS = 12  # on the screen
 MOST_SETTINGS = 60  # drawn
 # Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
 NOT_COMPARED = {
@@ -69,7 +56,7 @@ NOT_COMPARED = {
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
     """A run with a report. `settings`, flat (`model.n_layers`), are those that distinguish experiments; `dataset` is
-    what environment.json records of its rows.
+    what environment.json records of its rows, `split` the one whose scores are compared.
     """
 
     folder: Path
@@ -83,12 +70,10 @@ class FinishedRun:
 
     @property
     def split(self) -> str:
-        """Return the split whose scores are compared."""
         return self.report["scored_split"]
 
     @property
     def scores(self) -> dict[str, Any]:
-        """Return the scores of that split."""
         return self.report["splits"][self.split]
 
     @property
@@ -111,10 +96,8 @@ def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]
     runs: dict[Path, FinishedRun] = {}
     skipped: list[str] = []
     for folder in folders:
-        if folder.resolve() in runs:
-            continue
         if (folder / "report.json").is_file():
-            runs[folder.resolve()] = read_run(folder)
+            runs.setdefault(folder.resolve(), read_run(folder))
         elif (folder / "config.yaml").is_file():
             skipped.append(f"{folder} is not finished and was skipped. Resume it with resume={folder}")
         else:
@@ -125,19 +108,17 @@ def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]
 
 def read_run(folder: Path) -> FinishedRun:
     """Return the run in `folder`. Raises DataError if one of its records cannot be read."""
-    report = _read(folder / "report.json", json.loads)
+    report, environment = (_read(folder / name, json.loads) for name in ("report.json", "environment.json"))
     settings = dict(flat_settings(_read(folder / "config.yaml", yaml.safe_load)))
-    environment = _read(folder / "environment.json", json.loads)
     try:
-        command = environment["command"]
-        if command == "eval":
+        if environment["command"] == "eval":
             settings = _of_evaluated_run(settings)
-        kept = {
-            name: value
-            for name, value in _with_encoder(settings).items()
-            if name not in NOT_COMPARED and not name.endswith(".schema")
-        }
-        run = FinishedRun(folder, report, kept | {"command": command}, environment["dataset"] or {})
+        if "model.name" in settings:  # `encoder` is the model the user chose: `init_from`, or the preset's name
+            name, start = settings.pop("model.name"), settings.pop("init_from", None)
+            settings = {"encoder": start or name, **settings}
+        kept = {name: value for name, value in settings.items() if name not in NOT_COMPARED}
+        kept = {name: value for name, value in kept.items() if not name.endswith(".schema")}
+        run = FinishedRun(folder, report, kept | {"command": environment["command"]}, environment["dataset"] or {})
         _ = run.scored, run.seed, run.scores[report["main_figure"]], report["throughput"].get("train_seconds")
         _ = report["task"], report["model"]["parameters"]
     except (KeyError, TypeError, AttributeError) as error:
@@ -146,19 +127,10 @@ def read_run(folder: Path) -> FinishedRun:
     return run
 
 
-def _with_encoder(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with `encoder`, the model the user chose: `init_from` if set, otherwise the preset's name."""
-    if "model.name" not in settings:
-        return settings
-    others = {name: value for name, value in settings.items() if name not in ("model.name", "init_from")}
-    return {"encoder": settings.get("init_from") or settings["model.name"], **others}
-
-
 def _of_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
     """Return an evaluation's settings with those of the run it scored, by which evaluations are grouped."""
     evaluated = Path(str(settings.get("run")))
-    evaluated = evaluated.parent if evaluated.name == "model" else evaluated
-    config = evaluated / "config.yaml"
+    config = (evaluated.parent if evaluated.name == "model" else evaluated) / "config.yaml"
     if not config.is_file():
         return settings | {"model": settings.get("run")}
     of_data = {name: value for name, value in settings.items() if name.startswith("dataset") and value is not None}
@@ -169,8 +141,7 @@ def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
     try:
         record = parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{path} cannot be read: {reason}", remedy="Leave this run out") from None
+        raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
     if not isinstance(record, dict):
         raise DataError(f"{path} is not the record of a run", remedy="Leave this run out")
     return record
@@ -179,19 +150,19 @@ def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
 def check_comparable(runs: Iterable[FinishedRun]) -> None:
     """Raise DataError if the runs have different tasks, or were scored on different splits or rows."""
     first, *others = runs
+    data = "Score both on the same rows with encoderlab eval run=... dataset=..., and compare those runs"
+    if "mlm_accuracy" in first.scores:
+        data = "Pretrain both on the same documents, with the same tokenizer, length and kind of pairs"
+    split = "Score both on one split with encoderlab eval run=... split=validation, and compare those runs"
     for other in others:
-        two = f"{other.folder} and {first.folder}"
-        if other.report["task"] != first.report["task"]:
-            tasks = f"{other.report['task']} and {first.report['task']}"
-            raise DataError(f"{two} have different tasks: {tasks}", remedy="Compare the runs of one task at a time")
-        if other.split != first.split:
-            remedy = "Score both on one split with encoderlab eval run=... split=validation, and compare those runs"
-            raise DataError(f"{two} were scored on different splits: {other.split} and {first.split}", remedy=remedy)
-        if other.scored != first.scored:
-            remedy = "Score both on the same rows with encoderlab eval run=... dataset=..., and compare those runs"
-            if "mlm_accuracy" in first.scores:
-                remedy = "Pretrain both on the same documents, with the same tokenizer, length and kind of pairs"
-            raise DataError(f"{two} were scored on different rows of {first.split}", remedy=remedy)
+        tasks, splits = ((other.report[key], first.report[key]) for key in ("task", "scored_split"))
+        for differ, what, remedy in (
+            (tasks[0] != tasks[1], f"have different tasks: {' and '.join(tasks)}", "Compare the runs of one task"),
+            (splits[0] != splits[1], f"were scored on different splits: {' and '.join(splits)}", split),
+            (other.scored != first.scored, f"were scored on different rows of {first.split}", data),
+        ):
+            if differ:
+                raise DataError(f"{other.folder} and {first.folder} {what}", remedy=remedy)
 
 
 def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
@@ -214,21 +185,6 @@ def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
     return scores
 
 
-def _parsed(cells: Sequence[str], scores: Mapping[str, Any]) -> Any:
-    """Return the labels of a column of predictions.csv, as `scores_of_predictions` wants them."""
-    if "pearson" in scores:
-        return np.array([float(cell) for cell in cells])
-    ids = {name: place for place, name in enumerate(scores["per_class"])}
-    if "subset_accuracy" in scores:
-        marks = np.zeros((len(cells), len(ids)), bool)
-        for row, cell in enumerate(cells):
-            marks[row, [ids[label] for label in cell.split(SEPARATOR) if label]] = True
-        return marks
-    if "token_accuracy" in scores:
-        return [np.array([ids[name] for name in cell.split(" ") if cell], np.int64) for cell in cells]
-    return np.array([ids[cell] for cell in cells], np.int64)
-
-
 def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
     """Return the labels and predictions in predictions.csv. Raises DataError if rows are missing or unreadable."""
     from pandas import read_csv
@@ -245,6 +201,21 @@ def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
     return labels, predicted
 
 
+def _parsed(cells: Sequence[str], scores: Mapping[str, Any]) -> Any:
+    """Return the labels of a column of predictions.csv, as `scores_of_predictions` wants them."""
+    if "pearson" in scores:
+        return np.array(cells, float)
+    ids = {name: place for place, name in enumerate(scores["per_class"])}
+    if "subset_accuracy" in scores:
+        marks = np.zeros((len(cells), len(ids)), bool)
+        for row, cell in enumerate(cells):
+            marks[row, [ids[label] for label in cell.split(SEPARATOR) if label]] = True
+        return marks
+    if "token_accuracy" in scores:
+        return [np.array([ids[name] for name in cell.split(" ") if cell], np.int64) for cell in cells]
+    return np.array([ids[cell] for cell in cells], np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Runs that differ only in their seeds. `values` are the settings in which it differs from the others."""
@@ -258,37 +229,27 @@ def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
     """Return the runs by their settings, of equal settings and seed the newest, and notes on skipped ones."""
     names = dict.fromkeys(name for run in runs for name in run.settings)
     differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
-    groups: dict[str, dict[int, FinishedRun]] = {}
-    repeated = 0
-    for run in sorted(runs, key=lambda run: (run.folder / "report.json").stat().st_mtime_ns):
-        group = groups.setdefault(repr([run.settings.get(name) for name in differing]), {})
-        repeated += run.seed in group
-        group[run.seed] = run
-    ordered = [[group[seed] for seed in sorted(group)] for group in groups.values()]
-    values = [{name: group[0].settings.get(name) for name in differing} for group in ordered]
+    groups: dict[str, list[FinishedRun]] = {}
+    for run in runs:
+        groups.setdefault(repr([run.settings.get(name) for name in differing]), []).append(run)
+    # Of equal settings and seed, the last of a dict stays: the newest.
+    newest = [
+        {run.seed: run for run in sorted(group, key=lambda run: (run.folder / "report.json").stat().st_mtime_ns)}
+        for group in groups.values()
+    ]
+    values = [{name: group[0].settings.get(name) for name in differing} for group in groups.values()]
     varied = distinguishing(values)
-    short = short_names(varied)
     settings = []
-    for value, group in zip(values, ordered, strict=True):
-        words = (f"{word}={setting_value(value[name])}" for word, name in zip(short, varied, strict=True))
-        settings.append(Setting(", ".join(words) or "all runs", value, group))
-    as_met = {name: list(dict.fromkeys(repr(value[name]) for value in values)) for name in varied}
-    settings.sort(key=lambda setting: [_order(setting.values[name], as_met[name]) for name in varied])
+    for value, group in zip(values, newest, strict=True):
+        words = [f"{word}={setting_value(value[name])}" for word, name in zip(short_names(varied), varied, strict=True)]
+        settings.append(Setting(", ".join(words) or "all runs", value, [group[seed] for seed in sorted(group)]))
+    repeated = len(runs) - sum(map(len, newest))
     note = f"Skipped {repeated} of the runs, because a newer one has the same settings and seed"
     return settings, [note] if repeated else []
 
 
-def _order(value: Any, as_met: Sequence[str]) -> tuple[bool, float]:
-    """Return the sort key: numbers by size, then other values in the order of the runs."""
-    return not _is_number(value), float(value) if _is_number(value) else as_met.index(repr(value))
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return as few of the differing settings as distinguish all runs, first those that imply others.
+    """Return a few of the differing settings that distinguish all runs, first those that imply others.
 
     `encoder` implies the shape of tiny, mini and small, and the settings of a pretrained encoder; a setting that all
     have is preferred to one that some lack.
@@ -304,18 +265,14 @@ def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
     for name in sorted(values[0], key=says_less) if values else []:
         if kinds([*selected, name]) > kinds(selected):
             selected.append(name)
-    for name in reversed(selected):
-        others = [other for other in selected if other != name]
-        selected = others if kinds(others) == kinds(selected) else selected
     return selected
 
 
 def short_names(names: Sequence[str]) -> list[str]:
     """Return the names without their groups if that is unambiguous."""
     last = [name.rpartition(".")[2] for name in names]
-    return [
-        name if last.count(end) > 1 or end in ("name", "path") else end for name, end in zip(names, last, strict=True)
-    ]
+    is_vague = [last.count(end) > 1 or end in ("name", "path") for end in last]
+    return [name if vague else end for name, end, vague in zip(names, last, is_vague, strict=True)]
 
 
 def setting_value(value: Any) -> str:
@@ -337,14 +294,11 @@ def build_comparison(
     check_comparable(runs)
     metric = _checked_score(runs, metric)
     settings, skipped = settings_of(runs)
-    means = [mean_over_runs([run.scores[metric] for run in setting.runs]) for setting in settings]
-    place = _reference(settings, [mean.value for mean in means], metric, reference)
+    means = [asdict(mean_of([run.scores[metric] for run in setting.runs])) for setting in settings]
+    place = _reference(settings, [mean["value"] for mean in means], metric, reference)
     differences = _differences(settings, place, metric)
-    rows = [
-        _row(setting, metric, asdict(mean), difference)
-        for setting, mean, difference in zip(settings, means, differences, strict=True)
-    ]
     first = runs[0]
+    differing = {name: [setting_value(setting.values[name]) for setting in settings] for name in settings[0].values}
     return json_safe(
         {
             "task": first.report["task"],
@@ -352,12 +306,10 @@ def build_comparison(
             "rows": first.scores["n"],
             "figure": metric,
             "positive_label": first.scores.get("positive_label"),
-            "differing": {
-                name: [setting_value(setting.values[name]) for setting in settings] for name in settings[0].values
-            },
+            "differing": differing,
             "varied": distinguishing([setting.values for setting in settings]),
             "reference": settings[place].label,
-            "settings": rows,
+            "settings": [_row(*each, metric) for each in zip(settings, means, differences, strict=True)],
             "notes": [*skipped, *_notes(settings, differences, first, is_best=reference is None)],
         }
     )
@@ -370,14 +322,14 @@ def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
         raise SettingError(f"The runs have different main scores: {' and '.join((first, *others))}", remedy=remedy)
     metric = str(metric or first)
     labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
-    if metric in OF_POSITIVE and len(labels) > 1:
+    if metric in wording.OF_POSITIVE and len(labels) > 1:
         remedy = "Set score=f1_macro, or train with one task.positive_label"
         raise SettingError(f"{metric} refers to different labels: {' and '.join(labels)}", remedy=remedy)
     for run in runs:
-        if not _is_number(value := run.scores.get(metric)) or not math.isfinite(value):
-            known = [name for name, value in run.scores.items() if isinstance(value, float)]
+        known = [name for name, value in run.scores.items() if isinstance(value, float) and math.isfinite(value)]
+        if metric not in known:
             near = closest(metric, known)
-            remedy = f"Did you mean score={near}?" if near and near != metric else ""
+            remedy = f"Did you mean score={near}?" if near else ""
             raise SettingError(f"{run.folder} has no score {metric}", allowed=", ".join(known), remedy=remedy)
     return metric
 
@@ -399,38 +351,32 @@ def _differences(settings: Sequence[Setting], place: int, metric: str) -> list[d
     if len(settings) < 2:
         return [None]
     runs = [run for setting in settings for run in setting.runs]
-    all_predicted = all(run.predictions.is_file() for run in runs)
-    read = dict(zip((run.folder for run in runs), read_predictions(runs), strict=True)) if all_predicted else {}
-    is_paired = all(metric in scores.values for scores in read.values()) and all_predicted
+    is_paired = all(run.predictions.is_file() for run in runs)
+    read = dict(zip((run.folder for run in runs), read_predictions(runs), strict=True)) if is_paired else {}
 
     def difference(setting: Setting) -> Difference:
         sides = (setting, settings[place])
-        if is_paired:
+        if is_paired and all(metric in scores.values for scores in read.values()):
             mine, other = ([read[run.folder] for run in side.runs] for side in sides)
             return paired_difference(mine, other, metric, BOOTSTRAP_SEED)
         return difference_over_seeds(*([run.scores[metric] for run in side.runs] for side in sides))
 
-    measured = {other: asdict(difference(setting)) for other, setting in enumerate(settings) if other != place}
-    tested = [one for one in measured.values() if one["p_value"] is not None]
-    corrected = iter(holm([one["p_value"] for one in tested]))
-    for one in measured.values():
-        one["p_corrected"] = next(corrected) if one["p_value"] is not None else None
-        one["outcome"] = _outcome(one["value"], one["p_corrected"])
-    return [measured.get(other) for other in range(len(settings))]
+    measured = [None if other == place else asdict(difference(setting)) for other, setting in enumerate(settings)]
+    others = [one for one in measured if one is not None]
+    corrected = iter(holm([one["p_value"] for one in others if one["p_value"] is not None]))
+    for one in others:
+        one["p_corrected"] = p = None if one["p_value"] is None else next(corrected)
+        clear = p is not None and p < LEVEL
+        one["outcome"] = "not tested" if p is None else "not distinguishable"
+        one["outcome"] = ("higher" if one["value"] > 0 else "lower") if clear else one["outcome"]
+    return measured
 
 
-def _outcome(value: float, p_corrected: float | None) -> str:
-    if p_corrected is None:
-        return "not tested"
-    return ("higher" if value > 0 else "lower") if p_corrected < LEVEL else "not distinguishable"
-
-
-def _row(setting: Setting, metric: str, mean: dict[str, Any], difference: dict[str, Any] | None) -> dict[str, Any]:
+def _row(setting: Setting, mean: dict[str, Any], difference: dict[str, Any] | None, metric: str) -> dict[str, Any]:
     """Return one setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
     first = setting.runs[0]
     own = first.scores.get(f"{metric}_ci95")
-    trained = (run.report["throughput"].get("train_seconds") for run in setting.runs)
-    seconds = [one for one in trained if one is not None]
+    seconds = [run.report["throughput"].get("train_seconds") for run in setting.runs]
     return {
         "label": setting.label,
         "values": setting.values,
@@ -439,7 +385,7 @@ def _row(setting: Setting, metric: str, mean: dict[str, Any], difference: dict[s
         "interval_over": "seeds" if mean["interval"] else "rows" if own else None,
         "parameters": first.report["model"]["parameters"],
         "training_rows": first.dataset["splits"].get("train", {}).get("rows"),
-        "train_seconds": sum(seconds) / len(seconds) if seconds else None,
+        "train_seconds": None if None in seconds else sum(seconds) / len(seconds),
         "runs": [{"folder": str(run.folder), "seed": run.seed, "score": run.scores[metric]} for run in setting.runs],
         "difference": difference,
     }
@@ -452,30 +398,27 @@ def _notes(
     tests = [difference["test"] for difference in differences if difference and difference["p_value"] is not None]
     lacking = [str(run.folder) for setting in settings for run in setting.runs if not run.predictions.is_file()]
     if lacking and len(settings) > 1:
-        yield f"Nothing is compared row by row, because {', '.join(lacking[:3])} has no predictions.csv"
+        yield f"Nothing is compared row by row, because {lacking[0]} has no predictions.csv"
     if any(len(setting.runs) == 1 for setting in settings):
         yield "With one seed, the interval covers the rows but not the variation between seeds. Add seeds"
     if any(len(setting.runs) > 1 for setting in settings):
         yield "Intervals over seeds are Student's t; they do not cover the choice of rows"
     if tests:
-        yield f"Differences are tested by {' and '.join(sorted(set(tests)))}"
-    if len(tests) > 1:
-        yield f"p-values are corrected for {len(tests)} comparisons by Holm's method; the intervals are not corrected"
+        corrected = f", with Holm's correction of the p-values for {len(tests)} comparisons" if len(tests) > 1 else ""
+        yield f"Differences are tested by {' and '.join(sorted(set(tests)))}{corrected}"
     if len(tests) > 1 and is_best:
         yield "The reference was chosen as the best on these same rows, so its score is slightly too good"
-    if first.report["checkpoint"].get("chosen_on") == first.split:
-        yield (
-            f"Checkpoints were chosen on {first.split}, the split that is compared, so all scores are slightly too good"
-        )
+    if (split := first.report["checkpoint"].get("chosen_on")) == first.split:
+        yield f"Checkpoints were chosen on {split}, the split that is compared, so all scores are slightly too good"
 
 
 def headline(comparison: Mapping[str, Any]) -> str:
     """Return what is compared, in one line."""
     rows = comparison["settings"]
-    settings = "one setting" if len(rows) == 1 else f"{len(rows)} settings"
     where = f"{comparison['split']} ({comparison['rows']:,} rows)"
-    name = named_score(comparison["figure"], comparison)
-    runs = counted(sum(row["n"] for row in rows), "run")
+    name = wording.named_score(comparison["figure"], comparison)
+    runs = wording.counted(sum(row["n"] for row in rows), "run")
+    settings = wording.counted(len(rows), "setting")
     return f"{name[:1].upper()}{name[1:]} of {runs} of {comparison['task']} on {where}: {settings}"
 
 
@@ -483,52 +426,30 @@ def settings_table(comparison: Mapping[str, Any]) -> Table:
     """Return a row for each setting: what distinguishes it, its scores, and its difference from the reference."""
     varied, rows = comparison["varied"], comparison["settings"]
     counts = [TRAINING_ROWS] if SHARE in varied else []
-    columns = [*(short_names(varied) or [""]), *counts, *MEASURED]
     reference = [row["label"] == comparison["reference"] for row in rows].index(True)
     cells = []
     for row in rows:
         names = [setting_value(row["values"][name]) for name in varied] or [row["label"]]
-        difference, against = row["difference"], "the reference" if len(rows) > 1 else ""
-        if difference is not None:
+        against, p = "the reference" if len(rows) > 1 else "", ""
+        if (difference := row["difference"]) is not None:
             low, high = difference["interval"] or (None, None)
-            bounds = "" if low is None else f" ({low:+.3f} to {high:+.3f})"
-            against = f"{difference['value']:+.3f}{bounds}"
-        over = " over rows" if row["interval_over"] == "rows" else ""
-        cells.append(
-            [
-                *names,
-                *([number(row["training_rows"])] if counts else []),
-                str(row["n"]),
-                score(row["value"]),
-                score(row["deviation"]),
-                f"{interval(row['interval'])}{over}",
-                against,
-                _p_value(difference),
-                number(row["train_seconds"]),
-            ]
-        )
+            against = f"{difference['value']:+.3f}" + ("" if low is None else f" ({low:+.3f} to {high:+.3f})")
+            corrected, outcome = difference["p_corrected"], difference["outcome"]
+            p = "-" if corrected is None else "<0.001" if corrected < 0.001 else f"{corrected:.3f}"
+            p += f" {outcome}" * (outcome in ("higher", "lower"))
+        own = [wording.score(row["value"]), wording.score(row["deviation"])]
+        own.append(f"{wording.interval(row['interval'])}{' over rows' * (row['interval_over'] == 'rows')}")
+        n_rows = [wording.number(row["training_rows"])] * len(counts)
+        cells.append([*names, *n_rows, str(row["n"]), *own, against, p, wording.number(row["train_seconds"])])
+    columns = [*(short_names(varied) or [""]), *counts, *MEASURED]
     return Table(columns, cells, max(len(varied), 1), reference if len(rows) > 1 else None)
-
-
-def _p_value(difference: Mapping[str, Any] | None) -> str:
-    if difference is None:
-        return ""
-    corrected, outcome = difference["p_corrected"], difference["outcome"]
-    if corrected is None:
-        return "-"
-    marked = "" if outcome == "not distinguishable" else f" {outcome}"
-    return ("<0.001" if corrected < 0.001 else f"{corrected:.3f}") + marked
 
 
 def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = (), most_runs: int | None = None) -> list[Block]:
     """Return what page and screen show below the headline."""
     better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
-    # First the settings that distinguish all runs; of many values, each distinct one once.
+    # First the settings that distinguish all runs, with each distinct value once.
     ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in comparison["varied"])
-    differing = [
-        f"{name}: {' | '.join(values if len(values) <= MOST_VALUES else dict.fromkeys(values))}"
-        for name, values in ordered
-    ]
     runs = [
         f"{run['folder']} (seed {run['seed']}, {run['score']:.4f})"
         for row in comparison["settings"]
@@ -541,7 +462,7 @@ def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = (), most_runs
         settings_table(comparison),
         *notes(comparison["notes"]),
         *drawn,
-        Items("They differ in", differing),
+        Items("They differ in", [f"{name}: {' | '.join(dict.fromkeys(values))}" for name, values in ordered]),
         Items("Runs", [*runs[:most_runs], *more]),
     ]
 
@@ -558,20 +479,21 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, s
     They replace those of an earlier comparison. Return their paths by name. Raises DataError if the folder cannot be
     written to.
     """
-    metric, rows, plot = words_of(comparison["figure"]), comparison["settings"], folder / "plots" / "scores.png"
+    metric, rows = wording.words_of(comparison["figure"]), comparison["settings"]
+    paths = {"html": folder / "compare.html", "json": folder / "compare.json"}
     drawn: list[Plot] = []
-    if len(rows) > 1:
-        what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
-        drawn = [Plot(plots.settings_plot(rows[:MOST_SETTINGS], comparison["reference"], metric), what)]
-    paths = {kind: folder / f"compare.{kind}" for kind in ("html", "json")}
     try:
-        plot.parent.mkdir(parents=True, exist_ok=True)
-        for one in drawn:
-            with atomic_write(plot) as temporary:
-                plots.write_png(one.figure, temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if len(rows) > 1:
+            what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
+            drawn = [Plot(plots.settings_plot(rows[:MOST_SETTINGS], comparison["reference"], metric), what)]
+            paths["plot"] = folder / "plots" / "scores.png"
+            paths["plot"].parent.mkdir(exist_ok=True)
+            with atomic_write(paths["plot"]) as temporary:
+                plots.write_png(drawn[0].figure, temporary)
         write_page(paths["html"], headline(comparison), _blocks(comparison, drawn))
         write_json(paths["json"], comparison)
     except OSError as error:
         remedy = "Set output=... to a folder you can write to"
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
-    return {kind: str(path) for kind, path in paths.items()} | ({"plot": str(plot)} if drawn else {})
+    return {kind: str(path) for kind, path in paths.items()}

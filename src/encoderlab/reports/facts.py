@@ -14,38 +14,18 @@ from typing import Any, TextIO
 from unicodedata import normalize
 
 from encoderlab.errors import printable
-from encoderlab.reports.blocks import (
-    Block,
-    Code,
-    Folded,
-    Heading,
-    Items,
-    Table,
-    Text,
-    counted,
-    number,
-    percent,
-    show,
-    shown,
-    single_spaced,
-    words_of,
-)
+from encoderlab.reports import wording
+from encoderlab.reports.blocks import Block, Code, Folded, Heading, Items, Table, Text, show
 
 Facts = Mapping[str, Any]
 LEAST_ROWS = 10  # of a class, below which its scores are mostly chance
 MANY_MARKED = 0.1  # of the training texts
 LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly change its score
 MOST_NAMED = 5  # labels in a warning
-MOST_LONE = 50  # labels with a single training row: if more, and most labels, these are probably not labels
-MOST_CLASSES = 12  # of the screen, where more would push the headline off
+MOST_CLASSES, MOST_LABELS = 12, 30  # counted on the screen and on the page
 ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
-QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
-
-
-_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]*)?")
 LONGEST_VALUE = 300  # characters of a setting's value, or of a fact
-_PLACES = ("run_dir=", "resume=")  # a run is repeated in a new folder
-MOST_LABELS = 30  # counted on the page
+QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
 SURVEYED = {
     "rows": "rows",
     "no label": "unlabelled",
@@ -54,6 +34,17 @@ SURVEYED = {
     "also in train": "shared_with_train",
     "conflicting label": "shared_with_other_label",
 }
+REPEATING = (
+    "On the same machine, with these versions and the same rows, the scores are the same. environment.json has a "
+    "fingerprint of each split."
+)
+BY_HAND = "The run was started from Python or as part of another run, or resumed with other settings: see config.yaml."
+SURVEY = (
+    "Duplicates are rows whose text occurs earlier in the split; “also in train” counts rows whose text is in the "
+    "training split, and “conflicting label” those that have only other labels there."
+)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]*)?")
+_PLACES = ("run_dir=", "resume=")  # a run is repeated in a new folder
 
 
 def repeat_line(facts: Facts) -> str | None:
@@ -78,20 +69,15 @@ def machine(facts: Facts) -> list[tuple[str, str]]:
     """Return hardware and versions, as far as they are known."""
     record = facts["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
-    resumed = record.get("resumed")
-    known = {
-        **{words_of(name): value for name, value in record["hardware"].items()},
-        "versions": versions,
-        "git commit": record["git_commit"],
-        "resumed": f"{len(resumed)} time(s); see environment.json" if resumed else None,
-    }
+    hardware = {wording.words_of(name): value for name, value in record["hardware"].items()}
+    known = {**hardware, "versions": versions, "git commit": record["git_commit"]}
     return [(name, _as_yaml(value)) for name, value in known.items() if value is not None]
 
 
 def origin(facts: Facts) -> dict[str, str]:
     """Return where the rows come from, in words."""
     data = facts["environment"]["dataset"] or {}
-    return {words_of(name): _as_yaml(value) for name, value in (data.get("origin") or {}).items()}
+    return {wording.words_of(name): _as_yaml(value) for name, value in (data.get("origin") or {}).items()}
 
 
 def split_facts(facts: Facts) -> dict[str, dict[str, Any]]:
@@ -106,7 +92,7 @@ def _setting(setting: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _as_yaml(value: Any) -> str:
     """Return a value as written in YAML, shortened if it is long."""
-    return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), LONGEST_VALUE)
+    return wording.shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), LONGEST_VALUE)
 
 
 def settings_section(facts: Facts) -> list[Block]:
@@ -114,21 +100,14 @@ def settings_section(facts: Facts) -> list[Block]:
     columns = ("setting", "value", "default")
     others = [_setting(one) for one in facts["settings"] if not one["differs"]]
     repeat = repeat_line(facts)
-    by_hand = (
-        "The run was started from Python or as part of another run, or resumed with other settings. config.yaml has "
-        "its settings."
-    )
     return [
         Heading("Settings"),
         Text("The settings that differ from their defaults. config.yaml has every setting."),
         Table(columns, changed_settings(facts), n_texts=3),
-        Folded(f"{counted(len(others), 'setting')} at the default", [Table(columns, others, n_texts=3)]),
+        Folded(f"{wording.counted(len(others), 'setting')} at the default", [Table(columns, others, n_texts=3)]),
         Heading("Repeating it"),
-        Text(by_hand) if repeat is None else Code(repeat),
-        Text(
-            "On the same machine, with these versions and the same rows, the scores are the same. environment.json has "
-            "a fingerprint of each split."
-        ),
+        Text(BY_HAND) if repeat is None else Code(repeat),
+        Text(REPEATING),
         Table(("machine", ""), machine(facts), n_texts=2),
         Table(("where the rows come from", ""), list(origin(facts).items()), n_texts=2),
     ]
@@ -138,47 +117,31 @@ def survey_tables(splits: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     """Return what a survey counted in each split: its rows and their length, and its numbers or labels."""
     rows = []
     for name, split in splits.items():
-        counts = [
-            "-" if name == "train" and key.startswith("shared") else number(split[key]) for key in SURVEYED.values()
-        ]
-        words = " · ".join(f"{split[f'words_{key}']:,.0f}" for key in ("median", "p95", "max"))
-        rows.append([name, *counts, words])
+        is_train = name == "train"
+        counts = ["-" if is_train and "shared" in key else wording.number(split[key]) for key in SURVEYED.values()]
+        rows.append([name, *counts, " · ".join(f"{split[f'words_{key}']:,.0f}" for key in ("median", "p95", "max"))])
     tables = [Table(("split", *SURVEYED, "words (p50, p95, max)"), rows)]
-    if any(split.get("numbers") for split in splits.values()):
+    if numbers := {name: split["numbers"] for name, split in splits.items() if split.get("numbers")}:
         keys = {"min": "min", "mean": "mean", "std. dev.": "deviation", "max": "max"}
-        rows = [
-            [name, *(f"{split['numbers'][key]:,.6g}" if split.get("numbers") else "-" for key in keys.values())]
-            for name, split in splits.items()
-        ]
+        rows = [[name, *(f"{own[key]:,.6g}" for key in keys.values())] for name, own in numbers.items()]
         return [*tables, Table(("numbers", *keys), rows)]
-    labels = next(iter(splits.values()))["labels"] if splits else {}
-    rows = [
-        [shown(label, 80), *(_label_share(split["labels"], label) for split in splits.values())]
-        for label in list(labels)[:MOST_LABELS]
-    ]
+    labels = list(next(iter(splits.values()))["labels"])[:MOST_LABELS] if splits else []
+    counts = [split["labels"] for split in splits.values()]
+    rows = [[wording.shown(label, 80), *(_label_share(split, label) for split in counts)] for label in labels]
     return [*tables, Table(("label", *splits), rows)] if rows else tables
 
 
 def _label_share(counts: Mapping[str, int], label: str) -> str:
     total = sum(counts.values())
-    return f"{number(counts.get(label, 0))} ({percent(counts.get(label, 0) / total)})" if total else "-"
+    return f"{wording.number(counts.get(label, 0))} ({wording.percent(counts.get(label, 0) / total)})" if total else "-"
 
 
 def survey_section(facts: Facts) -> list[Block]:
     """Return what the page says of the run's rows."""
     splits = split_facts(facts)
     n_labels = len(next(iter(splits.values()), {}).get("labels", {}))
-    few = f"The first {MOST_LABELS} of {number(n_labels)} labels; environment.json counts all."
-    return [
-        Heading("Data"),
-        *survey_tables(splits),
-        Text(few if n_labels > MOST_LABELS else "", tone="quiet"),
-        Text(
-            "Duplicates are rows whose text occurs earlier in the split; “also in train” counts rows whose text is in "
-            "the training split, and “conflicting label” those that have only other labels there.",
-            tone="quiet",
-        ),
-    ]
+    few = f"The first {MOST_LABELS} of {wording.number(n_labels)} labels. " if n_labels > MOST_LABELS else ""
+    return [Heading("Data"), *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
 
 
 def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
@@ -235,12 +198,12 @@ def labels_alike(counts: Mapping[str, int]) -> str:
 def _lone_labels(counts: Mapping[str, int]) -> str:
     """Return a warning about labels that occur once in training; "" if none does."""
     lone = [repr(label) for label, count in counts.items() if count == 1]
-    if len(lone) > max(MOST_LONE, len(counts) / 2):
-        labels = f"{len(lone):,} of the {len(counts):,} labels occur once in training"
-        return f"{labels}; check that dataset.label names the right column"
-    have, them = ("label {} occurs", "it") if len(lone) == 1 else ("labels {} occur", "them")
-    remedy = f"add more rows, or merge {them} with another label"
-    return f"the {have.format(_some(lone))} once in training, too little to learn from; {remedy}" if lone else ""
+    if not lone:
+        return ""
+    return (
+        f"{len(lone):,} of the {len(counts):,} labels occur once in training, too little to learn from: {_some(lone)}. "
+        "Add rows or merge labels; if there are many, check that dataset.label names the right column."
+    )
 
 
 def _some(names: Sequence[str], joint: str = ", ") -> str:
@@ -257,13 +220,11 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
 def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
     of_rows, *others = survey_tables(survey)
     train = next(iter(survey.values())).get("labels") or {}
-    blocks: list[Block] = [of_rows]
-    if len(train) <= MOST_CLASSES:
-        blocks += others
-    else:
+    blocks: list[Block] = [of_rows, *others]
+    if len(train) > MOST_CLASSES:
         rarest, commonest = min(train, key=train.__getitem__), max(train, key=train.__getitem__)
         extremes = f"from {train[rarest]:,} ({rarest}) to {train[commonest]:,} ({commonest})"
-        blocks.append(Text(f"{len(train):,}; in {next(iter(survey))} {extremes}", "Labels"))
+        blocks = [of_rows, Text(f"{len(train):,}; in {next(iter(survey))} {extremes}", "Labels")]
     warnings = [shared_rows(name, split) for name, split in survey.items()]
     warnings += [labels_alike(train), conflicting_rows(survey), markup(survey)]
     if len(train) == 2:
@@ -276,8 +237,7 @@ def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
 def show_rows(facts: Mapping[str, Any], file: TextIO) -> None:
     """Print what `encoderlab data` knows of labelled rows: statistics, lengths, tokens, odd rows and examples."""
     splits = facts["splits"]
-    lengths = {name: split["tokens"] for name, split in splits.items()}
-    blocks = [*_survey_blocks(splits), *_lengths(lengths, facts["max_length"], "row"), *_tokenization(facts["pieces"])]
+    blocks = [*_survey_blocks(splits), *_token_blocks(facts, "tokens", "row")]
     blocks += [Items(f"Odd rows of {name}", list(_odd(split["odd_rows"]))) for name, split in splits.items()]
     blocks += [Items(f"Rows of {name}", list(_examples(split["examples"]))) for name, split in splits.items()]
     show(blocks, file)
@@ -287,55 +247,50 @@ def show_documents(facts: Mapping[str, Any], file: TextIO) -> None:
     """Print what `encoderlab data` knows of documents: counts, lengths, tokens and examples."""
     splits = facts["splits"]
     first = next(iter(splits.values()))
-    kind = "pairs" if "labels" in first else "texts"
+    kind = "Pairs" if "labels" in first else "Texts"
     keys = ("documents", "paragraphs", "sentences", "tokens", "pairs")
-    rows = [[name, *(number(split[key]) for key in keys)] for name, split in splits.items()]
-    lengths = {name: split["tokens_of_a_row"] for name, split in splits.items()}
+    rows = [[name, *(wording.number(split[key]) for key in keys)] for name, split in splits.items()]
     blocks: list[Block] = [
-        Table(("split", *keys[:-1], f"{kind} of an epoch"), rows),
+        Table(("split", *keys[:-1], f"{kind.lower()} of an epoch"), rows),
         Text(f"found by {first['sentence_splitter']}", "Sentences"),
-        *_lengths(lengths, facts["max_length"], kind[:-1]),
-        *_tokenization(facts["pieces"]),
+        *_token_blocks(facts, "tokens_of_a_row", kind.lower()[:-1]),
     ]
-    blocks += [
-        Items(f"{kind.capitalize()} of {name}", list(_pairs(split["examples"]))) for name, split in splits.items()
-    ]
+    blocks += [Items(f"{kind} of {name}", list(_pairs(split["examples"]))) for name, split in splits.items()]
     show(blocks, file)
 
 
-def _lengths(by_split: Mapping[str, Mapping[str, Any]], max_length: int, what: str) -> list[Block]:
+def _token_blocks(facts: Mapping[str, Any], key: str, what: str) -> list[Block]:
+    """Return the lengths of each split's rows, which it holds under `key`, and how words become tokens."""
+    lengths = {name: split[key] for name, split in facts["splits"].items()}
     rows = [
-        [name, *(f"{one[key]:,.0f}" if key in one else "-" for key in QUANTILES), percent(one["truncated"])]
-        for name, one in by_split.items()
+        [name, *(f"{one[key]:,.0f}" if key in one else "-" for key in QUANTILES), wording.percent(one["truncated"])]
+        for name, one in lengths.items()
     ]
-    reads = f"Lengths include special tokens; the model reads up to model.max_length={max_length}."
-    return [Table((f"tokens of a {what}", *QUANTILES, f"truncated at {max_length}"), rows), Text(reads)]
-
-
-def _tokenization(pieces: Mapping[str, Any] | None) -> list[Block]:
-    if pieces is None:
-        return []
-    words = (
-        f"{pieces['pieces_per_word']:.2f} tokens per word, {pieces['unknown_pieces']:.2%} of the tokens unknown, "
-        f"a vocabulary of {pieces['vocabulary_size']:,}"
-    )
-    return [Text(words, "Tokens")]
+    most, pieces, words = facts["max_length"], facts["pieces"], ""
+    if pieces is not None:
+        words = f"{pieces['pieces_per_word']:.2f} tokens per word, {pieces['unknown_pieces']:.2%} of the tokens unknown"
+        words += f", a vocabulary of {pieces['vocabulary_size']:,}"
+    return [
+        Table((f"tokens of a {what}", *QUANTILES, f"truncated at {most}"), rows),
+        Text(f"Lengths include special tokens; the model reads up to model.max_length={most}."),
+        Text(words, "Tokens"),
+    ]
 
 
 def _odd(kinds: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for kind in kinds:
-        yield f"{number(kind['count'])} with {kind['kind']}"
+        yield f"{wording.number(kind['count'])} with {kind['kind']}"
         for row in kind["first"]:
-            like, text = f" (as {row['like']})" if "like" in row else "", single_spaced(row["text"])
+            like, text = f" (as {row['like']})" if "like" in row else "", wording.single_spaced(row["text"])
             yield f"    {row['where']}{like}: {text[:ODD_TEXT]}{'...' * (len(text) > ODD_TEXT)}"
 
 
 def _examples(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield three lines for each row: its place and its label, its text, its tokens."""
     for row in rows:
-        label = "no label" if row["label"] is None else single_spaced(row["label"])
+        label = "no label" if row["label"] is None else wording.single_spaced(row["label"])
         yield f"{row['where']}, {row['tokens']} tokens, {label}"
-        yield f"    {single_spaced(row['text'])}"
+        yield f"    {wording.single_spaced(row['text'])}"
         yield f"    {' '.join(row['pieces'])}{' ...' if row['tokens'] > len(row['pieces']) else ''}"
 
 

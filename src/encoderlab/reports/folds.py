@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import SEPARATOR
-from encoderlab.metrics.intervals import OverFolds, over_folds
+from encoderlab.metrics.intervals import mean_of
 from encoderlab.metrics.scores import is_lower_better
+from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
 from encoderlab.reports.blocks import (
     Block,
@@ -24,16 +25,9 @@ from encoderlab.reports.blocks import (
     Table,
     Text,
     files_list,
-    interval,
     json_safe,
-    named_score,
     notes,
-    number,
-    percent,
-    score,
     show,
-    shown,
-    with_interval,
     write_json,
     write_page,
 )
@@ -67,34 +61,36 @@ class Fold:
 
 
 def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict[str, Any]:
-    """Return report.json's content. The split `out_of_fold` has the means over the folds with intervals."""
+    """Return report.json's content. The split `out_of_fold` has the means over the folds, with intervals that are
+    clipped to a score's range.
+    """
     reports = [fold.report for fold in folds]
     scores = [report["splits"][TESTED] for report in reports]
     n_rows, first, main = sum(one["n"] for one in scores), reports[0], reports[0]["main_figure"]
     share = n_rows / sum(fold.trained_on for fold in folds)
     names = [name for name in scores[0] if name != "n" and all(_is_number(one.get(name)) for one in scores)]
-    over = {name: over_folds([one[name] for one in scores], share) for name in names}
-    label = {"positive_label": scores[0]["positive_label"]} if "positive_label" in scores[0] else {}
+    over = {name: mean_of([one[name] for one in scores], share) for name in names}
+    means: dict[str, Any] = {"n": n_rows}
+    means |= {"positive_label": scores[0]["positive_label"]} if "positive_label" in scores[0] else {}
+    for name, one in over.items():
+        least, most = -1.0 if name in CORRELATIONS else 0.0, math.inf if is_lower_better(name) else 1.0
+        means |= {name: one.value, f"{name}_ci95": np.clip(np.array(one.interval), least, most)}
     baselines = _baselines(reports, main, share)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     unused = f"The test split ({unused_test_rows:,} rows) was not used, because folds are made of the training rows"
-    own = {name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_figure")}
+    each = [
+        {"fold": place, "folder": fold.folder.name, "trained_on": fold.trained_on}
+        | {name: fold.report["splits"][TESTED][name] for name in ("n", *names)}
+        for place, fold in enumerate(folds, start=1)
+    ]
     report = {
-        **own,
+        **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_figure")},
         "scored_split": OUT_OF_FOLD,
-        "splits": {OUT_OF_FOLD: {"n": n_rows, **label, **_means(over), "per_class": _per_class(scores)}},
+        "splits": {OUT_OF_FOLD: means | {"per_class": _per_class(scores)}},
         "deviations": {name: one.deviation for name, one in over.items()},
-        "folds": [
-            {
-                "fold": place,
-                "folder": fold.folder.name,
-                "trained_on": fold.trained_on,
-                **{name: one[name] for name in ("n", *over)},
-            }
-            for place, (fold, one) in enumerate(zip(folds, scores, strict=True), start=1)
-        ],
+        "folds": each,
         "baselines": baselines,
-        "verdict": verdict_on(baselines, f"Over the folds, the model's {named_score(main, scores[0])}"),
+        "verdict": verdict_on(baselines, f"Over the folds, the model's {wording.named_score(main, scores[0])}"),
         "throughput": {"train_seconds": None if None in seconds else round(sum(seconds), 3)},
         "checkpoint": {"step": None, "chosen_by": "one of each fold", "chosen_on": None},
         "notes": [INTERVAL, *([unused] if unused_test_rows else [])],
@@ -103,18 +99,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _means(over: Mapping[str, OverFolds]) -> dict[str, Any]:
-    """Return means and intervals as in report.json; intervals are clipped to a score's range."""
-    means: dict[str, Any] = {}
-    for name, one in over.items():
-        low, high = one.interval
-        least = -1.0 if name in CORRELATIONS else 0.0
-        means[name] = one.mean
-        means[f"{name}_ci95"] = [max(low, least), high if is_lower_better(name) else min(high, 1.0)]
-    return means
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -134,9 +119,9 @@ def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) ->
     for name in reports[0]["baselines"]:
         each = [report["baselines"].get(name, {}) for report in reports]
         if all(_is_number(one.get(main)) and _is_number(one.get("model_leads_by")) for one in each):
-            lead = over_folds([one["model_leads_by"] for one in each], share)
+            lead = mean_of([one["model_leads_by"] for one in each], share)
             mean = float(np.mean([one[main] for one in each]))
-            baselines[name] = {main: mean, "model_leads_by": lead.mean, "model_leads_by_ci95": lead.interval}
+            baselines[name] = {main: mean, "model_leads_by": lead.value, "model_leads_by_ci95": lead.interval}
     return baselines
 
 
@@ -161,13 +146,10 @@ def out_of_fold_table(
     table = pd.concat(parts, ignore_index=True).iloc[np.argsort(np.concatenate(rows))].reset_index(drop=True)
     numbers = {f"{PROBABILITY}{name}" for name in labels} & set(table) if labels else {"label", "predicted"}
     table = table.astype(dict.fromkeys(numbers, float))
-    matches = [(_PLACE.fullmatch(place), place) for place in where]
-    files = [match[1] if match else place for match, place in matches]
-    ours = {
-        "fold": folds,
-        **({"file": files} if len(set(files)) > 1 else {}),
-        "line": [int(match[2]) if match else "" for match, _ in matches],
-    }
+    matches = [_PLACE.fullmatch(place) for place in where]
+    files = [match[1] if match else place for match, place in zip(matches, where, strict=True)]
+    ours: dict[str, Any] = {"fold": folds, **({"file": files} if len(set(files)) > 1 else {})}
+    ours["line"] = [int(match[2]) if match else "" for match in matches]
     return pd.concat([pd.DataFrame(ours), table.rename(columns=carried_names(table.columns, ours))], axis=1)
 
 
@@ -181,37 +163,31 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
     several, `line`, `fold`), its texts, `label`, what that may have to be instead, `predicted`, and the `probability`
     of either state of what is judged. A model that has learned nothing doubts correct labels, so it lists none.
     """
-    probabilities = np.stack([table[f"{PROBABILITY}{name}"].to_numpy(float) for name in names], axis=1)
+    probabilities = table[[f"{PROBABILITY}{name}" for name in names]].to_numpy(float)
     if target == "label_set":
         assigned = np.array([[name in label.split(SEPARATOR) for name in names] for label in table["label"]])
         rows, judged = np.nonzero((probabilities >= 0.5) != assigned)
-        is_assigned, of_label = assigned[rows, judged], probabilities[rows, judged]
+        of_label = np.where(assigned, probabilities, 1 - probabilities)[rows, judged]
         sets = assigned[rows]
         sets[np.arange(len(rows)), judged] ^= True
-        about = {
-            "predicted": [SEPARATOR.join(itertools.compress(names, one)) for one in sets],
-            "change": [
-                f"{'remove' if there else 'add'} {names[int(k)]}" for there, k in zip(is_assigned, judged, strict=True)
-            ],
-            "probability": np.where(is_assigned, 1 - of_label, of_label),
-            "probability_of_label": np.where(is_assigned, of_label, 1 - of_label),
-        }
+        change = [
+            f"{'remove' if assigned[row, k] else 'add'} {names[k]}"
+            for row, k in zip(rows, judged.tolist(), strict=True)
+        ]
+        about = {"predicted": [SEPARATOR.join(compress(names, one)) for one in sets], "change": change}
+        about |= {"probability": 1 - of_label, "probability_of_label": of_label}
     else:
         from cleanlab.filter import find_label_issues
 
         labels = table["label"].map(list(names).index).to_numpy()
         assigned = np.eye(len(names), dtype=bool)[labels]
         issues = find_label_issues(labels, probabilities, filter_by="low_self_confidence", n_jobs=1)
-        rows = np.flatnonzero(issues)
-        likely = probabilities[rows].argmax(1)
-        about = {
-            "predicted": [names[class_id] for class_id in likely.tolist()],
-            "probability": probabilities[rows, likely],
-            "probability_of_label": probabilities[rows, labels[rows]],
-        }
+        rows = np.flatnonzero(issues & (probabilities.argmax(1) != labels))
+        about = {"predicted": np.array(names, object)[probabilities[rows].argmax(1)]}
+        about |= {"probability": probabilities[rows].max(1), "probability_of_label": probabilities[rows, labels[rows]]}
     columns = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in table]
     listed = table.iloc[rows][columns].reset_index(drop=True).assign(**about)
-    listed = listed[listed["label"] != listed["predicted"]].sort_values("probability_of_label", kind="stable").round(6)
+    listed = listed.sort_values("probability_of_label", kind="stable").round(6)
     return listed if _has_learned(probabilities, assigned, target) else listed.iloc[:0]
 
 
@@ -237,7 +213,7 @@ def write_folds_report(
             write_table(folder / f"{name}.csv", list(table.columns), rows)
     if to_check is not None:
         report["label_errors"] = {"n": len(to_check), "of": len(predictions)}
-    mean = Text(score(report["splits"][OUT_OF_FOLD][report["main_figure"]]), tone="headline")
+    mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_figure"]]), tone="headline")
     blocks = [mean, *_blocks(report, to_check, MOST_LABELS), *settings_section(facts)]
     write_page(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks)
     write_json(folder / "report.json", report)
@@ -254,63 +230,52 @@ def show_folds_report(
 def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_labels: int) -> list[Block]:
     """Return what page and screen show: the mean, the baselines, each fold, and labels to check."""
     main, scores = report["main_figure"], report["splits"][OUT_OF_FOLD]
+    mean = f"Mean {wording.named_score(main, scores)} {wording.with_interval(scores, main)}"
     labels: list[Block] = []
     if to_check is not None:
-        rest = "lists them all, the least plausible first" if len(to_check) else "has no rows"
-        first = f"{_labels_line(report)}. label_errors.csv {rest}."
+        words = "none stands out, or the model is no better than always predicting the most frequent label."
+        if len(to_check):
+            words = "label_errors.csv lists them all, the least plausible first."
+            for share in [share for least, share in TRIALS if (scores.get("accuracy") or 0) >= least][:1]:
+                words += f" In trials at this accuracy, {share} of the listed labels were wrong."
+        counts = f"{len(to_check):,} labels to check, of {report['label_errors']['of']:,} rows"
         rows = to_check.head(most_labels).to_dict("records")
-        labels = [Heading("Labels to check"), Text(first), *map(_passage, rows)]
+        labels = [Heading("Labels to check"), Text(f"{counts}: {words}"), *map(_passage, rows)]
     return [
         Text(
-            f"Mean {named_score(main, scores)} {with_interval(scores, main)} over {len(report['folds'])} folds "
-            f"({number(scores['n'])} rows, each tested once, by a model that has not seen it)."
+            f"{mean} over {len(report['folds'])} folds ({wording.number(scores['n'])} rows, each tested once, by a "
+            "model that has not seen it)."
         ),
         *baseline_blocks(report),
         *notes(report["notes"]),
         Heading("Folds"),
         Text("Each fold has its own run and page."),
-        folds_table(report),
+        _folds_table(report),
         *labels,
     ]
 
 
-def folds_table(report: Mapping[str, Any]) -> Table:
+def _folds_table(report: Mapping[str, Any]) -> Table:
     """Return a row for each fold with its scores; and their means, standard deviations and intervals."""
     scores, names = report["splits"][OUT_OF_FOLD], list(report["deviations"])
     rows = [
-        [fold["folder"], number(fold["trained_on"]), number(fold["n"]), *(score(fold[name]) for name in names)]
-        for fold in report["folds"]
+        [one["folder"], f"{one['trained_on']:,}", f"{one['n']:,}", *(wording.score(one[name]) for name in names)]
+        for one in report["folds"]
     ]
     rows += [
-        ["mean", "", number(scores["n"]), *(score(scores[name]) for name in names)],
-        ["std. dev.", "", "", *(score(report["deviations"][name]) for name in names)],
-        ["95% interval", "", "", *(interval(scores[f"{name}_ci95"]) for name in names)],
+        ["mean", "", wording.number(scores["n"]), *(wording.score(scores[name]) for name in names)],
+        ["std. dev.", "", "", *(wording.score(report["deviations"][name]) for name in names)],
+        ["95% interval", "", "", *(wording.interval(scores[f"{name}_ci95"]) for name in names)],
     ]
-    return Table(("fold", "trained on", "tested", *(named_score(name, scores) for name in names)), rows)
-
-
-def _labels_line(report: Mapping[str, Any]) -> str:
-    """Return how many labels to check there are, and the share that was wrong in trials with 5% changed labels."""
-    counts, accuracy = report["label_errors"], report["splits"][OUT_OF_FOLD].get("accuracy")
-    line = f"{number(counts['n'])} labels to check, of {number(counts['of'])} rows"
-    share = next((share for least, share in TRIALS if accuracy is not None and accuracy >= least), "")
-    if not counts["n"]:
-        return f"{line}: none stands out, or the model is no better than always predicting the most frequent label"
-    return line if not share else f"{line}; in trials at this accuracy, {share} of the listed labels were wrong"
+    return Table(("fold", "trained on", "tested", *(wording.named_score(name, scores) for name in names)), rows)
 
 
 def _passage(row: Mapping[Any, Any]) -> Passage:
-    of_label, of_predicted = (f" ({percent(row[name])})" for name in ("probability_of_label", "probability"))
-    heading = [("labelled ", ""), (_shown_label(row["label"]), "bad"), (f"{of_label}, perhaps ", "")]
-    heading += [(_shown_label(row["predicted"]), "good"), (f"{of_predicted} · {_place(row)}", "quiet")]
+    """Return a label to check, with its place: the file if there are several, and the line."""
+    of_label, of_predicted = (f" ({wording.percent(row[name])})" for name in ("probability_of_label", "probability"))
+    label, predicted = (wording.shown(row[name], 60) or "no label" for name in ("label", "predicted"))
+    place = ", ".join(filter(None, (row.get("file", ""), f"line {row['line']}" if row["line"] else "")))
+    heading = [("labelled ", ""), (label, "bad"), (f"{of_label}, perhaps ", ""), (predicted, "good")]
+    heading.append((f"{of_predicted} · {wording.shown(place, 120)}", "quiet"))
     texts = [row[name] for name in ("text", "text_pair") if name in row]
-    return Passage(heading, [[{"text": shown(text), "weight": 0}] for text in texts])
-
-
-def _place(row: Mapping[Any, Any]) -> str:
-    """Return where a label is: its file if there are several, and line."""
-    return shown(", ".join(filter(None, (row.get("file", ""), f"line {row['line']}" if row["line"] else ""))), 120)
-
-
-def _shown_label(label: str) -> str:
-    return shown(label, 60) or "no label"  # a set may be empty
+    return Passage(heading, [[{"text": wording.shown(text), "weight": 0}] for text in texts])

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.metrics.calibration import DEFAULT
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.metrics.texts import ClassificationScores
-from encoderlab.reports.blocks import words_of
+from encoderlab.reports.wording import words_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,23 +105,14 @@ def drawable(text: str) -> str:
     return "".join(one if ord(one) in _letters() else one.encode("unicode_escape").decode() for one in text)
 
 
-def _spread(n: int, most: int) -> np.ndarray:
-    """Return at most `most` of the places 0 to n - 1, evenly spread."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the curves: the names of its values in metrics.jsonl, and a title before their labels.
-
-    `baseline` is the metric's value of the best baseline, None if there is none.
-    """
+    """A column of the curves: the names of its values in metrics.jsonl, and a title before their labels."""
 
     training_loss: str
     loss: str
     metric: str
     title: str = ""
-    baseline: float | None = None
 
 
 def curves(lines: Lines, columns: Sequence[Column]) -> Figure:
@@ -131,23 +121,27 @@ def curves(lines: Lines, columns: Sequence[Column]) -> Figure:
     The training loss is drawn as logged (faint) and smoothed, evaluations as logged. Each line has at most 500 points,
     which are means of the values between them.
     """
-    steps, evaluations = _thinned(lines)
-    heights = [3.0, 3.0, 1.2] if evaluations else [3.0, 1.2]
+    import pandas as pd
+
+    table: Any = pd.DataFrame(lines)
+    steps, evaluations = (table[table["kind"] == kind] for kind in ("step", "evaluation"))
+    steps = steps.groupby(np.arange(len(steps)) // -(-len(steps) // MOST_POINTS)).mean(numeric_only=True)
+    heights = [3.0, 3.0, 1.2] if len(evaluations) else [3.0, 1.2]
     figure = new_figure(WIDTH * len(columns), sum(heights))
     grid = figure.subplots(len(heights), len(columns), sharex=True, squeeze=False, height_ratios=heights).T
     for panels, column in zip(grid, columns, strict=True):
         unit = "squared error" if column.metric in SQUARED else "nats"
-        _draw_training_loss(panels[0], steps, column.training_loss)
+        if column.training_loss in steps:
+            losses = steps[column.training_loss]
+            smoothed = losses.rolling(len(losses) // 10 + 1, center=True, min_periods=1).mean()
+            panels[0].plot(steps["step"], losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training, as logged")
+            panels[0].plot(steps["step"], smoothed, color=BLUE, linewidth=1.8, label="training, running mean")
         _draw_evaluations(panels[0], evaluations, column.loss, ORANGE)
         _finish(panels[0], beside=f"{column.title}loss ({unit})")
-        if evaluations:
+        if len(evaluations):
             _draw_evaluations(panels[1], evaluations, column.metric, GREEN)
-            if column.baseline is not None:
-                label = f"best baseline: {column.baseline:.3f}"
-                panels[1].axhline(column.baseline, color=GREY, linestyle="-.", linewidth=1.2, label=label)
             _finish(panels[1], beside=f"{column.title}{words_of(column.metric)}")
-        rates = [line["learning_rate"] for line in steps]
-        panels[-1].plot([line["step"] for line in steps], rates, color=GREY, linewidth=1.5)
+        panels[-1].plot(steps["step"], steps["learning_rate"], color=GREY, linewidth=1.5)
         panels[-1].ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
         panels[-1].set_ylim(bottom=0)
         panels[-1].xaxis.set_major_formatter("{x:,.0f}")
@@ -155,54 +149,19 @@ def curves(lines: Lines, columns: Sequence[Column]) -> Figure:
     return figure
 
 
-def _thinned(lines: Lines) -> tuple[Lines, Lines]:
-    """Return at most 500 lines of steps, each the mean of several, and at most 500 evaluations."""
-    steps = [line for line in lines if line["kind"] == "step"]
-    evaluations = [line for line in lines if line["kind"] == "evaluation"]
-    every = max(-(-len(steps) // MOST_POINTS), 1)
-    groups = [steps[start : start + every] for start in range(0, len(steps), every)]
-    return [_mean(group) for group in groups], evaluations[:: -(-len(evaluations) // MOST_POINTS) or 1]
-
-
-def _mean(lines: Lines) -> Mapping[str, Any]:
-    losses = [name for name in lines[-1] if name.startswith("loss")]
-    known = {name: [line[name] for line in lines if line.get(name) is not None] for name in losses}
-    return {**lines[-1], **{name: sum(values) / len(values) if values else None for name, values in known.items()}}
-
-
-def _draw_training_loss(axes: Axes, steps: Lines, name: str) -> None:
-    points = [(line["step"], line[name]) for line in steps if line.get(name) is not None]
-    if len(points) < 2:
-        return
-    at, losses = np.array([step for step, _ in points]), np.array([loss for _, loss in points], dtype=float)
-    axes.plot(at, losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training batches, as logged")
-    axes.plot(at, smoothed(losses), color=BLUE, linewidth=1.8, label="training batches, running mean")
-
-
-def smoothed(values: np.ndarray) -> np.ndarray:
-    """Return the centred running mean over a twentieth of the values on each side, fewer towards the ends: [values]."""
-    reach = len(values) // 20
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    low = np.maximum(np.arange(len(values)) - reach, 0)
-    high = np.minimum(np.arange(len(values)) + reach + 1, len(values))
-    return (sums[high] - sums[low]) / np.maximum(high - low, 1)
-
-
-def _draw_evaluations(axes: Axes, evaluations: Lines, name: str, color: str) -> None:
+def _draw_evaluations(axes: Axes, evaluations: Any, name: str, color: str) -> None:
     """Draw one line for each split, with its best point in words."""
-    for split, style in zip(dict.fromkeys(line["split"] for line in evaluations), STYLES, strict=False):
-        points = [
-            (line["step"], line[name]) for line in evaluations if line["split"] == split and line.get(name) is not None
-        ]
-        if points:
-            best = min(points, key=lambda point: point[1] if is_lower_better(name) else -point[1])
-            label = f"{split}: best {best[1]:.3f} at step {best[0]:,}"
-            look: dict[str, Any] = {"linestyle": style, "marker": "o", "markersize": 4, "linewidth": 1.5}
-            axes.plot(*zip(*points, strict=True), label=label, color=color, **look)
+    if name not in evaluations:
+        return
+    known = evaluations[["split", "step", name]].dropna()
+    for (split, points), style in zip(known.groupby("split"), STYLES, strict=False):
+        best = points.loc[points[name].idxmin() if is_lower_better(name) else points[name].idxmax()]
+        label = f"{split}: best {best[name]:.3f} at step {best['step']:,.0f}"
+        axes.plot(points["step"], points[name], style, marker="o", markersize=4, color=color, label=label)
 
 
 def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Figure:
-    """Plot the confusion matrix, true classes as rows: counts as text, shares of the row as shade and text.
+    """Plot the confusion matrix, true classes as rows: counts as text, shares of the row as shade.
 
     Beyond 30 classes there are only shades; beyond 110 not every class is named.
     """
@@ -216,31 +175,23 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     for row, column in np.ndindex(*counts.shape) if written else ():
-        count, share = counts[row, column], shares[row, column]
-        percent = "<1%" if share < 0.005 else ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
-        look = {"ha": "center", "va": "center", "fontsize": 11 if len(counts) <= 4 else 7}
-        color = "white" if share > 0.6 else "black" if count else GREY
-        axes.text(column, row, f"{count:,}\n{percent}" if count else "0", color=color, **look)
-    upright = len(names) <= 4 and max(map(len, names)) <= 10
-    turned = {"rotation": 0, "ha": "center"} if upright else {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-    axes.set_xticks(named, [names[i] for i in named], **_look(**turned))
+        color = "white" if shares[row, column] > 0.6 else "black"
+        axes.text(column, row, f"{counts[row, column]:,}", color=color, ha="center", va="center", fontsize=9)
+    axes.set_xticks(named, [names[i] for i in named], **_look(rotation=45, ha="right", rotation_mode="anchor"))
     axes.set_yticks(named, [names[i] for i in named], **_look())
     axes.set_xlabel("predicted", fontsize=max(10, side))
     axes.set_ylabel("true", fontsize=max(10, side))
-    axes.set_title(f"{counts.sum():,} predictions; percentages of each true class", fontsize=10)
     figure.colorbar(image, ax=axes, shrink=0.8, format="{x:.0%}").set_label("share of the true class")
     return figure
 
 
 def numbers_plot(labels: np.ndarray, predicted: np.ndarray) -> Figure:
     """Plot predicted numbers against the true ones, both [n], with the diagonal."""
-    places = _spread(len(labels), MOST_DOTS)
+    shown = slice(None, None, -(-len(labels) // MOST_DOTS))
     figure = new_figure(WIDTH, 0.8 * WIDTH)
     axes = figure.subplots()
-    ends = [min(labels.min(), predicted.min()), max(labels.max(), predicted.max())]
-    axes.plot(ends, ends, color=GREY, linestyle="--", linewidth=1)
-    alpha = min(1.0, 200 / len(places)) * 0.5 + 0.1
-    axes.scatter(labels[places], predicted[places], s=10, color=BLUE, alpha=alpha, linewidths=0)
+    axes.scatter(labels[shown], predicted[shown], s=10, color=BLUE, alpha=0.1 + 0.5 * (len(labels) < 500), linewidths=0)
+    axes.axline((labels.mean(), labels.mean()), slope=1, color=GREY, linestyle="--", linewidth=1)
     _finish(axes, "true", "predicted")
     return figure
 
@@ -251,7 +202,7 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
     Return None for other predictions, and if no row or every row has that class.
     """
-    from sklearn.metrics import average_precision_score, precision_recall_curve
+    from sklearn.metrics import PrecisionRecallDisplay, precision_score, recall_score
 
     if not isinstance(scores, ClassificationScores) or scores.positive is None or scores.probabilities is None:
         return None
@@ -260,16 +211,14 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
         return None
     figure = new_figure(WIDTH, 0.75 * WIDTH)
     axes = figure.subplots()
-    precision, recall, _ = precision_recall_curve(has_label, probabilities)
-    drawn = _spread(len(recall), MOST_DOTS)
-    area = average_precision_score(has_label, probabilities)
-    axes.plot(recall[drawn], precision[drawn], color=BLUE, linewidth=1.6, label=f"average precision {area:.3f}")
-    predicted = probabilities >= (DEFAULT if scores.threshold is None else scores.threshold)
+    predicted = scores.predicted == scores.positive
+    PrecisionRecallDisplay.from_predictions(
+        has_label, probabilities, ax=axes, name="all thresholds", drop_intermediate=True, curve_kwargs={"color": BLUE}
+    )
     if predicted.any():
-        hits = (predicted & has_label).sum()
-        axes.plot(hits / has_label.sum(), hits / predicted.sum(), "o", color=BLUE, markersize=7)
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(-0.02, 1.02)
+        axes.plot(
+            recall_score(has_label, predicted), precision_score(has_label, predicted), "o", color=BLUE, markersize=7
+        )
     _finish(axes, "recall", "precision")
     return figure
 

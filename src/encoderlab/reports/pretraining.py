@@ -6,24 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from encoderlab.reports import plots
-from encoderlab.reports.baselines import BASELINE_NAMES
-from encoderlab.reports.blocks import (
-    Block,
-    Heading,
-    Passage,
-    Plot,
-    Table,
-    Text,
-    number,
-    percent,
-    score,
-    show,
-    shown,
-    with_interval,
-    write_json,
-    write_page,
-)
+from encoderlab.reports import plots, wording
+from encoderlab.reports.baselines import BASELINE_NAMES, verdict_on
+from encoderlab.reports.blocks import Block, Heading, Passage, Plot, Table, Text, show, write_json, write_page
 from encoderlab.reports.facts import Facts, settings_section, split_facts
 from encoderlab.reports.training import (
     RunSummary,
@@ -74,44 +59,33 @@ def build_vectors_report(
     return run_report(run, splits, scores, teacher=teacher, pairs=pairs)
 
 
-def _best_baseline(baselines: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[str, float] | None:
-    """Return name and score of the baseline that is best at `metric`; None if there is none."""
-    scored = {name: baseline[metric] for name, baseline in baselines.items() if baseline.get(metric) is not None}
-    return max(scored.items(), key=lambda one: one[1], default=None)
-
-
 def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return whether the model is above, below or not distinguishable from the best baseline of each objective.
 
-    It is above or below only if the baseline's score is outside the 95% interval of the model's.
+    Baselines have no interval of their own: the lead's is that of the model's score.
     """
     verdict: dict[str, Any] = {}
-    sentences = []
     for key, metric in (("masked_tokens", "mlm_accuracy"), ("pairs", "nsp_accuracy")):
-        best = _best_baseline(baselines, metric)
-        if best is None or metric not in scores:
+        if metric not in scores:
             continue
-        low, high = scores[f"{metric}_ci95"]
-        outcome = "above" if low > best[1] else "below" if high < best[1] else "not distinguishable"
-        stands = f"{outcome} from" if outcome == "not distinguishable" else outcome
-        verdict[key] = {"against": best[0], "outcome": outcome}
-        title, name = metric[:3].upper(), BASELINE_NAMES.get(best[0], best[0])
-        sentences.append(
-            f"The model's {title} accuracy of {with_interval(scores, metric)} is {stands} the {best[1]:.3f} of the "
-            f"best baseline ({name})."
-        )
-    if verdict.get("pairs", {}).get("outcome") == "above":
-        sentences.append(
-            "NSP can be solved by topic alone: a high score does not show that the model follows an argument."
-        )
-    return {"sentence": " ".join(sentences), **verdict} if verdict else None
+        own, (low, high) = scores[metric], scores[f"{metric}_ci95"]
+        known = {name: one[metric] for name, one in baselines.items() if one.get(metric) is not None}
+        leads = {
+            name: {"model_leads_by": own - other, "model_leads_by_ci95": [low - other, high - other]}
+            for name, other in known.items()
+        }
+        if (one := verdict_on(leads, f"The model's {metric[:3].upper()} accuracy")) is not None:
+            verdict[key] = one
+    return {"sentence": " ".join(one["sentence"] for one in verdict.values()), **verdict} if verdict else None
 
 
 def write_pretraining_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
     """Write the curves, report.html, and last report.json, with which the run is finished."""
     drawn = _curves(folder, report)
     write_pngs(folder, title_of(report), drawn)
-    documents = [[name, number(part["documents"])] for name, part in split_facts(facts).items() if "documents" in part]
+    documents = [
+        [name, wording.number(part["documents"])] for name, part in split_facts(facts).items() if "documents" in part
+    ]
     write_page(folder / "report.html", title_of(report), [
         *page_head(report),
         *page_scores(report, drawn),
@@ -130,13 +104,9 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
         return {}
     columns = [plots.Column("loss", "loss", report["main_figure"])]
     if "teacher" not in report:
-        baselines = {key: _best_baseline(report["baselines"], f"{key}_accuracy") for key in ("mlm", "nsp")}
-        levels = {key: best[1] if best else None for key, best in baselines.items()}
         paired = any("loss_sequence" in line or "nsp_loss" in line for line in lines)
-        loss = "loss_token" if paired else "loss"
-        columns = [plots.Column(loss, "mlm_loss", "mlm_accuracy", "masked tokens: ", levels["mlm"])]
-        if paired:
-            columns.append(plots.Column("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: ", levels["nsp"]))
+        columns = [plots.Column("loss_token" if paired else "loss", "mlm_loss", "mlm_accuracy", "masked tokens: ")]
+        columns += [plots.Column("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: ")] * paired
     what = "Curves over the optimizer's steps: losses, scores on validation, learning rate"
     return {"curves": Plot(plots.curves(lines, columns), what)}
 
@@ -144,27 +114,26 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
 def _masks(filled_masks: Sequence[Mapping[str, Any]]) -> list[Block]:
     blocks: list[Block] = []
     for one in filled_masks:
-        heading = [("true: ", ""), (shown(one["answer"], 40), "good"), ("; predicted: ", "")]
+        heading = [("true: ", ""), (wording.shown(one["answer"], 40), "good"), ("; predicted: ", "")]
         for place, guess in enumerate(one["guesses"]):
             tone = "good" if guess["token"] == one["answer"] else "quiet"
             comma = ", " if place else ""
-            heading.append((f"{comma}{shown(guess['token'], 40)} {percent(guess['probability'])}", tone))
-        blocks.append(Passage(heading, [[{"text": shown(one["text"]), "weight": 0}]]))
+            heading.append(
+                (f"{comma}{wording.shown(guess['token'], 40)} {wording.percent(guess['probability'])}", tone)
+            )
+        blocks.append(Passage(heading, [[{"text": wording.shown(one["text"]), "weight": 0}]]))
     words = f"From documents that were held out; {OTHER_MASK} stands for other masks of the same text."
     return [Heading("Masks filled in"), Text(words), *blocks] if blocks else []
 
 
 def _pair_lines(pairs: Mapping[str, Any]) -> list[Text]:
-    counts = ", ".join(f"{number(pairs[name])} {name}" for name in COUNTED)
+    counts = ", ".join(f"{wording.number(pairs[name])} {name}" for name in COUNTED)
     if "shards" in pairs:
-        shards = f"{pairs['shards']:,} shard{'s' * (pairs['shards'] != 1)}"
-        counts = f"{shards}, read during training; in the first window {counts}"
-    rows = "pairs" if "labels" in pairs else "texts"
+        counts = f"{wording.counted(pairs['shards'], 'shard')}, read during training; in the first window {counts}"
     labels = pairs.get("labels", {})
-    total = max(sum(labels.values()), 1)
-    epoch = [f"{number(pairs['pairs'])} {rows}, {pairs['mean_length']:,.1f} tokens long on average"]
-    epoch += [f"{percent(pairs['truncated'])} truncated"]
-    epoch += [f"{count:,} {label} ({percent(count / total)})" for label, count in labels.items()]
+    epoch = [f"{wording.number(pairs['pairs'])} {'pairs' if labels else 'texts'}"]
+    epoch += [f"{pairs['mean_length']:,.1f} tokens long on average", f"{wording.percent(pairs['truncated'])} truncated"]
+    epoch += [f"{count:,} {label}" for label, count in labels.items()]
     return [
         Text(f"{counts}; sentences found by {pairs['sentence_splitter']}", "Training text"),
         Text(", ".join(epoch), "The first window" if "shards" in pairs else "An epoch"),
@@ -180,8 +149,9 @@ def show_pairs(
     `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, if there are any); of a stream, those
     of its first window, and its `shards`. `sentence_splitter` says how sentences were found.
     """
-    each = (f"{BASELINE_NAMES.get(name, name)} {score(one.get('nsp_accuracy'))}" for name, one in baselines.items())
-    show([*_pair_lines(facts), Text(", ".join(each), "Baselines on pairs (no encoder)")], file)
+    scores = {BASELINE_NAMES.get(name, name): wording.score(one.get("nsp_accuracy")) for name, one in baselines.items()}
+    each = ", ".join(f"{name} {value}" for name, value in scores.items())
+    show([*_pair_lines(facts), Text(each, "Baselines on pairs (no encoder)")], file)
 
 
 def show_pretraining_report(

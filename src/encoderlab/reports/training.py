@@ -14,32 +14,20 @@ from encoderlab.metrics.calibration import at_temperature, calibration, of_confi
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
-from encoderlab.reports import plots
+from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import Baseline, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import (
-    Bar,
     Block,
-    Cell,
     Heading,
     Items,
     Matrix,
     Plot,
     Table,
     Text,
-    checkpoint_words,
     files_list,
-    interval,
     json_safe,
-    named_score,
     notes,
-    number,
-    percent,
-    score,
     show,
-    shown,
-    speed,
-    with_interval,
-    words_of,
     write_json,
     write_page,
 )
@@ -53,10 +41,18 @@ if TYPE_CHECKING:
 
 MAJORITY = 0.8  # share of the rows from which on the most frequent class hides the others in the accuracy
 MOST_ON_SCREEN, MOST_ON_PAGE = 12, 60  # classes in a table
-MOST_OF_A_MATRIX, MOST_CONFUSIONS = 20, 30
+MOST_OF_A_MATRIX, MOST_CONFUSIONS = 20, 20
 FEW_CLASSES = 4  # up to which a matrix says enough without a list of confusions
 NO_SCORES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
-USUAL_SPLITS = ("train", "validation", "test")  # of these, only the scored one is printed
+EXTRA_COLUMNS = {  # of entity types and labels
+    "f1_ci95": "F1, 95% interval",
+    "average_precision": "average precision",
+    "threshold": "threshold",
+}
+INTERVALS = (
+    "Intervals are bootstrap percentiles over the rows: they cover the choice of rows, but not the variation between "
+    "training runs, which takes several seeds."
+)
 THRESHOLD = (
     "For every threshold of the probability; the dot is the threshold in use. task.threshold=f1 or "
     "task.threshold=precision:0.9 chooses another one on validation."
@@ -97,11 +93,7 @@ def run_report(
     scored = scored_split(splits)
     parts = {part: n for part, n in run.parameters.items() if part != "total"}
     report = {
-        "command": run.command,
-        "task": run.task,
-        "data": run.data,
-        "seed": run.seed,
-        "init_from": run.init_from,
+        **{name: getattr(run, name) for name in ("command", "task", "data", "seed", "init_from")},
         "model": {"parameters": run.parameters["total"], "parameters_by_part": parts},
         "scored_split": scored,
         "main_figure": splits[scored].main,
@@ -126,8 +118,8 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
         )
     if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main] == 1:
         caveats.append(
-            f"Every prediction is right, so the interval has no width; with {scores.n:,} row{'s' * (scores.n != 1)}, "
-            f"an error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)."
+            f"Every prediction is right, so the interval has no width; with {wording.counted(scores.n, 'row')}, an "
+            f"error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)."
         )
     return caveats
 
@@ -144,7 +136,7 @@ def build_report(
     scored = splits[name]
     compared = {key: _baseline(baseline, scored, run.seed) for key, baseline in baselines.items()}
     scores = {key: {**one.with_intervals(run.seed).as_dict(), **_calibration(one)} for key, one in splits.items()}
-    main = named_score(scored.main, {"positive_label": getattr(scored, "positive_label", None)})
+    main = wording.named_score(scored.main, {"positive_label": getattr(scored, "positive_label", None)})
     verdict = verdict_on(compared, f"The model's {main}", where=", on the same rows")
     report = run_report(run, splits, scores, baselines=compared, verdict=verdict)
     if isinstance(scored, ClassificationScores) and scored.probabilities is not None:
@@ -191,32 +183,37 @@ def show_report(
 
     `files` are the run's paths by name, and `next_commands` lines to copy.
     """
-    scored, main = report["splits"][report["scored_split"]], report["main_figure"]
-    also = [f"{named_score(name, scored)} {with_interval(scored, name)}" for name in scores_in(scored) if name != main]
-    blocks: list[Block] = [
+    scored = report["splits"][report["scored_split"]]
+    show([
         Heading(f"{title_of(report)}: {headline(report)}"),
         *single_class_warning(report),
-        Text(", ".join(also), "Also"),
-    ]
-    for name, split in report["splits"].items():
-        if name not in (report["scored_split"], *USUAL_SPLITS):
-            words = f"{named_score(main, split)} {with_interval(split, main)}, {split['n']:,} rows"
-            blocks.append(Text(words, f"On {name}"))
-    blocks += [*weights_lines(report), *baseline_blocks(report)]
-    per_class = scored.get("per_entity", scored.get("per_class"))
-    if per_class:
-        blocks.append(class_table(per_class, "type" if "per_entity" in scored else "class", MOST_ON_SCREEN))
-        if len(per_class) > MOST_ON_SCREEN:
-            few = f"the {MOST_ON_SCREEN} with the lowest F1 of {len(per_class):,}; the report has more"
-            blocks.append(Text(few, "Classes"))
-    blocks += [
+        *_summary(report),
+        *baseline_blocks(report),
+        *_class_table(scored.get("per_entity") or scored.get("per_class", {}), _kind(scored), MOST_ON_SCREEN),
         *about_data,
-        Text(speed(report["throughput"]), "Speed"),
         *notes(report["notes"]),
         files_list(files),
         Items("Next", next_commands),
+    ], file)  # fmt: skip
+
+
+def _summary(report: Mapping[str, Any]) -> list[Block]:
+    """Return the scores of each split, where the weights come from, how many parameters there are, and the speed."""
+    splits, parts = report["splits"], report["model"].get("parameters_by_part", {})
+    first = next(iter(splits.values()))
+    rows = [["rows", *(wording.number(split["n"]) for split in splits.values())]]
+    for name in scores_in(first):
+        cells = (wording.with_interval(split, name) if name in split else "" for split in splits.values())
+        rows.append([wording.named_score(name, first), *cells])
+    by_part = ", ".join(f"{wording.words_of(part)} {wording.number(n)}" for part, n in parts.items())
+    return [
+        Table(("", *splits), rows),
+        Text(wording.shown(report.get("teacher") or ""), "Teacher"),
+        Text(wording.shown(report["init_from"] or ""), "Started from"),
+        Text(wording.checkpoint_words(report["checkpoint"]), "Checkpoint"),
+        Text(f"{report['model']['parameters']:,}{f' ({by_part})' if by_part else ''}", "Parameters"),
+        Text(wording.speed(report["throughput"]), "Speed"),
     ]
-    show(blocks, file)
 
 
 def scores_in(split: Mapping[str, Any]) -> list[str]:
@@ -226,24 +223,24 @@ def scores_in(split: Mapping[str, Any]) -> list[str]:
 
 def title_of(report: Mapping[str, Any]) -> str:
     """Return what a report is about: the task, of your own files also their name."""
-    return shown(f"{report['data']}, {report['task']}" if report.get("data") else report["task"])
+    return wording.shown(f"{report['data']}, {report['task']}" if report.get("data") else report["task"])
 
 
 def headline(report: Mapping[str, Any]) -> str:
     """Return the main score in words, and if most rows have one class, also how well the others are predicted."""
     scored, main = report["splits"][report["scored_split"]], report["main_figure"]
-    words = f"{named_score(main, scored)} {with_interval(scored, main)} on {report['scored_split']}"
+    words = f"{wording.named_score(main, scored)} {wording.with_interval(scored, main)} on {report['scored_split']}"
     words += f" ({scored['n']:,} rows)"
     support = {name: one["support"] for name, one in scored.get("per_class", {}).items()}
     if "confusion" not in scored or max(support.values()) <= MAJORITY * sum(support.values()):
         return words
     rare = min(support, key=support.__getitem__)
-    others = {f"F1 of {shown(rare, 60)}": scored["per_class"][rare]["f1"], words_of("f1_macro"): scored["f1_macro"]}
-    if len(support) == 2:
-        others.pop(words_of("f1_macro"))
-        if scored.get("positive_label") == rare and "average_precision" in scored:
-            others["average precision"] = scored["average_precision"]
-    return ", ".join([words, *(f"{name} {score(value)}" for name, value in others.items())])
+    parts = [words, f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}"]
+    if len(support) > 2:
+        parts.append(f"macro F1 {wording.score(scored['f1_macro'])}")
+    elif scored.get("positive_label") == rare and "average_precision" in scored:
+        parts.append(f"average precision {wording.score(scored['average_precision'])}")
+    return ", ".join(parts)
 
 
 def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
@@ -255,38 +252,39 @@ def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
     predicted = np.flatnonzero(counts.any(0)).tolist()
     if len(predicted) != 1 or counts.any(1).sum() < 2:
         return []
-    name = shown(list(scored["per_class"])[predicted[0]], 60)
+    name = wording.shown(list(scored["per_class"])[predicted[0]], 60)
     words = f"The model predicts {name} for every row, so its accuracy is only the share of that class."
     return [Text(words, "Warning", tone="bad")]
 
 
-def weights_lines(report: Mapping[str, Any]) -> list[Text]:
-    """Return where the weights come from and how many parameters there are."""
-    parts = report["model"].get("parameters_by_part", {})
-    by_part = ", ".join(f"{words_of(part)} {number(n)}" for part, n in parts.items())
-    return [
-        Text(shown(report.get("teacher") or ""), "Teacher"),
-        Text(shown(report["init_from"] or ""), "Started from"),
-        Text(checkpoint_words(report["checkpoint"]), "Checkpoint"),
-        Text(f"{report['model']['parameters']:,}{f' ({by_part})' if by_part else ''}", "Parameters"),
-    ]
+def _kind(scored: Mapping[str, Any]) -> str:
+    return "type" if scored.get("per_entity") else "class" if "confusion" in scored else "label"
 
 
-def class_table(per_class: Mapping[str, Mapping[str, Any]], kind: str, most: int) -> Table:
+def _class_table(per_class: Mapping[str, Mapping[str, Any]], kind: str, most: int) -> list[Block]:
     """Return a row for each class, entity type or label; of too many, for those with the lowest F1."""
+    if not per_class:
+        return []
     selected = list(per_class.items())
     if len(selected) > most:
         selected = sorted(selected, key=lambda one: (one[1]["support"] == 0, one[1]["f1"]))[:most]
-    columns = [kind, "precision", "recall", "F1", "", "entities" if kind == "type" else "rows"]
-    extra = [name for name in ("average_precision", "threshold") if selected and name in selected[0][1]]
-    with_bounds = bool(selected) and "f1_ci95" in selected[0][1]
-    rows: list[list[Cell]] = []
-    for name, one in selected:
-        row: list[Cell] = [shown(name, 80), *(score(one[key]) for key in ("precision", "recall", "f1"))]
-        row += [Bar(one["f1"] or 0.0), number(one["support"]), *([interval(one["f1_ci95"])] if with_bounds else [])]
-        rows.append([*row, *(score(one[name]) for name in extra)])
-    bounds = ["F1, 95% interval"] if with_bounds else []
-    return Table([*columns, *bounds, *map(words_of, extra)], rows)
+    few = f"The {most} with the lowest F1 of {len(per_class):,}; report.json has all." if len(per_class) > most else ""
+    extra = {
+        name: (words, wording.interval if name == "f1_ci95" else wording.score)
+        for name, words in EXTRA_COLUMNS.items()
+        if name in selected[0][1]
+    }
+    rows = [
+        [
+            wording.shown(name, 80),
+            *(wording.score(one[key]) for key in ("precision", "recall", "f1")),
+            wording.number(one["support"]),
+            *(form(one[key]) for key, (_, form) in extra.items()),
+        ]
+        for name, one in selected
+    ]
+    columns = [kind, "precision", "recall", "F1", "entities" if kind == "type" else "rows"]
+    return [Table([*columns, *(words for words, _ in extra.values())], rows), Text(few, tone="quiet")]
 
 
 def write_report(
@@ -336,7 +334,7 @@ def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) ->
     main = report["main_figure"]
     drawn = {}
     if lines := metric_lines(folder):
-        what = f"Curves over the optimizer's steps: loss, {words_of(main)} on validation, learning rate"
+        what = f"Curves over the optimizer's steps: loss, {wording.words_of(main)} on validation, learning rate"
         drawn["curves"] = Plot(plots.curves(lines, [plots.Column("loss", "loss", main)]), what)
     if isinstance(scores, ClassificationScores | TaggingScores):
         confusion = plots.confusion_plot(scores.confusion, scores.label_names)
@@ -356,39 +354,19 @@ def page_head(report: Mapping[str, Any]) -> list[Block]:
     """Return the main score, how it compares, and notes."""
     scored, main = report["splits"][report["scored_split"]], report["main_figure"]
     return [
-        Text(score(scored[main]), tone="headline"),
+        Text(wording.score(scored[main]), tone="headline"),
         Text(f"{headline(report)}."),
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
-        *notes(map(shown, report["notes"])),
+        *notes(map(wording.shown, report["notes"])),
     ]
-
-
-def splits_table(report: Mapping[str, Any], names: Sequence[str]) -> Table:
-    """Return a row for each of the scores `names`, with a column for each split; "" if a split does not have it."""
-    splits = report["splits"]
-    first = next(iter(splits.values()))
-    rows = [["rows", *(number(split["n"]) for split in splits.values())]]
-    for name in names:
-        cells = (with_interval(split, name) if name in split else "" for split in splits.values())
-        rows.append([named_score(name, first), *cells])
-    return Table(("", *splits), rows)
 
 
 def page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
     """Return the sections on scores: of each split, over the steps, by class, by threshold, and of confidence."""
     scored = report["splits"][report["scored_split"]]
-    names = scores_in(next(iter(report["splits"].values())))
-    blocks: list[Block] = [Heading("Scores"), splits_table(report, names), *weights_lines(report)]
-    blocks += [
-        Text(speed(report["throughput"]), "Speed"),
-        Text(
-            "Intervals are bootstrap percentiles over the rows: they cover the choice of rows, but not the variation "
-            "between training runs, which takes several seeds.",
-            tone="quiet",
-        ),
-    ]
+    blocks: list[Block] = [Heading("Scores"), *_summary(report), Text(INTERVALS, tone="quiet")]
     if "curves" in drawn:
         blocks += [Heading("Curves"), drawn["curves"]]
     if "numbers" in drawn:
@@ -396,7 +374,7 @@ def page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Bl
         blocks += [Heading("Numbers"), Text(words), drawn["numbers"]]
     if scored.get("per_entity"):
         words = "An entity is right if its first word, its last word and its type are: as conlleval counts."
-        blocks += [Heading("Entities"), Text(words), class_table(scored["per_entity"], "type", MOST_ON_PAGE)]
+        blocks += [Heading("Entities"), Text(words), *_class_table(scored["per_entity"], "type", MOST_ON_PAGE)]
     blocks += _classes(scored)
     if "precision_recall" in drawn:
         blocks += [Heading("Precision and recall"), Text(THRESHOLD), drawn["precision_recall"]]
@@ -406,50 +384,45 @@ def page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Bl
 
 
 def _classes(scored: Mapping[str, Any]) -> list[Block]:
-    per_class = scored.get("per_class")
-    if not per_class:
+    names, confusion = list(scored.get("per_class", {})), scored.get("confusion")
+    if not names:
         return []
-    few = f"The {MOST_ON_PAGE} of {len(per_class):,} classes with the lowest F1; report.json has all."
-    kind = "class" if "confusion" in scored else "label"
-    blocks: list[Block] = [Heading("Classes"), Text(few if len(per_class) > MOST_ON_PAGE else "")]
-    blocks.append(class_table(per_class, kind, MOST_ON_PAGE))
-    if "confusion" not in scored:
-        return blocks
-    names = list(per_class)
-    if len(names) <= MOST_OF_A_MATRIX:
+    table = _class_table(scored["per_class"], "label" if confusion is None else "class", MOST_ON_PAGE)
+    blocks: list[Block] = [Heading("Classes"), *table]
+    if confusion is not None and len(names) <= MOST_OF_A_MATRIX:
         words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
-        matrix = Matrix([shown(name, 40) for name in names], scored["confusion"])
+        matrix = Matrix([wording.shown(name, 40) for name in names], confusion)
         blocks += [Heading("Confusion matrix", level=3), Text(words), matrix]
-    if len(names) > FEW_CLASSES:
-        most = MOST_CONFUSIONS if len(names) > MOST_OF_A_MATRIX else MOST_CONFUSIONS // 3
-        blocks += [Heading("Most frequent confusions", level=3), confusions_table(scored["confusion"], names, most)]
+    if confusion is not None and len(names) > FEW_CLASSES:
+        blocks += [Heading("Most frequent confusions", level=3), _confusions_table(confusion, names)]
     return blocks
 
 
-def confusions_table(confusion: Sequence[Sequence[int]], names: Sequence[str], most: int) -> Table:
+def _confusions_table(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> Table:
     """Return the most frequent confusions of a true and a predicted class."""
     counts = np.array(confusion)
     wrong = counts * ~np.eye(len(counts), dtype=bool)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:most]
-    pairs = [(int(a), int(b)) for a, b in (np.unravel_index(place, wrong.shape) for place in order) if wrong[a, b]]
-    rows = [
-        [shown(names[a], 60), shown(names[b], 60), number(int(wrong[a, b])), percent(wrong[a, b] / counts[a].sum())]
-        for a, b in pairs
-    ]
+    rows = []
+    for place in np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSIONS]:
+        true, other = map(int, np.unravel_index(place, wrong.shape))
+        if wrong[true, other]:
+            share = wording.percent(wrong[true, other] / counts[true].sum())
+            pair = [wording.shown(names[true], 60), wording.shown(names[other], 60)]
+            rows.append([*pair, wording.number(int(wrong[true, other])), share])
     return Table(("true class", "predicted", "times", "of the true class"), rows, n_texts=2)
 
 
 def _about_calibration(report: Mapping[str, Any], measured: Mapping[str, Any]) -> list[Block]:
     words = (
         "Are predictions with a confidence of 80% right 80% of the time? A perfectly calibrated model would show an "
-        f"expected calibration error (ECE) of about {score(measured['ece_by_luck'])} on so few predictions."
+        f"expected calibration error (ECE) of about {wording.score(measured['ece_by_luck'])} on so few predictions."
     )
     each = {"saved model": measured}
     if before := measured.get("uncalibrated"):
         on = "these rows" if report["scored_split"] == "validation" else "validation"
         each[f"before temperature {measured['temperature']:.2f}, fitted on {on}"] = before
     names = [name for name in ("ece", "brier", "loss") if name in measured]
-    rows = [[name, *(score(one[key]) for key in names)] for name, one in each.items()]
+    rows = [[name, *(wording.score(one[key]) for key in names)] for name, one in each.items()]
     columns = ["", *({"ece": "ECE", "brier": "Brier score"}.get(name, name) for name in names)]
     bins = f"{measured['bins']} bins of equal width (Guo et al. 2017, eq. 3; temperature scaling: section 4.2)."
     return [Heading("Calibration"), Text(words), Table(columns, rows), Text(bins, tone="quiet")]

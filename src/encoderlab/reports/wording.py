@@ -1,0 +1,102 @@
+"""The words for scores, numbers and texts, which are the same wherever they appear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from encoderlab.errors import printable
+
+LONGEST_TEXT = 600  # characters of a text on a page
+NOT_SHARES = ("mlm_perplexity", "target_tokens")  # the scores shown as plain numbers
+OF_POSITIVE = ("f1", "roc_auc", "average_precision", "threshold")  # the scores about one of two classes
+SPEEDS = {
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "examples_per_second": "{:,.0f} examples/s",
+    "padding_fraction": "{:.1%} padding",
+    "train_seconds": "{:,.1f} s of training",
+    "evaluation_seconds": "{:,.1f} s of evaluation",
+}
+
+
+def words_of(name: str) -> str:
+    """Return the name of a score in words."""
+    words = name.replace("_", " ").replace("roc auc", "ROC AUC").replace("matthews", "Matthews correlation")
+    words = {"f1 macro": "macro F1", "f1 weighted": "weighted F1", "f1 micro": "micro F1"}.get(words, words)
+    return re.sub(r"^(mlm|nsp|f1)\b|\bf1$", lambda start: start[0].upper(), words)
+
+
+def named_score(name: str, scores: Mapping[str, Any]) -> str:
+    """Return the name of a score in words, with the positive label of `scores` if it is about that one."""
+    label = scores.get("positive_label")
+    return f"{words_of(name)} of {printable(label)}" if label is not None and name in OF_POSITIVE else words_of(name)
+
+
+def score(value: float | None) -> str:
+    """Return a score to three decimals."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def number(value: float | None) -> str:
+    """Return a count, or a measured number to one decimal."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share of 1 as a percentage."""
+    return "-" if share is None else f"{share:.1%}"
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a count with its noun, which is in the plural unless there is one."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def interval(bounds: Sequence[float] | None) -> str:
+    """Return an interval's bounds as words; "" if it is not known."""
+    return f"{score(bounds[0])} to {score(bounds[1])}" if bounds else ""
+
+
+def with_interval(scores: Mapping[str, Any], name: str) -> str:
+    """Return a score with its 95% interval, if it has one."""
+    if name in NOT_SHARES:
+        return number(scores[name])
+    bounds = scores.get(f"{name}_ci95")
+    return f"{score(scores[name])} (95% interval {interval(bounds)})" if bounds else score(scores[name])
+
+
+def lead(scores: Mapping[str, Any], name: str) -> str:
+    """Return the difference `name` between two scores with its 95% interval, all with their signs."""
+    low, high = scores[f"{name}_ci95"]
+    return f"{scores[name]:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+def speed(throughput: Mapping[str, float | None]) -> str:
+    """Return the measured speeds in words, without those that were not measured."""
+    return ", ".join(form.format(throughput[name]) for name, form in SPEEDS.items() if throughput.get(name) is not None)
+
+
+def checkpoint_words(checkpoint: Mapping[str, Any]) -> str:
+    """Return which checkpoint was scored, and why."""
+    step = f"step {number(checkpoint['step'])}"
+    if checkpoint["chosen_on"] is None:
+        return f"{step}, the {checkpoint['chosen_by']}"
+    return f"{step}, chosen by {words_of(checkpoint['chosen_by'])} on {checkpoint['chosen_on']}"
+
+
+def shown(text: str, most: int = LONGEST_TEXT) -> str:
+    """Return a text from the data in one line, shortened to `most` characters with a note."""
+    return f"{single_spaced(text[:most])}{cut_note(text) if len(text) > most else ''}"
+
+
+def single_spaced(text: str) -> str:
+    """Return the text with its white space as single blanks, and control characters escaped."""
+    return printable(re.sub(r"\s+", " ", text))
+
+
+def cut_note(text: str) -> str:
+    """Return the note after a shortened text."""
+    return f"… ({len(text):,} characters)"
