@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from encoderlab.metrics.entities import ENTITY_SCORES, ValidDecoder, entity_counts, entity_labels, repaired
+from encoderlab.metrics.entities import ValidDecoder, entity_counts, entity_labels, repaired
+from encoderlab.metrics.scores import precision_recall_f1
 
 
 @pytest.mark.parametrize(
@@ -37,14 +38,14 @@ OUT, B_PER, I_PER, B_LOC, I_LOC = range(5)
 
 def figures_of(right, predicted):
     counts = entity_counts(LABELS, right, predicted).sum((0, 2))
-    return {name: float(score(counts)) for name, score in ENTITY_SCORES.items()}
+    return {name: float(score[0]) for name, score in precision_recall_f1(counts[:, None]).items()}
 
 
 def test_an_entity_is_correct_only_if_its_ends_and_type_are():
     right = [np.array([B_PER, I_PER, OUT, B_LOC])]
     assert entity_counts(LABELS, right, right).tolist() == [[[1, 1], [1, 1], [1, 1]]]
     too_short = [np.array([B_PER, OUT, OUT, B_LOC])]
-    assert figures_of(right, too_short) == {"entity_precision": 0.5, "entity_recall": 0.5, "entity_f1": 0.5}
+    assert figures_of(right, too_short) == {"precision": 0.5, "recall": 0.5, "f1": 0.5}
     other_type = [np.array([B_LOC, I_LOC, OUT, B_LOC])]
     assert entity_counts(LABELS, right, other_type)[0, 0].tolist() == [1, 0], "types are sorted: loc, per"
 

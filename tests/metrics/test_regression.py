@@ -6,7 +6,7 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.texts import RegressionMetrics, number_scores, rounded
+from encoderlab.metrics.texts import NumberScores, RegressionMetrics, rounded
 
 MEAN, DEVIATION = 20_230_000.0, 120.0
 
@@ -53,12 +53,15 @@ def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn, main):
     lead, (low, high) = scores_of(labels, predicted, main).lead_over(worse, seed=0)
     assert 0 < low < lead < high
     assert lead == pytest.approx(
-        abs(number_scores(labels, predicted, main).values[main] - number_scores(labels, worse, main).values[main]),
+        abs(
+            NumberScores.of(labels, predicted, main=main).values[main]
+            - NumberScores.of(labels, worse, main=main).values[main]
+        ),
         rel=1e-3,
     )
 
 
 def test_a_correlation_with_a_constant_is_0():
     numbers = np.array([1.0, 2.0, 4.0])
-    assert number_scores(numbers, np.full(3, 7 / 3), "mae").values["pearson"] == 0
-    assert number_scores(np.full(3, 0.1), numbers, "mae").values["spearman"] == 0
+    assert NumberScores.of(numbers, np.full(3, 7 / 3), main="mae").values["pearson"] == 0
+    assert NumberScores.of(np.full(3, 0.1), numbers, main="mae").values["spearman"] == 0

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.tagging import TaggingMetrics, tagging_scores
+from encoderlab.metrics import scores_of_predictions
+from encoderlab.metrics.tagging import TaggingMetrics
 
 
 def batch_of(rows, labels):
@@ -78,7 +79,7 @@ def test_scores_are_json_with_the_keys_of_the_contract():
 def test_whole_sentences_are_resampled():
     # 100 sentences of 20 words, each right or wrong throughout: 100 facts, not 2,000.
     right = np.random.default_rng(3).random(100) < 0.8
-    scores = tagging_scores(
+    scores = scores_of_predictions(
         [np.zeros(20, int)] * 100, [np.full(20, 0 if ok else 1) for ok in right], ["a", "b"], "token_accuracy"
     )
     low, high = scores.with_intervals(seed=0).intervals["token_accuracy"]
@@ -90,7 +91,7 @@ def test_whole_sentences_are_resampled():
 def test_the_lead_over_a_baseline_counts_the_target_words():
     labels = [np.array([0, 0, 0]), np.array([1]), np.array([], dtype=int)]
     predicted = [np.array([0, 0, 0]), np.array([0]), np.array([], dtype=int)]
-    scores = tagging_scores(labels, predicted, ["a", "b"], "token_accuracy")
+    scores = scores_of_predictions(labels, predicted, ["a", "b"], "token_accuracy")
     other = [np.array([0, 1, 1, 0, 0]), np.array([1]), np.array([1])]  # of all words, also of those that were cut off
     lead, (low, high) = scores.lead_over(other, seed=0)
     assert lead == pytest.approx(1 / 4)
@@ -106,7 +107,7 @@ def test_entities_are_counted_as_by_seqeval(data, names):
     pair = st.tuples(*[st.integers(0, len(names) - 1)] * 2)
     pairs = data.draw(st.lists(st.lists(pair, min_size=1, max_size=8), min_size=1, max_size=6))
     labels, predicted = ([np.array([one[side] for one in sentence]) for sentence in pairs] for side in (0, 1))
-    scores = tagging_scores(labels, predicted, names, "entity_f1")
+    scores = scores_of_predictions(labels, predicted, names, "entity_f1")
     theirs = [[[names[id_] for id_ in sentence] for sentence in side] for side in (labels, predicted)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seqeval warns where there is nothing to divide by

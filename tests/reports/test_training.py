@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from encoderlab.baselines.supervised import Baseline
-from encoderlab.metrics.tagging import tagging_scores
-from encoderlab.metrics.texts import NumberScores, label_set_scores
+from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports.baselines import verdict_on
 from encoderlab.reports.blocks import Table, Text, show
 from encoderlab.reports.explanation import Importance, WordImportance
@@ -172,17 +171,18 @@ def test_other_kinds_of_targets_have_a_page_a_screen_and_predictions(tmp_path, r
     if kind == "words":
         labels = [rng.integers(0, 3, 4) for _ in range(20)]
         names = ["O", "B-PER", "I-PER"]
-        scores = tagging_scores(labels, [rng.integers(0, 3, 4) for _ in labels], names, "token_accuracy")
+        scores = scores_of_predictions(labels, [rng.integers(0, 3, 4) for _ in labels], names, "token_accuracy")
         object.__setattr__(scores, "confidences", [np.full(4, 0.7) for _ in labels])
         examples = [Words("a", ATTACK, "c", "d") for _ in labels]
     elif kind == "sets":
         labels = rng.random((30, 3)) < 0.4
-        scores = label_set_scores(labels, rng.random((30, 3)) < 0.4, ["a", "b", ATTACK], "f1_micro")
+        chances = rng.random((30, 3))
+        scores = scores_of_predictions(labels, chances > 0.5, ["a", "b", ATTACK], "f1_micro")
+        object.__setattr__(scores, "probabilities", chances)
         examples = [Example(f"row {n}") for n in range(30)]
     else:
         labels, predicted = rng.normal(size=30), rng.normal(size=30)
-        figures = {"pearson": 0.1, "spearman": 0.1, "mae": 1.0, "rmse": 1.0, "loss": 1.0}
-        scores = NumberScores(n=30, values=figures, rows=np.arange(30), labels=labels, predicted=predicted, main="mae")
+        scores = scores_of_predictions(labels, predicted, [], "mae")
         examples = [Example(f"row {n}") for n in range(30)]
     report = build_report(run, {"test": scores}, {})
     write_report(tmp_path, report, facts, Rows(examples), scores)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from encoderlab.metrics.scores import PredictionScores
-from encoderlab.metrics.tagging import tagging_scores
-from encoderlab.metrics.texts import classification_scores, label_set_scores, number_scores
+from encoderlab.metrics.tagging import TaggingScores
+from encoderlab.metrics.texts import LabelSetScores, NumberScores, classification_scores
 
 
 def scores_of_predictions(
@@ -20,10 +20,10 @@ def scores_of_predictions(
     `positive` is the class that F1 of two is about.
     """
     if isinstance(labels, list):
-        return tagging_scores(labels, list(predicted), names, main)
+        return TaggingScores.of(labels, list(predicted), label_names=list(names), main=main)
     predicted = np.asarray(predicted)
     if labels.dtype.kind in "iu":
         return classification_scores(labels, predicted, names, main, positive)
     if labels.dtype == bool:
-        return label_set_scores(labels, predicted, names, main)
-    return number_scores(labels, predicted, main)
+        return LabelSetScores.of(labels, predicted, label_names=list(names), main=main)
+    return NumberScores.of(labels, predicted, main=main)

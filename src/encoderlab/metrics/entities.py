@@ -11,14 +11,12 @@ conlleval's rules to S.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from encoderlab.metrics.scores import share
 
 OUTSIDE = "O"
 _TYPED = re.compile(r"([BIES])-(.+)", re.DOTALL)
@@ -91,7 +89,7 @@ def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Span
 
 
 def entity_counts(labels: EntityLabels, right: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> np.ndarray:
-    """Return how many entities of each type each sentence has: correctly predicted, predicted, true. [sentences, 3,
+    """Return how many entities of each type each sentence has: rightly predicted, true, predicted. [sentences, 3,
     types].
     """
     lengths = np.array([len(sentence) for sentence in right], np.int64)
@@ -104,17 +102,8 @@ def entity_counts(labels: EntityLabels, right: Sequence[np.ndarray], predicted: 
     def counted(where: np.ndarray, kind: np.ndarray) -> np.ndarray:
         return np.bincount(sentence[where] * len(labels.types) + kind[where], minlength=size)
 
-    counts = [counted(correct, gold.kind), counted(mine.begins, mine.kind), counted(gold.begins, gold.kind)]
+    counts = [counted(correct, gold.kind), counted(gold.begins, gold.kind), counted(mine.begins, mine.kind)]
     return np.stack([column.reshape(len(lengths), len(labels.types)) for column in counts], axis=1)
-
-
-# From the numbers of entities rightly predicted, predicted and in truth, [..., 3], to scores; 0 if there is nothing to
-# divide by
-ENTITY_SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "entity_precision": lambda counts: share(counts[..., 0], counts[..., 1]),
-    "entity_recall": lambda counts: share(counts[..., 0], counts[..., 2]),
-    "entity_f1": lambda counts: share(2 * counts[..., 0], counts[..., 1] + counts[..., 2]),
-}
 
 
 FORBIDDEN = -1e4  # added to log-probabilities; finite, so that the least invalid sequence is found if none is valid

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -84,8 +84,13 @@ class PredictionScores(SplitScores):
         n = len(labels)
         scores = cls(n=n, values={}, rows=np.arange(n), labels=labels, predicted=predicted, **fields)
         columns, counts = scores.kinds()
-        by_name = scores.scores_of(np.tensordot(counts, columns[:, 0], 1))
-        return replace(scores, values={name: float(score) for name, score in by_name.items()})
+        totals = np.tensordot(counts, columns[:, 0], 1)
+        values = {name: float(score) for name, score in scores.scores_of(totals).items()}
+        return replace(scores, values=values, **scores.of_single_classes(totals))
+
+    def of_single_classes(self, totals: np.ndarray) -> dict[str, Any]:
+        """Return the fields that hold the scores of single classes."""
+        return {}
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """Return by how much the main score is better than that of other predictions, and the 95% interval.
@@ -101,6 +106,60 @@ class PredictionScores(SplitScores):
     def on_scored_rows(self, predicted: Any) -> Any:
         """Return predictions for all rows of the split on the scored ones."""
         return np.asarray(predicted)[self.rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScores(PredictionScores):
+    """The scores of predicted classes, those in NAMES; `per_class` has precision, recall, F1 and support of each.
+
+    `accuracy` counts rows that are wholly right, `token_accuracy` single predictions. Macro F1 is the plain mean over
+    the classes that occur as a label or a prediction (scikit-learn's rule): a class that a split does not have says
+    nothing about the model. `f1_weighted` is weighted by how often each class is the label.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]]
+    label_names: list[str]
+    per_class: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def confusion(self) -> list[list[int]]:
+        """Return a row for each true class and a column for each predicted one."""
+        from sklearn.metrics import confusion_matrix
+
+        sides = (np.concatenate(side) if isinstance(side, list) else side for side in (self.labels, self.predicted))
+        return confusion_matrix(*sides, labels=range(len(self.label_names))).tolist()
+
+    def columns(self, right: np.ndarray, *counts: np.ndarray) -> np.ndarray:
+        """Return what rows add to the totals: 1 for each, 1 if all of it is `right`, and of each class the hits, labels
+        and predictions in `counts`, [..., classes] each.
+        """
+        return np.concatenate([np.ones_like(right)[..., None], right[..., None], *counts], axis=-1, dtype=np.int64)
+
+    def counts(self, totals: np.ndarray) -> np.ndarray:
+        """Return hits, labels and predictions of each class: [..., 3, classes]."""
+        classes = len(self.label_names)
+        return totals[..., 2 : 2 + 3 * classes].reshape(*totals.shape[:-1], 3, classes)
+
+    def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
+        counts = self.counts(totals)
+        hits, labels, predicted = np.moveaxis(counts, -2, 0)
+        f1 = precision_recall_f1(counts)["f1"]
+        scores = {
+            "accuracy": share(totals[..., 1], totals[..., 0]),
+            "token_accuracy": share(hits.sum(-1), labels.sum(-1)),
+            "f1_micro": share(2 * hits.sum(-1), (labels + predicted).sum(-1)),
+            "f1_macro": share(f1.sum(-1), (labels + predicted > 0).sum(-1)),
+            "f1_weighted": share((labels * f1).sum(-1), labels.sum(-1)),
+            "matthews": _matthews(hits, labels, predicted),
+            "subset_accuracy": share(totals[..., 1], totals[..., 0]),
+        }
+        return {name: scores[name] for name in self.NAMES}
+
+    def of_single_classes(self, totals: np.ndarray) -> dict[str, Any]:
+        return {"per_class": by_class(self.counts(totals), self.label_names)}
+
+    def details(self) -> dict[str, Any]:
+        return {"per_class": self.per_class, "confusion": self.confusion}
 
 
 class Metrics(ABC):
@@ -170,34 +229,28 @@ def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return part / np.maximum(whole, 1)
 
 
-def f1_macro(hits: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """Return F1 = 2 hits / (labels + predictions), averaged over the classes that occur: [..., classes] -> [...]."""
-    return share(share(2 * hits, occurrences).sum(-1), (occurrences > 0).sum(-1))
-
-
-def class_columns(right: np.ndarray, hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Return what rows add to the totals of `class_scores`, [n, 2 + 3 classes]: 1 for each, 1 if all of it is `right`,
-    and of each class the hits, labels and predictions.
+def precision_recall_f1(counts: np.ndarray) -> dict[str, np.ndarray]:
+    """Return precision, recall and F1 of each class, [..., classes]; 0 if there is nothing to divide by. The counts are
+    hits, labels and predictions, [..., 3, classes].
     """
-    return np.concatenate([np.ones((len(right), 1), np.int64), right[:, None], hits, labels, predicted], axis=1)
-
-
-def class_scores(totals: np.ndarray, positive: int | None = None) -> dict[str, np.ndarray]:
-    """Return the scores of classes, [...] each, from totals of `class_columns`, [..., columns].
-
-    `accuracy` counts rows that are wholly right, `token_accuracy` single predictions. `f1` is that of the class
-    `positive`, `f1_weighted` is weighted by how often each class is the label.
-    """
-    hits, labels, predicted = np.split(totals[..., 2:], 3, axis=-1)
+    hits, labels, predicted = np.moveaxis(counts, -2, 0)
     f1 = share(2 * hits, labels + predicted)
-    scores = {
-        "accuracy": share(totals[..., 1], totals[..., 0]),
-        "token_accuracy": share(hits.sum(-1), labels.sum(-1)),
-        "f1_macro": f1_macro(hits, labels + predicted),
-        "f1_weighted": share((labels * f1).sum(-1), labels.sum(-1)),
-        "matthews": _matthews(hits, labels, predicted),
-    }
-    return scores if positive is None else scores | {"f1": f1[..., positive]}
+    return {"precision": share(hits, predicted), "recall": share(hits, labels), "f1": f1}
+
+
+def by_class(counts: np.ndarray, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return precision, recall, F1 and support (how many labels) of each class, from counts [3, classes]."""
+    scores = {**precision_recall_f1(counts), "support": counts[1].astype(int)}
+    columns = zip(names, *(values.tolist() for values in scores.values()), strict=True)
+    return {name: dict(zip(scores, values, strict=True)) for name, *values in columns}
+
+
+def with_f1_intervals(per_class: dict[str, dict[str, Any]], counts: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Return the scores of each class with the 95% interval of its F1, from counts of bootstrap splits, [splits, 3,
+    classes].
+    """
+    drawn = zip(per_class.items(), precision_recall_f1(counts)["f1"].T, strict=True)
+    return {name: scores | {"f1_ci95": middle(f1)} for (name, scores), f1 in drawn}
 
 
 def _matthews(hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -211,29 +264,6 @@ def _matthews(hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np
     covariance = hits.sum(-1) * n - (labels * predicted).sum(-1)
     spread = (n**2 - (labels**2).sum(-1)) * (n**2 - (predicted**2).sum(-1))
     return np.where(spread > 0, covariance / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
-
-
-def confusion(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> list[list[int]]:
-    """Return the confusion matrix of class ids [n]: a row for each true class, a column for each predicted one."""
-    from sklearn.metrics import confusion_matrix
-
-    return confusion_matrix(labels, predicted, labels=range(len(names))).tolist()
-
-
-def per_class(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return precision, recall, F1 and support of each class, zeros instead of divisions by zero; class ids are [n], of
-    sets of labels 0 or 1 [n, classes].
-    """
-    from sklearn.metrics import precision_recall_fscore_support
-
-    ids = range(len(names))
-    zero: Any = 0  # scikit-learn has no types, and type checkers infer text from its default
-    columns: Any = precision_recall_fscore_support(labels, predicted, labels=ids, zero_division=zero)
-    keys = ("precision", "recall", "f1")
-    return {
-        name: {**{key: float(value) for key, value in zip(keys, values[:3], strict=True)}, "support": int(values[3])}
-        for name, *values in zip(names, *columns, strict=True)
-    }
 
 
 def refuse_non_finite(losses: np.ndarray) -> None:

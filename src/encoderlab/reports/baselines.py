@@ -74,7 +74,7 @@ def _table(rows: Mapping[str, Mapping[str, Any]], main: str, lead: str) -> Table
     cells = []
     for name, one in rows.items():
         token = f" ({wording.shown(one['token'], 40)})" if "token" in one else ""
-        scores = [wording.with_interval(one, key) if one.get(key) is not None else "" for key in columns]
+        scores = [wording.with_interval(one, key, "") if one.get(key) is not None else "" for key in columns]
         cells.append([f"{BASELINE_NAMES.get(name, name)}{token}", *scores])
         if "skipped" in one:
             cells[-1][1] = "skipped"

@@ -61,6 +61,11 @@ class Text:
     title: str = ""
     tone: str = ""
 
+    @classmethod
+    def notes(cls, words: Iterable[str]) -> list[Text]:
+        """Return a line for each note."""
+        return [cls(note, "Note") for note in words]
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -81,6 +86,11 @@ class Items:
 
     title: str
     lines: Sequence[str]
+
+    @classmethod
+    def files(cls, paths: Mapping[str, str]) -> Items:
+        """Return a line for each file of a run by its name."""
+        return cls("Files", [f"{name}: {path}" for name, path in paths.items()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +139,13 @@ class Folded:
 Block = Heading | Text | Table | Items | Code | Plot | Matrix | Passage | Folded
 
 
-def write_page(path: Path, title: str, blocks: Sequence[Block]) -> None:
-    """Write the page of these blocks with links to its sections, whole or not at all."""
+def write_files(page: Path, title: str, blocks: Sequence[Block], content: Any) -> None:
+    """Write the page of these blocks with links to its sections, and last their `content` as JSON, with which a run is
+    finished. Each file appears whole or not at all.
+    """
     links = [block.title for block in blocks if isinstance(block, Heading) and block.level == 2]
-    atomic_write_text(path, render("page.html", title=title, blocks=blocks, links=links, svg=svg, anchor=anchor))
+    atomic_write_text(page, render("page.html", title=title, blocks=blocks, links=links, svg=svg, anchor=anchor))
+    atomic_write_text(page.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def anchor(title: str) -> str:
@@ -227,21 +240,6 @@ def _rich_table(table: Table) -> rich_table.Table:
     for row in table.rows:
         printed.add_row(*row)
     return printed
-
-
-def notes(words: Iterable[str]) -> list[Text]:
-    """Return a line for each note."""
-    return [Text(note, "Note") for note in words]
-
-
-def files_list(paths: Mapping[str, str]) -> Items:
-    """Return a line for each file of a run by its name."""
-    return Items("Files", [f"{name}: {path}" for name, path in paths.items()])
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write report.json, with which a run is finished, or another JSON file."""
-    atomic_write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def json_safe(value: Any) -> Any:

@@ -22,20 +22,7 @@ from encoderlab.metrics.comparison import SEPARATOR, Difference, difference_over
 from encoderlab.metrics.intervals import mean_of
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.reports import plots, wording
-from encoderlab.reports.blocks import (
-    Block,
-    Heading,
-    Items,
-    Plot,
-    Table,
-    Text,
-    files_list,
-    json_safe,
-    notes,
-    show,
-    write_json,
-    write_page,
-)
+from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, json_safe, show, write_files
 from encoderlab.settings import flat_settings
 from encoderlab.system.files import atomic_write
 
@@ -460,7 +447,7 @@ def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = (), most_runs
     return [
         Text(relative if len(comparison["settings"]) > 1 else "", tone="quiet"),
         settings_table(comparison),
-        *notes(comparison["notes"]),
+        *Text.notes(comparison["notes"]),
         *drawn,
         Items("They differ in", [f"{name}: {' | '.join(dict.fromkeys(values))}" for name, values in ordered]),
         Items("Runs", [*runs[:most_runs], *more]),
@@ -470,7 +457,7 @@ def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = (), most_runs
 def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], file: TextIO | None = None) -> None:
     """Print a comparison from `build_comparison`, on standard error unless `file` is given."""
     blocks = _blocks(comparison, most_runs=MOST_FOLDERS)
-    show([Heading(headline(comparison)), *blocks, files_list(paths)], file)
+    show([Heading(headline(comparison)), *blocks, Items.files(paths)], file)
 
 
 def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, str]:
@@ -491,8 +478,7 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, s
             paths["plot"].parent.mkdir(exist_ok=True)
             with atomic_write(paths["plot"]) as temporary:
                 plots.write_png(drawn[0].figure, temporary)
-        write_page(paths["html"], headline(comparison), _blocks(comparison, drawn))
-        write_json(paths["json"], comparison)
+        write_files(paths["html"], headline(comparison), _blocks(comparison, drawn), comparison)
     except OSError as error:
         remedy = "Set output=... to a folder you can write to"
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None

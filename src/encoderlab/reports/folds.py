@@ -18,19 +18,7 @@ from encoderlab.metrics.intervals import mean_of
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
-from encoderlab.reports.blocks import (
-    Block,
-    Heading,
-    Passage,
-    Table,
-    Text,
-    files_list,
-    json_safe,
-    notes,
-    show,
-    write_json,
-    write_page,
-)
+from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_files
 from encoderlab.reports.facts import Facts, settings_section
 from encoderlab.reports.predictions import carried_names, write_table
 from encoderlab.reports.training import title_of
@@ -215,8 +203,7 @@ def write_folds_report(
         report["label_errors"] = {"n": len(to_check), "of": len(predictions)}
     mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_figure"]]), tone="headline")
     blocks = [mean, *_blocks(report, to_check, MOST_LABELS), *settings_section(facts)]
-    write_page(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks)
-    write_json(folder / "report.json", report)
+    write_files(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks, report)
 
 
 def show_folds_report(
@@ -224,7 +211,7 @@ def show_folds_report(
 ) -> None:
     """Print the scores over the folds, and the first labels to check, on standard error unless `file` is given."""
     title = Heading(f"{title_of(report)}: {len(report['folds'])} folds")
-    show([title, *_blocks(report, to_check, MOST_ON_SCREEN), files_list(files)], file)
+    show([title, *_blocks(report, to_check, MOST_ON_SCREEN), Items.files(files)], file)
 
 
 def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_labels: int) -> list[Block]:
@@ -247,7 +234,7 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
             "model that has not seen it)."
         ),
         *baseline_blocks(report),
-        *notes(report["notes"]),
+        *Text.notes(report["notes"]),
         Heading("Folds"),
         Text("Each fold has its own run and page."),
         _folds_table(report),

@@ -6,21 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from encoderlab.reports import plots, wording
+from encoderlab.reports import plots, training, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, verdict_on
-from encoderlab.reports.blocks import Block, Heading, Passage, Plot, Table, Text, show, write_json, write_page
+from encoderlab.reports.blocks import Block, Heading, Passage, Plot, Table, Text, show, write_files
 from encoderlab.reports.facts import Facts, settings_section, split_facts
-from encoderlab.reports.training import (
-    RunSummary,
-    metric_lines,
-    page_head,
-    page_scores,
-    run_report,
-    scored_split,
-    show_report,
-    title_of,
-    write_pngs,
-)
 
 if TYPE_CHECKING:
     from encoderlab.metrics.pretraining import PretrainingScores, TeacherVectorsScores
@@ -32,7 +21,7 @@ NO_TEXT = {"[CLS]", "[PAD]", "<s>", "<pad>"}
 
 
 def build_pretraining_report(
-    run: RunSummary,
+    run: training.RunSummary,
     splits: Mapping[str, PretrainingScores],
     baselines: Mapping[str, Mapping[str, Any]],
     *,
@@ -46,17 +35,17 @@ def build_pretraining_report(
     The seed also draws the bootstrap.
     """
     scores = {name: part.with_intervals(run.seed).as_dict() for name, part in splits.items()}
-    verdict = _verdict(scores[scored_split(splits)], baselines)
+    verdict = _verdict(scores[training.scored_split(splits)], baselines)
     own = {"second_sentence": second_sentence, "pairs": pairs, "filled_masks": filled_masks}
-    return run_report(run, splits, scores, baselines=baselines, verdict=verdict, **own)
+    return training.run_report(run, splits, scores, baselines=baselines, verdict=verdict, **own)
 
 
 def build_vectors_report(
-    run: RunSummary, splits: Mapping[str, TeacherVectorsScores], *, teacher: str, pairs: Mapping[str, Any]
+    run: training.RunSummary, splits: Mapping[str, TeacherVectorsScores], *, teacher: str, pairs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the content of report.json of a student that learned the vectors of `teacher`; `pairs` as above."""
     scores = {name: part.with_intervals(run.seed).as_dict() for name, part in splits.items()}
-    return run_report(run, splits, scores, teacher=teacher, pairs=pairs)
+    return training.run_report(run, splits, scores, teacher=teacher, pairs=pairs)
 
 
 def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -82,24 +71,23 @@ def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any
 def write_pretraining_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
     """Write the curves, report.html, and last report.json, with which the run is finished."""
     drawn = _curves(folder, report)
-    write_pngs(folder, title_of(report), drawn)
+    training.write_pngs(folder, training.title_of(report), drawn)
     documents = [
         [name, wording.number(part["documents"])] for name, part in split_facts(facts).items() if "documents" in part
     ]
-    write_page(folder / "report.html", title_of(report), [
-        *page_head(report),
-        *page_scores(report, drawn),
+    write_files(folder / "report.html", training.title_of(report), [
+        *training.page_head(report),
+        *training.page_scores(report, drawn),
         *_masks(report.get("filled_masks", [])),
         Heading("Data"),
         *_pair_lines(report["pairs"]),
         Table(("split", "documents"), documents),
         *settings_section(facts),
-    ])  # fmt: skip
-    write_json(folder / "report.json", report)
+    ], report)  # fmt: skip
 
 
 def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
-    lines = metric_lines(folder)
+    lines = training.metric_lines(folder)
     if not lines:
         return {}
     columns = [plots.Column("loss", "loss", report["main_figure"])]
@@ -159,7 +147,7 @@ def show_pretraining_report(
 ) -> None:
     """Print either report, on standard error unless `file` is given; `files` are the run's paths by name."""
     about = [*_pair_lines(report["pairs"]), *_masks(report.get("filled_masks", []))]
-    show_report(report, files, next_commands, file, about)
+    training.show_report(report, files, next_commands, file, about)
 
 
 def readable(filled: Any) -> dict[str, Any]:

@@ -16,21 +16,7 @@ from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import Baseline, baseline_blocks, verdict_on
-from encoderlab.reports.blocks import (
-    Block,
-    Heading,
-    Items,
-    Matrix,
-    Plot,
-    Table,
-    Text,
-    files_list,
-    json_safe,
-    notes,
-    show,
-    write_json,
-    write_page,
-)
+from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_files
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import Facts, scarce_classes, settings_section, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions
@@ -191,8 +177,8 @@ def show_report(
         *baseline_blocks(report),
         *_class_table(scored.get("per_entity") or scored.get("per_class", {}), _kind(scored), MOST_ON_SCREEN),
         *about_data,
-        *notes(report["notes"]),
-        files_list(files),
+        *Text.notes(report["notes"]),
+        Items.files(files),
         Items("Next", next_commands),
     ], file)  # fmt: skip
 
@@ -203,11 +189,11 @@ def _summary(report: Mapping[str, Any]) -> list[Block]:
     first = next(iter(splits.values()))
     rows = [["rows", *(wording.number(split["n"]) for split in splits.values())]]
     for name in scores_in(first):
-        cells = (wording.with_interval(split, name) if name in split else "" for split in splits.values())
+        cells = (wording.with_interval(split, name, "") if name in split else "" for split in splits.values())
         rows.append([wording.named_score(name, first), *cells])
     by_part = ", ".join(f"{wording.words_of(part)} {wording.number(n)}" for part, n in parts.items())
     return [
-        Table(("", *splits), rows),
+        Table(("scores (95% intervals)", *splits), rows),
         Text(wording.shown(report.get("teacher") or ""), "Teacher"),
         Text(wording.shown(report["init_from"] or ""), "Started from"),
         Text(wording.checkpoint_words(report["checkpoint"]), "Checkpoint"),
@@ -306,14 +292,13 @@ def write_report(
     texts = [texts_of(examples[int(row)]) for row in scores.rows]
     probabilities, names = getattr(scores, "probabilities", None), getattr(scores, "label_names", [])
     write_predictions(folder / "predictions.csv", texts, scores.labels, scores.predicted, probabilities, names, carried)
-    write_page(folder / "report.html", title_of(report), [
+    write_files(folder / "report.html", title_of(report), [
         *page_head(report),
         *page_scores(report, drawn),
         *mistakes_section(examples, scores, explain),
         *survey_section(facts),
         *settings_section(facts),
-    ])  # fmt: skip
-    write_json(folder / "report.json", report)
+    ], report)  # fmt: skip
 
 
 def write_pngs(folder: Path, title: str, drawn: Mapping[str, Plot]) -> None:
@@ -359,7 +344,7 @@ def page_head(report: Mapping[str, Any]) -> list[Block]:
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
-        *notes(map(wording.shown, report["notes"])),
+        *Text.notes(map(wording.shown, report["notes"])),
     ]
 
 

@@ -60,12 +60,12 @@ def interval(bounds: Sequence[float] | None) -> str:
     return f"{score(bounds[0])} to {score(bounds[1])}" if bounds else ""
 
 
-def with_interval(scores: Mapping[str, Any], name: str) -> str:
-    """Return a score with its 95% interval, if it has one."""
+def with_interval(scores: Mapping[str, Any], name: str, title: str = "95% interval ") -> str:
+    """Return a score with its 95% interval, if it has one, after a `title`."""
     if name in NOT_SHARES:
         return number(scores[name])
     bounds = scores.get(f"{name}_ci95")
-    return f"{score(scores[name])} (95% interval {interval(bounds)})" if bounds else score(scores[name])
+    return f"{score(scores[name])} ({title}{interval(bounds)})" if bounds else score(scores[name])
 
 
 def lead(scores: Mapping[str, Any], name: str) -> str:

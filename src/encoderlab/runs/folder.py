@@ -61,7 +61,6 @@ class RunFolder:
     checkpoints = _Within("checkpoints")
     attention = _Within("attention")
     explanation = _Within("explain.html")
-    explanation_figures = _Within("explain.json")
     events = _Within("tensorboard")
     lock = _Within(".lock")
     label_errors = _Within("label_errors.csv")  # the labels of a cross-validation to check
