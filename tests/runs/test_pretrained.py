@@ -236,13 +236,18 @@ def test_a_task_uses_mean_pooling_unless_a_head_or_pooler_was_trained_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("by_mean", "pooling"), [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler)]
+    ("by_mean", "pooling"),
+    [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler), ("endless", Pooling.pooler)],
 )
 def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, corpus, by_mean, pooling):
     transformers_folder(tmp_path, "BertModel")
     if by_mean is not None:
         (tmp_path / "1_Pooling").mkdir()
-        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": by_mean}))
+        config = tmp_path / "1_Pooling" / "config.json"
+        config.write_text(json.dumps({"pooling_mode_mean_tokens": by_mean}))
+        if by_mean == "endless":  # what a stranger's folder may link to
+            config.unlink()
+            config.symlink_to("/dev/zero")
     pretrained = load_pretrained(str(tmp_path))
     assembly = assemble(FINETUNING, CPU, corpus, pretrained)
     assert assembly.config.model.pooling is pooling

@@ -4,13 +4,13 @@ of which only settings, safetensors and tokenizer are downloaded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange.weights import read_config
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.folder import RunFolder, model_folder
@@ -40,7 +40,6 @@ TABLES = (  # one row per position or token: a shorter table holds the first row
 )
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
 STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
-MEAN_POOLED = "1_Pooling/config.json"  # sentence-transformers' file of pooling settings
 TASK_HEADS = ("sequence_head", "token_head")
 
 
@@ -134,11 +133,11 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
 def _is_mean_pooled(folder: Path) -> bool:
     """Return whether sentence-transformers trained the encoder with mean pooling: then its pooler is untrained."""
     try:
-        fields = json.loads((folder / MEAN_POOLED).read_text(encoding="utf-8"))
-        # The first key since version 6, the second before.
-        return fields.get("pooling_mode") == "mean" or fields.get("pooling_mode_mean_tokens") is True
-    except (OSError, ValueError, AttributeError):
+        fields = read_config(folder / "1_Pooling")
+    except DataError:
         return False
+    # The first key since version 6, the second before.
+    return fields.get("pooling_mode") == "mean" or fields.get("pooling_mode_mean_tokens") is True
 
 
 def fetch_model_folder(name: str) -> Path:
