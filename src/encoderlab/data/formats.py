@@ -17,6 +17,7 @@ from encoderlab.errors import DataError, SettingError, closest, one_line
 
 AUTO = "auto"
 COMPRESSED = (".gz", ".zst", ".bz2")
+_GROWTH, _MUCH = 100, 100_000_000  # times as large unpacked, from so many bytes on
 _WESTERN = "cp1252"
 _SHOWN = 60  # characters of a line that is not UTF-8
 
@@ -162,6 +163,18 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
 
 
+def _refuse_bomb(path: Path) -> None:
+    """Raise DataError if a compressed file unpacks to more than any text does; say how large it is if that is much."""
+    unpacked, stored = 0, path.stat().st_size
+    with _opened(path) as file:
+        while block := file.read(2**20):  # before lines are read, since one line may be all
+            unpacked += len(block)
+            if unpacked > max(_GROWTH * stored, _MUCH):
+                raise DataError(f"{path} unpacks to more than {_GROWTH} times its size", remedy="Unpack it yourself")
+    if unpacked > _MUCH:
+        print(f"encoderlab: {path} unpacks to {unpacked // 10**6:,} MB", file=sys.stderr)
+
+
 def lines_of(path: Path, encoding: str) -> Iterator[str]:
     """Yield the lines of a text file, each with its line feed.
 
@@ -191,6 +204,8 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
     With `auto` it is UTF-16 if the file begins with its byte-order mark, otherwise UTF-8, otherwise Windows-1252, with
     a warning that shows how the first such line reads. Raises DataError if some lines are UTF-8 and others are not.
     """
+    if path.suffix in COMPRESSED:
+        _refuse_bomb(path)
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     broken, shown, has_utf_8 = 0, "", False

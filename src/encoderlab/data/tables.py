@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
@@ -35,6 +36,7 @@ _ROWS_OF_PARQUET = 1024  # a few bytes can expand to any number of rows
 _MOST_LABELS = 10_000  # whose values are kept while a csv file is read
 _EXCEL_ROWS, _EXCEL_CELL = 2**20, 32_767  # Excel's own limits, of rows and of characters in a cell
 _EXCEL_SIZE = 2**29  # characters: cells may share a text
+_EXCEL_GAP = 100  # columns without a name between others
 _EXCEL_GROWTH, _SMALL_EXCEL = 100, 2**21  # times as large unpacked, from so many bytes on: XML compresses well
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
 _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # of CoNLL-U
@@ -42,7 +44,7 @@ _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "de
 Record = tuple[int, dict[str, Any]]  # the line a row begins on (or its number), and its values by column
 Lists = tuple[Sequence[int], dict[str, list[Any]]]  # the same for some rows, by column
 Batch = tuple[Sequence[int], dict[str, pa.Array]]  # the same for many rows
-CsvRow = tuple[int, list[str], list[str]]  # the number of a row's first line, its cells, and its lines
+CsvRow = tuple[int, list[str], int]  # the number of a row's first line, its cells, and the number of its last line
 
 
 def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None) -> RawRows:
@@ -51,7 +53,7 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
     Raises DataError if it cannot be read, lacks a column or has no rows. With `columns.drop`, incomplete rows are
     dropped and listed on standard error.
     """
-    lines, dropped, totals = array("q"), array("q"), {"read": 0}
+    lines, dropped, totals = array("q"), array("q"), {"read": 0, "spaced": 0}
     place = places(path, kind)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -60,6 +62,8 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
         for numbers, values in read_batches(path, kind, columns, dialect):
             checks, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
             totals["read"] += len(kept)
+            if (labels := values.get(columns.label or "")) is not None and pa.types.is_large_string(labels.type):
+                totals["spaced"] += pc.sum(pc.match_substring_regex(labels, r"^\s|\s$")).as_py() or 0
             lines.extend(np.asarray(numbers)[kept].tolist())
             dropped.extend(np.asarray(numbers)[~kept].tolist())
             bar.update(len(kept))
@@ -69,6 +73,8 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
 
     with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
         table = stored(_of_one_type(batches(), path), folder)
+    if totals["spaced"]:
+        print(f"encoderlab: {path}: spaces around labels are ignored ({totals['spaced']:,} rows)", file=sys.stderr)
     if dropped:
         where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
         words = f"{len(dropped)} of {totals['read']} rows lack a text or a label and were dropped"
@@ -197,19 +203,12 @@ def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
 def _csv_rows(path: Path, encoding: str, separator: str, quoting: Quoting, setting: str) -> Iterator[CsvRow]:
     """Yield the rows, the header among them. Raises DataError at what is no valid row."""
     csv.field_size_limit(2**31 - 1)  # by default the csv module refuses cells above 131,072 characters
-    raw: list[str] = []  # the lines of the row that is being read
-    line, style = 1, csv.QUOTE_NONE if quoting is Quoting.literal else csv.QUOTE_MINIMAL
-
-    def noted() -> Iterator[str]:
-        for text in lines_of(path, encoding):
-            raw.append(text)
-            yield text
-
+    style = csv.QUOTE_NONE if quoting is Quoting.literal else csv.QUOTE_MINIMAL
+    reader, line = csv.reader(lines_of(path, encoding), delimiter=separator, quoting=style, strict=True), 1
     try:
-        for cells in csv.reader(noted(), delimiter=separator, quoting=style, strict=True):
-            yield line, cells, raw
-            line += len(raw)
-            raw.clear()
+        for cells in reader:
+            yield line, cells, reader.line_num
+            line = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
             f"{path}, line {line} is not valid: {str(error).partition(' - ')[0]}",
@@ -232,26 +231,20 @@ def _separated(path: Path, kind: Format, columns: Columns, dialect: Dialect, enc
     index = {name: header.index(name) for name in columns.to_read(header, f"The first line of {path}")}
     others = [name for name in header if name not in columns.texts()]
     label = header.index(columns.label or next(iter((*columns.label_columns, *others)), header[0]))
-    known = set[str]()
+    known, has_breaks = set[str](), False  # breaks in a row whose lines cannot be rows by themselves
     suspects: list[tuple[int, list[str]]] = []  # the first line of each row that may be several, and their labels
-    breaks: list[int] = []  # a row over several lines that cannot be rows by themselves
-
-    def rows_with_lines() -> Iterator[tuple[int, list[str]]]:
-        for line, cells, raw in _whole(path, rows, header):
-            if len(raw) > 1:
-                parts = [text.rstrip("\r\n").split(separator) for text in raw]
-                if len(header) > 1 and all(len(part) == len(header) for part in parts):
-                    suspects.append((line, [part[label].strip('"') for part in parts]))
-                else:
-                    breaks[:] = [line]
-            yield line, cells
-
-    for some in in_lists(rows_with_lines(), _ROWS_AT_A_TIME):
+    for some in in_lists(_whole(path, rows, header), _ROWS_AT_A_TIME):
+        for first, cells in [(first, cells) for first, cells, last in some if first != last]:
+            parts = [text.split(separator) for text in separator.join(cells).split("\n")]
+            if len(header) > 1 and all(len(part) == len(header) for part in parts):
+                suspects.append((first, [part[label].strip('"\r') for part in parts]))
+            else:
+                has_breaks = True
         if len(known) < _MOST_LABELS:
-            known.update(cells[label] for _, cells in some)
-        yield [line for line, _ in some], {name: [cells[at] for _, cells in some] for name, at in index.items()}
+            known.update(cells[label] for _, cells, _ in some)
+        yield [line for line, _, _ in some], {name: [cells[at] for _, cells, _ in some] for name, at in index.items()}
     for first, labels in suspects if dialect.quoting is Quoting.auto else ():
-        if not breaks or all(one in known or (columns.target == "number" and is_number(one)) for one in labels):
+        if not has_breaks or all(one in known or (columns.target == "number" and is_number(one)) for one in labels):
             raise DataError(
                 f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could also be a row",
                 remedy=f"Set {quoting}=double if quotes enclose cells, {quoting}=literal if they mean nothing",
@@ -261,7 +254,8 @@ def _separated(path: Path, kind: Format, columns: Columns, dialect: Dialect, enc
 def _whole(path: Path, rows: Iterable[CsvRow], header: list[str]) -> Iterator[CsvRow]:
     """Yield the rows without blank lines. Raises DataError if one is not like the header."""
     blank = 0
-    for line, cells, raw in rows:
+    for row in rows:
+        line, cells, _ = row
         if not cells:
             blank = blank or line
             continue
@@ -273,7 +267,7 @@ def _whole(path: Path, rows: Iterable[CsvRow], header: list[str]) -> Iterator[Cs
                 allowed=f"one cell for each of {listed(header)}",
                 remedy="Complete or remove the row, or put a cell with a delimiter or line break in double quotes",
             )
-        yield line, cells, raw
+        yield row
 
 
 def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str:
@@ -339,7 +333,9 @@ def _workbook(path: Path, sheet: str | None, columns: Columns) -> Iterator[Recor
         raise DataError(f"{path} has no sheet {title!r}", allowed=listed(tables), remedy=remedy)
     tables[title].reset_dimensions()  # a file may state others than it has
     first = next(iter(tables[title].iter_rows(max_row=1, values_only=True)), ())
-    header = ["" if value is None else _cell(value) for value in first]
+    named = (place for place, value in enumerate(first, start=1) if value is not None)  # without stray cells far away
+    width = max((place for count, place in enumerate(named, start=1) if place <= count + _EXCEL_GAP), default=0)
+    header = ["" if value is None else _cell(value) for value in first[:width]]
     columns.to_read([name for name in header if name], f"{path}, sheet {title}")
     size, blank = 0, [None] * len(header)
     for number, row in enumerate(tables[title].iter_rows(max_col=len(header)), start=1):
