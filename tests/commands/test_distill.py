@@ -7,11 +7,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.saved_model import HASHED
-from encoderlab.system.files import write_manifest
 from encoderlab.system.processes import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of
@@ -131,36 +129,21 @@ def test_a_second_stage_starts_from_the_first_with_its_head(command, student, te
     assert second == pytest.approx(first, abs=1e-4)
 
 
-def test_a_resumed_run_refuses_another_teacher_and_other_unlabelled_texts(
+def test_a_run_with_unlabelled_texts_resumes_unless_its_teacher_is_damaged(
     command, stop_after, brackets_teacher, tmp_path
 ):
     weights = shutil.copytree(brackets_teacher / "model", tmp_path / "mine") / "model.safetensors"
-    line = (
-        *TASK,
-        *SHAPE,
-        "tokenizer=symbols",
-        "model.segments=0",
-        "training.steps=4",
-        "training.batch_size=8",
-    )
+    line = (*TASK, *SHAPE, "tokenizer=symbols", "model.segments=0", "training.steps=4", "training.batch_size=8")
     (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
     stop_after(2)
     with pytest.raises(Interrupted):
         command("distill", "teacher=mine", *line, "unlabelled=more.txt", "run_dir=run")
     stop_after(-1)
-    (tmp_path / "more.txt").write_text("( )\n( (\n) )\n")
-    with pytest.raises(DataError, match=r"^unlabelled=more\.txt has other texts than when the run in run was started"):
-        command("distill", "resume=run")
-    (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
     before = weights.read_bytes()
-    save_file({name: weight * 1.01 for name, weight in load_file(weights).items()}, weights, metadata={"format": "pt"})
-    write_manifest(weights.parent, HASHED)  # as a teacher has that was trained again
-    with pytest.raises(DataError, match=r"^teacher=mine has other weights than when the run in run was started"):
-        command("distill", "resume=run")
-    weights.write_bytes(before)
+    weights.write_bytes(before[:-1] + b"?")
     with pytest.raises(DataError, match=r"is damaged: model\.safetensors does not match manifest\.json\."):
         command("distill", "resume=run")
-    write_manifest(weights.parent, HASHED)
+    weights.write_bytes(before)
     command("distill", "resume=run")
     assert report_of(tmp_path / "run")["throughput"]["train_seconds"] > 0
 

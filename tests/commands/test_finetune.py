@@ -149,7 +149,7 @@ REFUSED = [
     (["model=tiny"], r"^model\.n_layers is 2, but 1 in the pretrained encoder\. Set model=as_pretrained"),
     (
         ["tokenizer.symbols='()'"],
-        r"^The tokenizer symbols \(chosen by you or by task=brackets\) is not .*: 7 tokens, not 23\. Use tokenizer=as_pretrained\.$",
+        r"^The tokenizer symbols is not that of .*: 7 tokens, not 23\. Use tokenizer=as_pretrained\.$",
     ),
     (["training.freeze_layers=2"], r"^training\.freeze_layers is 2, but the encoder has 1 layers"),
     (

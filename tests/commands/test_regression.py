@@ -96,7 +96,7 @@ def test_an_8_bit_graph_predicts_in_the_files_units(command, numbers_run, printe
     ("rows", "fragment"),
     [
         ("a,1.5\nb,2\nc,'3,5'\n", r"rows.csv, line 4"),
-        ("".join(f"text {row},1.5\n" for row in range(20)), "All training rows have the number 1.5"),
+        ("".join(f"text {row},1.5\n" for row in range(20)), "All training rows have the label 1.5"),
     ],
 )
 def test_rows_without_usable_numbers_are_refused(command, tmp_path, rows, fragment):

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError
 from encoderlab.runs.pretrained import load_pretrained
 
 OPENING = {
@@ -46,8 +46,6 @@ def test_it_reads_pairs_separately_and_also_starts_runs_on_single_texts(command,
         load_pretrained("mini-en").config.model.pairs.value == "separate"
         and config["encoderlab"]["model"]["pairs"] == "joint"
     )
-    with pytest.raises(SettingError, match="model.pairs=separate is set, but the rows are single texts"):
-        command("finetune", "task=classification", "dataset=files", "dataset.path=rows.csv", "model.pairs=separate")
 
 
 def test_a_path_means_a_folder_of_the_same_name(shipped, tmp_path, monkeypatch):

@@ -6,7 +6,8 @@ from encoderlab.batch import Encoded, HeadSizes
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig
-from encoderlab.runs.assembly import Assembly, build_model
+from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig
@@ -24,7 +25,7 @@ def assembly_of(task=None, labels=LABELS, seed=0, training=None, **shape):
     config = RunConfig("cache", task, None, SymbolsConfig(), model, training or TrainingConfig())
     built = build_task(task, TOKENIZER, labels, model.max_length)
     torch.manual_seed(seed)
-    encoder = build_model(config, TOKENIZER, built)
+    encoder = EncoderWithHeads(model, TOKENIZER.vocabulary_size, TOKENIZER.pad_id, built.heads)
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.normal_()

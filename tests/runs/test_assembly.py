@@ -1,16 +1,8 @@
 """Settings left open are decided by the rows."""
 
-import pytest
-
-from encoderlab.config.schemas import AsPretrained
-from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
-from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig, Pairs
-from encoderlab.runs.assembly import resolve_pairs, resolve_tokenizer, resolve_training
-from encoderlab.runs.corpus import Corpus
-from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
+from encoderlab.runs.assembly import resolve_training
+from encoderlab.tasks.config import ClassificationConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_assembly import TOKENIZER, assembly_of
@@ -37,20 +29,3 @@ def test_rows_in_windows_are_read_as_often_as_truncated_rows():
 def test_too_few_validation_rows_choose_no_checkpoint():
     training = settled(validation=5, patience=3, min_validation_rows=6)[0].config.training
     assert (training.keep.value, training.patience) == ("last", None)
-
-
-def test_single_texts_have_no_pairs_to_read_separately(tmp_path):
-    corpus = Corpus.load(BracketsDataset(train_rows=4, validation_rows=2, test_rows=2, pairs=8), tmp_path)
-    separate = ModelConfig(pairs=Pairs.separate)  # as finetuned from an encoder that reads pairs separately
-    assert resolve_pairs(separate, AsPretrained(), corpus).pairs is Pairs.joint
-    for configured in (separate, AsPretrained(pairs=Pairs.separate)):
-        with pytest.raises(SettingError, match=r"model\.pairs=separate"):
-            resolve_pairs(separate, configured, corpus)
-
-
-def test_a_trained_vocabulary_keeps_capitals_for_labelled_words_by_default():
-    tagging, classification = TaggingConfig(name="names"), ClassificationConfig(name="topics")
-    assert resolve_tokenizer(WordPieceConfig(), tagging).lowercase is False
-    assert resolve_tokenizer(WordPieceConfig(), classification).lowercase is True
-    assert resolve_tokenizer(WordPieceConfig(lowercase=True), tagging).lowercase is True
-    assert resolve_tokenizer(SymbolsConfig(), tagging) == SymbolsConfig()

@@ -260,8 +260,8 @@ def test_paths_that_are_not_models_are_refused_for_what_they_are(init_from, tmp_
     (tmp_path / "file").write_text("no model")
     (tmp_path / "run" / "checkpoints" / "step-5").mkdir(parents=True)
     expected = {
-        "": "init_from is empty",
-        "file": "is a file",
+        "": "is neither a shipped encoder nor a folder",
+        "file": "is neither a shipped encoder nor a folder",
         "run/checkpoints/step-5": r"is a checkpoint\. Set init_from=run, the run",
     }
     with pytest.raises((DataError, SettingError), match=expected[init_from]):

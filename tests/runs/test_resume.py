@@ -14,7 +14,7 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.records import run_folder, run_to_resume, with_recorded_settings
+from encoderlab.runs.records import Start, run_folder, run_to_resume, with_recorded_settings
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 
@@ -41,7 +41,7 @@ def started(tmp_path, monkeypatch):
         folder = RunFolder(tmp_path / root)
         folder.root.mkdir(parents=True)
         folder.config.write_text(yaml.safe_dump(settings_to_dict(config_of(**changes))), encoding="utf-8")
-        record = {"command": command, "dataset": {"splits": {"train": {"fingerprint": "f"}}}, "files": {"teacher": "t"}}
+        record = {"command": command, "dataset": {"splits": {"train": {"fingerprint": "f"}}}}
         folder.environment.write_text(json.dumps(record), encoding="utf-8")
         return folder
 
@@ -129,12 +129,15 @@ def test_auto_resumes_the_latest_unfinished_run_of_the_same_settings_or_starts_o
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 
-def test_changed_rows_and_files_are_refused(started):
+def test_changed_rows_are_refused(started):
     folder = started()
     config, run = resumed(config_of(resume=str(folder.root)), ["resume"], "train")
-    for rows, files, named in (({"train": "g"}, {}, "train"), ({"train": "f"}, {"teacher": "u"}, "teacher")):
-        config = SimpleNamespace(teacher="t", task=config.task)
-        with pytest.raises(DataError, match=named), run_folder(run, config, "train", rows, files):
-            pass
-    with run_folder(run, config, "train", {"train": "f"}, {"teacher": "t"}) as opened:
-        assert opened == run
+
+    def opened(fingerprint):
+        corpus = SimpleNamespace(fingerprints=lambda: {"train": fingerprint})
+        return run_folder(Start({}, run), config, "train", corpus)
+
+    with pytest.raises(DataError, match="train"), opened("g"):
+        pass
+    with opened("f") as unchanged:
+        assert unchanged == run

@@ -18,7 +18,7 @@ from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.facts import show_documents, show_rows
 from encoderlab.runs.assembly import cache_folder, resolve_length
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts, training_facts
+from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts
 from encoderlab.runs.task import build_task, resolve_task
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
@@ -84,7 +84,7 @@ def _document_facts(config: DataConfig, task_config: DocumentTaskConfig, model: 
         first, second = drawn.tokens(slice(None))
         lengths = first + second + (task.max_length - part.room)
         shown = [_pair(drawn, row) for row in _spread(len(part), config.examples)]
-        counted = training_facts(part, corpus) if name == "train" else pair_facts(part, corpus)
+        counted = pair_facts(part, corpus)
         splits[name] = {**counted, "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
     shared = {"task": task.config.name, "origin": corpus.documents.origin, "max_length": task.max_length}
     return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}

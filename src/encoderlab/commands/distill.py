@@ -12,14 +12,14 @@ from encoderlab.commands.train import encoded_splits, load_examples, report_on_l
 from encoderlab.config.commands import DistillConfig
 from encoderlab.config.composing import required_setting
 from encoderlab.distillation.student import start_student
-from encoderlab.distillation.teachers import TaskTeacher, VectorTeacher, taught_rows, teacher_fingerprints
+from encoderlab.distillation.teachers import TaskTeacher, VectorTeacher, taught_rows
 from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.pretraining import build_vectors_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, resolve_training
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.document_corpus import DocumentCorpus, training_facts
+from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import fit, score_splits
 from encoderlab.runs.folder import RunFolder
@@ -52,8 +52,7 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
     assembly = resolve_training(assembly, rows)
     if config.dry_run:
         return dry_run(assembly, rows, "distill")
-    files = teacher_fingerprints(config)
-    with open_run("distill", assembly, corpus, rows, config=config, start=start, files=files) as run:
+    with open_run("distill", assembly, corpus, rows, config=config, start=start) as run:
         fitted = fit(assembly, rows, run.folder)
         if isinstance(corpus, Corpus):
             assembly, scores = score_splits(assembly, rows)
@@ -63,7 +62,7 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
         processes.leave()
         if processes.is_main:
             summary = summary_of("distill", assembly, fitted, config.init_from)
-            texts = training_facts(rows["train"], corpus)
+            texts = pair_facts(rows["train"], corpus)
             report = build_vectors_report(summary, scores, teacher=str(config.teacher), pairs=texts)
             save_encoder(run, assembly, corpus, fitted, report)
     return run.folder

@@ -19,7 +19,7 @@ from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.reports.pretraining import show_pretraining_report, write_pretraining_report
 from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
-from encoderlab.runs.corpus import Corpus, reading_note
+from encoderlab.runs.corpus import Corpus, reading_notes
 from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, pair_facts
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted
@@ -50,7 +50,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
         scores, scored = _score(assembly, config, rows)
         if processes.is_main:
             scores = cast("PredictionScores", scores)
-            notes = reading_note(rows, assembly.task)
+            notes = reading_notes({split: rows}, assembly.task)
             if corpus.splits.labels != assembly.task.labels:
                 matched = f"{assembly.task.labels} are matched with the dataset's {corpus.splits.labels}, in this order"
                 notes.append(f"The model's labels {matched}")

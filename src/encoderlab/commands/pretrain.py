@@ -24,7 +24,7 @@ from encoderlab.reports.pretraining import (
 )
 from encoderlab.reports.training import RunSummary
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, resolve_training
-from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, guessed_tokens, training_facts
+from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import Fitted, fit
 from encoderlab.runs.folder import RunFolder
@@ -64,7 +64,7 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
         scored = corpus.scored_splits()
         assembly = assemble(config, compute, corpus, pretrained, processes)
         rows = document_rows(corpus, assembly, scored)
-        pairs = training_facts(rows["train"], corpus)
+        pairs = pair_facts(rows["train"], corpus)
         guessed = guessed_pairs(sample_of(rows["train"]), rows[scored[-1]]) if config.baselines else {}
         show_pairs(pairs, guessed)
     del pretrained  # its weights are as large as the model's

@@ -8,7 +8,6 @@ Either way a batch carries the targets (`batch.Targets`), and `training.loss` co
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +29,6 @@ from encoderlab.runs.predict import encoded_rows
 from encoderlab.runs.pretrained import encoder_folder, load_into, load_pretrained, vocabulary_difference
 from encoderlab.runs.saved_model import SavedModel
 from encoderlab.system.device import Compute
-from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import stop_if_interrupted
 from encoderlab.tasks.config import TaggingConfig
 from encoderlab.tasks.pretraining import TeacherVectors
@@ -150,7 +148,9 @@ def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, 
 
 
 def _unlabelled(config: DistillConfig, corpus: Corpus) -> list[Example]:
-    path, dataset = _unlabelled_file(config.unlabelled or ""), config.dataset
+    path, dataset = Path(config.unlabelled or "").expanduser(), config.dataset
+    if not path.is_file():
+        raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
     pair = getattr(dataset, "text_pair", None) if corpus.paired else None
     words = isinstance(config.task, TaggingConfig)
     examples = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words)
@@ -220,25 +220,3 @@ class VectorTeacher:
             tokens = hidden.flatten(0, 1).index_select(0, batch.target_positions)
         # Autograd saves the targets for its backward pass, which is not possible with tensors made in inference mode.
         return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())
-
-
-def teacher_fingerprints(config: DistillConfig) -> dict[str, str]:
-    """Return a fingerprint of the weights of `teacher`, and of the file `unlabelled` if it is read, by the setting's
-    name.
-
-    Raises SettingError, DataError if one is missing.
-    """
-    weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
-    hashes = "".join(map(sha256_of, weights))
-    fingerprints = {"teacher": hashlib.sha256(hashes.encode()).hexdigest()}
-    if config.unlabelled is not None and config.teacher_weight:
-        fingerprints["unlabelled"] = sha256_of(_unlabelled_file(config.unlabelled))
-    return fingerprints
-
-
-def _unlabelled_file(unlabelled: str) -> Path:
-    """Return the file that the setting names. Raises DataError if it is missing."""
-    path = Path(unlabelled).expanduser()
-    if not path.is_file():
-        raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
-    return path

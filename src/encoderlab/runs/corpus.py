@@ -74,21 +74,12 @@ class Corpus:
                 "The training split has no labels", remedy="Set dataset.label to the column that holds them"
             )
         survey = self.survey.splits["train"]
+        names: set[Any] = {name for name, count in survey.labels.items() if count}
         if survey.numbers is not None:
-            if survey.numbers["min"] == survey.numbers["max"]:
-                raise DataError(
-                    f"All training rows have the number {survey.numbers['min']:g}",
-                    allowed="at least two different numbers",
-                    remedy="Check dataset.label",
-                )
-            return
-        names = [name for name, count in survey.labels.items() if count]
+            names = {survey.numbers["min"], survey.numbers["max"]}
         if len(names) < 2:
-            raise DataError(
-                f"All training rows have the label {names[0]!r}",
-                allowed="at least two labels",
-                remedy="Check dataset.label",
-            )
+            wrong = f"All training rows have the label {names.pop()!r}"
+            raise DataError(wrong, allowed="at least two labels or numbers", remedy="Check dataset.label")
 
     @property
     def labels(self) -> list[str]:
@@ -167,12 +158,6 @@ def reading_notes(rows: Mapping[str, Rows], task: Task) -> list[str]:
     return [note for note in notes if note]
 
 
-def reading_note(rows: Rows, task: Task) -> list[str]:
-    """Return the same for the rows of one split, without its name; empty if none of them is longer."""
-    note = _note("of the rows", rows, task)
-    return [note] if note else []
-
-
 def _note(of_rows: str, rows: Rows, task: Task) -> str:
     if task.windows is None or not isinstance(rows, ExampleRows):
         share = rows.truncated_share()
@@ -183,10 +168,6 @@ def _note(of_rows: str, rows: Rows, task: Task) -> str:
     several = windows > 1
     if not several.any():
         return ""
-    capped = (
-        f"; of {too_long:,} longer ones, {task.windows.most} windows at even distances (task.max_windows)"
-        if too_long
-        else ""
-    )
+    capped = f"; {too_long:,} longer ones in {task.windows.most} of them (task.max_windows)" if too_long else ""
     read = f"read in windows of {task.max_length} tokens, {windows[several].mean():.1f} on average (task.windows)"
     return f"{several.mean():.1%} {of_rows} were {read}{capped}"

@@ -73,11 +73,6 @@ class DocumentCorpus:
         """Return a fingerprint of each split's documents."""
         return {name: split.fingerprint for name, split in self.documents.by_name.items()}
 
-    @property
-    def shards(self) -> dict[str, str]:
-        """Return a fingerprint of each shard, by name, if the documents are streamed; otherwise empty."""
-        return {} if self.documents.stream is None else self.documents.stream.shards
-
     def scored_splits(self) -> list[str]:
         """Return the splits of held-out documents. Raises DataError if there are none."""
         scored = [name for name in ("validation", "test") if name in self.documents.by_name]
@@ -95,7 +90,7 @@ class DocumentCorpus:
             name: {"documents": split.total, "fingerprint": split.fingerprint}
             for name, split in self.documents.by_name.items()
         }
-        shards = {"shards": self.shards} if self.shards else {}
+        shards = {} if self.documents.stream is None else {"shards": self.documents.stream.shards}
         return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits, **shards}
 
     def training_rows(self, task: DocumentTask, seed: int) -> SentenceRows | StreamedRows:
@@ -143,29 +138,25 @@ class DocumentCorpus:
     def _check(self, rows: SentenceRows, name: str) -> None:
         settings = f"task.min_characters={self.task.min_characters} task.min_sentences={self.task.min_sentences}"
         if not len(rows):
-            raise DataError(
-                f"The {name} documents have no paragraph that is long enough for {settings}",
-                remedy="Use smaller values, longer documents, or task.second_sentence=none task.min_sentences=1",
-            )
+            wrong = f"The {name} documents have no paragraph that is long enough for {settings}"
+            remedy = "Use smaller values, longer documents, or task.second_sentence=none task.min_sentences=1"
+            raise DataError(wrong, remedy=remedy)
         if rows.second is SecondSentence.next and rows.windows.document[0] == rows.windows.document[-1]:
-            raise DataError(
-                f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another",
-                allowed="two documents or more",
-                remedy="Use more documents, hold out more (dataset.validation_fraction), or set "
-                "task.second_sentence=none",
-            )
-        known = rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])]
-        if not known.any():
-            raise DataError(
-                f"The tokenizer knows no word of the {name} documents, so there is nothing to predict",
-                remedy="Set tokenizer=wordpiece, which is trained on them",
-            )
+            wrong = f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another"
+            remedy = "Use or hold out more documents (dataset.validation_fraction), or set task.second_sentence=none"
+            raise DataError(wrong, allowed="two documents or more", remedy=remedy)
+        if not rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])].any():
+            wrong = f"The tokenizer knows no word of the {name} documents, so there is nothing to predict"
+            raise DataError(wrong, remedy="Set tokenizer=wordpiece, which is trained on them")
 
 
-def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
-    """Return how many documents, sentences and so on training reads, and statistics of its pairs."""
+def pair_facts(rows: SentenceRows | StreamedRows, corpus: DocumentCorpus) -> dict[str, Any]:
+    """Return how many documents, sentences and so on `rows` have, and statistics of their pairs; for a stream, of its
+    first window, with the number of `shards`.
+    """
+    streamed, rows = not isinstance(rows, SentenceRows), sample_of(rows)
     drawn = rows.epoch(EVALUATION_SEED, 0)
-    facts = {
+    facts: dict[str, Any] = {
         "documents": _distinct(rows.sentences.document),
         "paragraphs": _distinct(rows.sentences.paragraph),
         "sentences": len(rows.store),
@@ -177,12 +168,9 @@ def pair_facts(rows: SentenceRows, corpus: DocumentCorpus) -> dict[str, Any]:
     }
     if rows.paired:
         facts["labels"] = {name: int((drawn.pairs.labels == id_).sum()) for id_, name in enumerate(rows.task.labels)}
+    if streamed and corpus.documents.stream is not None:
+        facts["shards"] = len(corpus.documents.stream.shards)
     return facts
-
-
-def training_facts(rows: SentenceRows | StreamedRows, corpus: DocumentCorpus) -> dict[str, Any]:
-    """Return the same for training rows; for a stream, of its first window, with the number of `shards`."""
-    return pair_facts(sample_of(rows), corpus) | ({"shards": len(corpus.shards)} if corpus.shards else {})
 
 
 def guessed_pairs(train: SentenceRows, scored: SentenceRows) -> dict[str, dict[str, float]]:

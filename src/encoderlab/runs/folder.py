@@ -90,26 +90,21 @@ class RunFolder:
         """Create and lock a new folder while it is filled: `run_dir`, or outputs/<command>/<task>/<time>-<uid>.
 
         On an error the folder is deleted, unless a step's checkpoint in it is worth keeping. Raises SettingError if
-        `run_dir` already holds something or is being filled by another process, DataError if it cannot be created, and
-        TrainingError if a file cannot be written.
+        `run_dir` already holds something or is being filled by another process, and TrainingError if the folder or a
+        file cannot be written.
         """
-        folder = cls(Path(run_dir) if run_dir else cls.unused(command, task))
         check_free(run_dir)
-        try:
-            folder.root.mkdir(parents=True, exist_ok=bool(run_dir))
-        except OSError as error:
-            raise DataError(
-                f"{folder.root} cannot be created: {error.strerror}",
-                remedy="Set run_dir=... to a folder you can write to",
-            ) from None
-        with folder._held():
+        folder = cls(Path(run_dir) if run_dir else cls.unused(command, task))
+        with folder._locked(command):
             check_free(run_dir)  # again, because another process may have filled it in between
             try:
-                with folder._errors_explained(command):
-                    yield folder
+                yield folder
             except BaseException:
                 if not folder.worth_resuming:
-                    folder._empty()
+                    # First the file that makes it a run, because a second signal may interrupt this.
+                    with suppress(OSError):  # what made a disk refuse to write is the error to report
+                        folder.config.unlink(missing_ok=True)
+                    shutil.rmtree(folder.root, ignore_errors=True)
                 raise
 
     @contextmanager
@@ -118,7 +113,7 @@ class RunFolder:
 
         Raises SettingError if another process is using it, and TrainingError if a file cannot be written.
         """
-        with self._held(), self._errors_explained(command):
+        with self._locked(command):
             if self.finished:  # meanwhile, by another process
                 raise SettingError(f"The run in {self.root} is finished", remedy="Start a new one")
             for left in self.root.glob(ASIDE):  # by a kill during a write
@@ -137,54 +132,28 @@ class RunFolder:
         return any(path.name != "step-0" for path in steps)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Lock the folder for this process. The lock ends with the process, however that ends."""
-        lock = FileLock(self.lock, timeout=0)
+    def _locked(self, command: str) -> Iterator[None]:
+        """Lock the folder for this process, however that ends. After an error, print how to resume what is worth it,
+        and explain a file that cannot be written.
+        """
         try:
-            lock.acquire()
+            self.root.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.lock, timeout=0):
+                yield
         except Timeout:
             remedy = "Wait until it ends, or choose another folder"
             raise FolderInUseError(f"Another process is using {self.root}", remedy=remedy) from None
-        except OSError as error:
-            remedy = "Set run_dir=... to a folder you can write to"
-            raise DataError(f"{self.root} cannot be written to: {error.strerror}", remedy=remedy) from None
-        try:
-            yield
-        finally:
-            lock.release()
-
-    @contextmanager
-    def _errors_explained(self, command: str) -> Iterator[None]:
-        """Print how to resume if there is something to resume, and explain a file that cannot be written."""
-        try:
-            yield
         except BrokenPipeError:  # the reader of the output is gone, which has nothing to do with the folder
             raise
-        except OSError as error:
-            if not self.root.is_dir():
-                gone = f"{self.root} has gone: it was moved or deleted while the run was using it"
-                raise TrainingError(gone, remedy="Start the run again") from None
-            self._say_how_to_resume(command)
-            what = error.filename or self.root
-            remedy = "Free space, or make the folder writable again, and resume"
-            raise TrainingError(f"{what} cannot be written or read: {error.strerror or error}", remedy=remedy) from None
-        except BaseException:
-            self._say_how_to_resume(command)
-            raise
-
-    def _say_how_to_resume(self, command: str) -> None:
-        if self.worth_resuming and not self.finished and not self.is_nested:
-            resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
-            print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
-
-    def _empty(self) -> None:
-        """Delete what the run has written, and the folder itself unless it is the working folder.
-
-        First the file that makes it a run, because a second signal may interrupt this.
-        """
-        with suppress(OSError):  # what made a disk refuse to write is the error to report
-            self.config.unlink(missing_ok=True)
-        shutil.rmtree(self.root, ignore_errors=True)
+        except BaseException as error:
+            if self.worth_resuming and not self.finished and not self.is_nested:
+                resume = f"encoderlab {command} resume={shlex.quote(str(self.root))}"
+                print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
+            if not isinstance(error, OSError):
+                raise
+            what = f"{error.filename or self.root} cannot be written or read: {error.strerror or error}"
+            remedy = "Free space, make the folder writable, or set run_dir=... to another one"
+            raise TrainingError(what, remedy=remedy) from None
 
 
 def check_free(run_dir: str | None) -> None:
@@ -192,18 +161,15 @@ def check_free(run_dir: str | None) -> None:
 
     The remains of a run that was killed before it had a config.yaml do not count.
     """
-    root = Path(run_dir) if run_dir else None
-    if root is None or not root.exists():
+    folder = RunFolder(Path(run_dir or ""))
+    if not run_dir or not folder.root.exists():
         return
-    if not root.is_dir():
-        raise SettingError(
-            f"run_dir={run_dir} is a file", allowed="a new or empty folder", remedy="Choose another name"
-        )
-    folder = RunFolder(root)
-    before_it_began = (folder.lock, folder.environment) if not folder.config.exists() else (folder.lock,)
-    if any(path not in before_it_began and not path.match(ASIDE) for path in root.iterdir()):
-        unfinished = folder.config.exists() and not folder.finished
-        holds = "an unfinished run" if unfinished else "a run" if folder.config.exists() else "files"
+    began = folder.config.exists()
+    remains = (folder.lock,) if began else (folder.lock, folder.environment)
+    held = folder.root.iterdir() if folder.root.is_dir() else [folder.root]
+    if any(path not in remains and not path.match(ASIDE) for path in held):
+        unfinished = began and not folder.finished
+        holds = "an unfinished run" if unfinished else "a run" if began else "files"
         remedy = f"Choose another name{f', or resume it with resume={run_dir}' if unfinished else ''}"
         raise SettingError(f"run_dir={run_dir} already holds {holds}", allowed="a new or empty folder", remedy=remedy)
 
@@ -237,10 +203,9 @@ def model_folder(name: str, setting: str = "run") -> Path:
     if not path.exists():
         remedy = suggestion(name, setting) or f"Set {setting}=... to the folder that training printed at its end"
         raise DataError(f"{setting}={name} does not exist", remedy=remedy)
-    first, missing = RunFolder(path).fold(1), [file for file in MODEL_FILES if not (path / file).is_file()]
-    lacks = f": it lacks {', '.join(missing)}" if len(missing) < len(MODEL_FILES) else ""
+    first = RunFolder(path).fold(1)
     raise DataError(
-        f"{setting}={name} has no finished model{lacks}",
+        f"{setting}={name} has no finished model",
         allowed=f"a run folder, a folder with {', '.join(MODEL_FILES)}, or a Hugging Face folder with a config.json",
         remedy=f"Its folds have models: {setting}={first}" if first.is_dir() else "",
     )
@@ -248,18 +213,16 @@ def model_folder(name: str, setting: str = "run") -> Path:
 
 def is_huggingface(folder: Path) -> bool:
     """Return whether the folder has a config.json that names another kind of model than ours."""
-    try:
-        model_type = read_config(folder).get("model_type")
-    except DataError:
-        return False
-    return isinstance(model_type, str) and model_type != MODEL_TYPE
+    return _model_type(folder) not in (None, MODEL_TYPE)
 
 
 def is_graph(folder: Path) -> bool:
     """Return whether the folder contains a graph that we exported together with the settings of its run."""
-    if not all((folder / name).is_file() for name in GRAPH_FILES):
-        return False
+    return all((folder / name).is_file() for name in GRAPH_FILES) and _model_type(folder) == MODEL_TYPE
+
+
+def _model_type(folder: Path) -> str | None:
     try:
-        return read_config(folder).get("model_type") == MODEL_TYPE
+        return read_config(folder).get("model_type")
     except DataError:
-        return False
+        return None

@@ -58,12 +58,12 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
     if config.dry_run:
         print(f"folds={config.folds} takes {config.folds} runs like this one, the first:", file=sys.stderr)
         return train(_of_fold(config, 1, run_dir=None), command, processes)
-    with processes.entered_by_main(lambda: run_folder(start.resumed, config, command, corpus.fingerprints())) as folder:
+    with processes.entered_by_main(lambda: run_folder(start, config, command, corpus)) as folder:
         if processes.is_main:
             training = config.training
             hardware = (training.device, training.precision.value, training.threads)
             compute = choose_compute(*hardware, deterministic=training.deterministic)
-            record_start(folder, command, config, compute, corpus, composed=start.composed)
+            record_start(folder, command, config, compute, corpus, start.composed)
         labels = corpus.survey.splits[OUT_OF_FOLD].labels
         config = replace(config, task=resolve_labels(config.task, corpus.labels, labels))  # the same in every fold
         staying = replace(processes, stay=True)  # for the next fold

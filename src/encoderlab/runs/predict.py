@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -18,9 +15,9 @@ from tqdm import tqdm
 
 from encoderlab.batch import Batch
 from encoderlab.config.commands import EmbedConfig, PredictConfig, VectorPooling
-from encoderlab.data.examples import Example, TextExample, WordsExample, grouped
+from encoderlab.data.examples import Example, Split, TextExample, WordsExample, grouped
 from encoderlab.data.files import read_unlabelled
-from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, format_of, text_lines
+from encoderlab.data.formats import Dialect, Quoting
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
@@ -36,19 +33,15 @@ from encoderlab.training.evaluation import predict_batches
 ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
 ENCODED_AT_A_TIME = 2048
-LONGEST_LINE = 2**24  # bytes of a line of standard input
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 
 
 def check_sources(config: PredictConfig | EmbedConfig) -> None:
     """Raise SettingError for texts from two sources, or columns without a file, before a model is loaded."""
-    names = [name for name in ("text", "input", "split") if hasattr(config, name)]
-    sources = [name for name in names if getattr(config, name) is not None]
+    sources = [name for name in ("text", "input", "split") if getattr(config, name, None) is not None]
     if len(sources) > 1:
-        one_of = f"{', '.join(names[:-1])} and {names[-1]}"
-        raise SettingError(
-            f"{' and '.join(sources)} are given together", allowed=f"one of {one_of}, or none for standard input"
-        )
+        allowed = "one of them, or none for standard input"
+        raise SettingError(f"{' and '.join(sources)} are given together", allowed=allowed)
     for column in ("text_column", "text_pair_column"):
         if getattr(config, column) and config.input is None:
             raise SettingError(f"{column} names a column of input, which is not set", remedy="Set input=FILE")
@@ -86,54 +79,34 @@ def split_examples(
 
 def file_examples(
     assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect, cache_dir: str
-) -> tuple[Iterable[Example], int]:
+) -> tuple[Split, int]:
     """Return the texts of a file in its order, from the columns `text` and `text_pair`, and how many they are.
 
     What `dialect` leaves open is as in the training files, if there were any, except the encoding, which the file
-    shows. The file is read once before the first text is returned. A .txt file is then read again line by line; the
-    rows of other files are kept, beyond 64 MB in a temporary file in `cache_dir`. Raises DataError for anything that
-    cannot be read.
+    shows. Raises DataError for anything that cannot be read.
     """
-    words = reads_words(assembly)
-    if text_pair is not None or format_of(path, Format.auto) is not Format.txt:
-        trained = getattr(assembly.config.dataset, "dialect", Dialect())
-        quoting = trained.quoting if dialect.quoting is Quoting.auto else dialect.quoting
-        dialect = replace(dialect, quoting=quoting)
-        cache = cache_folder(cache_dir)
-        split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
-        return split, len(split)
-    encoding = encoding_of(path, dialect.encoding, "encoding")
-    total = sum(1 for _ in text_lines(path, encoding))
-    if not total:
-        raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
-    return (example_of(line, None, words) for line in text_lines(path, encoding)), total
+    if dialect.quoting is Quoting.auto:
+        dialect = replace(dialect, quoting=getattr(assembly.config.dataset, "dialect", dialect).quoting)
+    words, cache = reads_words(assembly), cache_folder(cache_dir)
+    split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
+    return split, len(split)
 
 
 def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:
     """Yield an example per line; if `paired`, with a tab between the two texts. Raises DataError at an invalid line."""
     if sys.stdin.isatty():
         print("Reading lines from standard input (end with Ctrl-D).", file=sys.stderr)
-    return _lines(sys.stdin.buffer, paired, reads_words(assembly))
-
-
-def _lines(stream: BinaryIO, paired: bool, words: bool) -> Iterator[Example]:
-    for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), start=1):
-        if len(raw) == LONGEST_LINE:
-            raise DataError(
-                f"Line {number} of standard input has more than {LONGEST_LINE:,} bytes", allowed="one text per line"
-            )
+    for number, raw in enumerate(sys.stdin.buffer, start=1):
         try:
-            line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            raise DataError(
-                f"Line {number} of standard input is not UTF-8", remedy="Convert it, for instance with iconv"
-            ) from None
+            wrong = f"Line {number} of standard input is not UTF-8"
+            raise DataError(wrong, remedy="Convert it, for instance with iconv") from None
         first, tab, second = line.partition("\t") if paired else (line, "", "")
         if paired and not tab:
-            raise DataError(
-                f"Line {number} of standard input has no tab", allowed="the two texts of a pair separated by a tab"
-            )
-        yield example_of(first, second if paired else None, words)
+            wrong = f"Line {number} of standard input has no tab"
+            raise DataError(wrong, allowed="the two texts of a pair separated by a tab")
+        yield example_of(first, second if paired else None, reads_words(assembly))
 
 
 def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Iterator[list[Example]]:
@@ -147,18 +120,16 @@ def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Ite
             bar.update(len(some))
 
 
+def _characters(example: Example) -> int:
+    return sum(map(len, example.words)) if isinstance(example, WordsExample) else len(example.text)
+
+
 def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
     """Return the examples as rows for the model, encoded in parts, so that few are in memory as lists."""
     task = assembly.task
-    parts = (examples[start : start + ENCODED_AT_A_TIME] for start in range(0, len(examples), ENCODED_AT_A_TIME))
-    encoded = chain.from_iterable(map(task.encode, parts))
+    starts = range(0, len(examples), ENCODED_AT_A_TIME)
+    encoded = (one for start in starts for one in task.encode(examples[start : start + ENCODED_AT_A_TIME]))
     return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
-
-
-def _characters(example: Example) -> int:
-    if isinstance(example, WordsExample):
-        return sum(map(len, example.words))
-    return len(example.text) + len(example.text_pair or "")
 
 
 def is_blank(example: Example) -> bool:

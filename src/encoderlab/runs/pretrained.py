@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError
 from encoderlab.exchange.weights import read_config
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
@@ -110,24 +110,19 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
     """Return the model folder that `setting`=`name` names: a shipped encoder's, a run's, a Hugging Face folder or a hub
     model's.
 
-    Raises SettingError, DataError if there is none.
+    Raises DataError if there is none.
     """
-    if not name:
-        raise SettingError(f"{setting} is empty", allowed=STARTS, remedy="Use a name from encoderlab list encoders")
-    path, shipped = Path(name).expanduser(), shipped_folder(name)
-    if shipped is None and path.is_file():
-        raise DataError(f"{setting}={name} is a file", allowed=STARTS)
-    if shipped is None and not path.is_dir():
-        if remedy := suggestion(name, setting):
-            raise DataError(
-                f"{setting}={name} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy
-            )
-        return fetch_model_folder(name)
-    if path.parent.name == RunFolder(path).checkpoints.name:
-        raise DataError(
-            f"{setting}={name} is a checkpoint", remedy=f"Set {setting}={path.parent.parent}, the run it belongs to"
-        )
-    return model_folder(name, setting)
+    path = Path(name).expanduser()
+    if shipped_folder(name) is not None or (name and path.is_dir()):
+        if path.parent.name == RunFolder(path).checkpoints.name:
+            remedy = f"Set {setting}={path.parent.parent}, the run it belongs to"
+            raise DataError(f"{setting}={name} is a checkpoint", remedy=remedy)
+        return model_folder(name, setting)
+    remedy = suggestion(name, setting)
+    if not name or remedy or path.is_file():
+        remedy = remedy or "Use a name from encoderlab list encoders"
+        raise DataError(f"{setting}={name} is neither a shipped encoder nor a folder", allowed=STARTS, remedy=remedy)
+    return fetch_model_folder(name)
 
 
 def _is_mean_pooled(folder: Path) -> bool:
@@ -148,30 +143,23 @@ def fetch_model_folder(name: str) -> Path:
     """
     from huggingface_hub import constants, errors, snapshot_download
 
-    online = not constants.HF_HUB_OFFLINE and hub_answers(constants.ENDPOINT)
+    online, folder = not constants.HF_HUB_OFFLINE and hub_answers(constants.ENDPOINT), None
     try:
         with quiet():
             folder = Path(snapshot_download(name, allow_patterns=DOWNLOADED, local_files_only=not online))
-    except errors.HFValidationError:
-        wrong = f"{name} is neither a folder nor a valid name on the hub"
-        raise DataError(wrong, allowed="a folder, or OWNER/NAME") from None
-    except (errors.RepositoryNotFoundError, errors.GatedRepoError):
+    except errors.LocalEntryNotFoundError:
+        pass
+    except (errors.HFValidationError, errors.RepositoryNotFoundError, errors.GatedRepoError):
         wrong = f"{name} is not a folder, and not on the hub {constants.ENDPOINT} (or needs a login)"
         raise DataError(wrong, allowed="a folder, or OWNER/NAME") from None
-    except errors.LocalEntryNotFoundError:
-        folder = None
     except (OSError, http_error()) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")[:200]
         raise DataError(f"{name} cannot be downloaded from the hub: {reason}", remedy="Try again") from None
     if folder is not None and any(folder.glob("model*.safetensors")):
         return folder
     if folder is not None and online:
-        raise DataError(
-            f"{name} has no readable weights",
-            allowed="a model with model.safetensors",
-            remedy="If it has weights in another format and you trust them, convert them with transformers' "
-            "save_pretrained",
-        )
+        remedy = "Convert weights in another format with transformers' save_pretrained, if you trust them"
+        raise DataError(f"{name} has no readable weights", allowed="a model with model.safetensors", remedy=remedy)
     raise DataError(
         f"{name} is not a folder, the hub {constants.ENDPOINT} cannot be reached, and the cache "
         f"{constants.HF_HUB_CACHE} {'lacks it' if folder is None else 'has no weights of it'}",

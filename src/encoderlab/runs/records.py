@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Set
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,9 +39,8 @@ from encoderlab.settings import REQUIRED, flat_settings, without_folders
 from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Processes
-from encoderlab.training.checkpoint import checkpoints, keep_only_weights, step_of
-from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import length_in_words, total_steps
+from encoderlab.training.checkpoint import keep_only_weights
+from encoderlab.training.horizon import length_in_words
 
 if TYPE_CHECKING:
     from encoderlab.runs.assembly import Assembly
@@ -69,8 +69,6 @@ PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "da
 # run that ended at a limit needs one or the other:
 LIMITS = {"training.epochs", "training.steps", "training.budget", "training.accumulate"}
 MAY_CHANGE = LOGGING | HARDWARE | PATHS | LIMITS
-# What a run reads besides its dataset, by the setting that names it.
-FILES = {"teacher": "weights", "unlabelled": "texts"}
 AUTO = "auto"
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -103,12 +101,10 @@ def start_of(config: Config, command: str, processes: Processes) -> tuple[Config
     Raises SettingError or DataError if there is no such run, it has other settings, the folder of a new one is not
     free, or a library is missing.
     """
-    run = processes.broadcast_from_main(lambda: run_to_resume(config, command))
     if config.tensorboard and find_spec("tensorboard") is None:
-        raise SettingError(
-            "tensorboard=true needs tensorboard, which is not installed",
-            remedy='Run pip install "encoderlab[tensorboard]"',
-        )
+        wrong = "tensorboard=true needs tensorboard, which is not installed"
+        raise SettingError(wrong, remedy='Run pip install "encoderlab[tensorboard]"')
+    run = processes.broadcast_from_main(lambda: run_to_resume(config, command))
     if run is None:
         processes.broadcast_from_main(lambda: check_free(config.run_dir))
         return config, Start(_plain(config))
@@ -128,40 +124,34 @@ def open_run(
     *,
     config: RunConfig,
     start: Start,
-    files: Mapping[str, str] | None = None,
 ) -> Iterator[Run]:
     """Open the folder of a run, new or resumed, record its settings there, and print what is about to be trained.
 
-    `files` are the fingerprints of what it reads besides the corpus, by the setting that names it. On an error a new
-    folder is deleted, unless a step's checkpoint in it is worth keeping. Raises SettingError for a length that a
-    resumed run has already passed.
+    On an error a new folder is deleted, unless a step's checkpoint in it is worth keeping.
     """
-    processes, settled = assembly.processes, assembly.config
-    config = replace(config, task=settled.task, model=settled.model, training=settled.training)
-
-    def opened() -> AbstractContextManager[RunFolder]:
-        _check_length(start, settled.training, len(rows["train"]))
-        return run_folder(start.resumed, config, command, corpus.fingerprints(), files)
-
-    with processes.entered_by_main(opened) as folder:
+    processes, training = assembly.processes, assembly.config.training
+    config = replace(config, task=assembly.config.task, model=assembly.config.model, training=training)
+    with processes.entered_by_main(lambda: run_folder(start, config, command, corpus)) as folder:
         if processes.is_main:
-            record_start(folder, command, config, assembly.compute, corpus, files, start.composed)
+            record_start(folder, command, config, assembly.compute, corpus, start.composed)
         epoch = "window" if config.dataset.is_stream else "epoch"
-        length = length_in_words(settled.training, len(rows["train"]), evaluated="validation" in rows, epoch=epoch)
+        length = length_in_words(training, len(rows["train"]), evaluated="validation" in rows, epoch=epoch)
         announce(f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}")
         yield Run(command, config, folder)
 
 
-def _check_length(start: Start, training: TrainingConfig, rows: int) -> None:
-    """Raise SettingError if a resumed run has taken more steps than `training` on this many rows now allows."""
-    saved = [] if start.resumed is None else checkpoints(start.resumed.checkpoints)
-    taken = max(map(step_of, saved), default=0)
-    if training.budget is None and taken > (steps := total_steps(training, rows)):
-        raise SettingError(
-            f"The run has taken {taken:,} steps, and its length is now {steps:,}",
-            allowed=f"{taken:,} steps or more",
-            remedy="Set a longer training.steps or training.epochs, or start a new run",
-        )
+@contextmanager
+def run_folder(start: Start, config: RunConfig, command: str, corpus: Corpus | DocumentCorpus) -> Iterator[RunFolder]:
+    """Open the folder to fill: that of a resumed run, or a new one. Raises DataError if the rows have changed since."""
+    folder = start.resumed
+    if folder is not None:
+        then = _record(folder)["dataset"]["splits"]
+        before, now = {name: split.get("fingerprint") for name, split in then.items()}, corpus.fingerprints()
+        if changed := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
+            wrong = f"The rows of {' and '.join(changed)} have changed since the run in {folder.root} was started"
+            raise DataError(wrong, remedy="Restore the data, or remove resume to start a new run")
+    with folder.reopened(command) if folder else RunFolder.new(config.run_dir, command, config.task.name) as opened:
+        yield opened
 
 
 def announce(*lines: str) -> None:
@@ -176,7 +166,6 @@ def record_start(
     config: CommandConfig,
     compute: Compute,
     corpus: Corpus | DocumentCorpus | None = None,
-    files: Mapping[str, str] | None = None,
     composed: Mapping[str, Any] | None = None,
 ) -> None:
     """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
@@ -190,22 +179,19 @@ def record_start(
         "command": command,
         "argv": sys.argv,
         "overrides": None if folder.is_nested else _overrides(),  # of a fold, they are the cross-validation's
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES},
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         "hardware": {
             "platform": platform.platform(),
             "processor": _processor(),
             "cores": os.cpu_count(),
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "device": str(compute.device),
             "device_name": torch.cuda.get_device_name(compute.device) if compute.device.type == "cuda" else None,
             "precision": str(compute.precision).removeprefix("torch."),
             "threads": compute.threads,
-            "deterministic": compute.deterministic,
         },
         "git_commit": _git_commit(),
         "dataset": None if corpus is None else corpus.description(),
     }
-    record |= {"files": dict(files)} if files else {}
     record |= {"composed": composed} if composed else {}
     if folder.config.is_file():
         started = json.loads(folder.environment.read_text(encoding="utf-8"))
@@ -223,30 +209,19 @@ def _overrides() -> list[str] | None:
     return list(HydraConfig.get().overrides.task) if typed else None
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 def _processor() -> str:
     """Return the processor's name; on Linux it is only in /proc."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
+    file = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*: (.*)", file.read_text(encoding="utf-8"), re.M) if file.exists() else None
+    return named[1] if named else platform.processor()
 
 
 def _git_commit() -> str | None:
     """Return the commit of this code; None if it was installed from a wheel or git is missing."""
-    command = ["git", "rev-parse", "HEAD"]
-    try:
-        return subprocess.check_output(command, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True).strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).strip()
+    return None
 
 
 def summary_of(
@@ -317,103 +292,64 @@ def with_recorded_settings(config: Config, explicit: Collection[str], command: s
     line knows which overrides are explicit, so it calls this before the command itself calls `run_to_resume`, for which
     all settings of `config` are then the run's or may change. Raises as that does.
     """
-    return config if config.resume in (None, AUTO) else _named_run(config, explicit, command)[0]
+    run = None if config.resume == AUTO else run_to_resume(config, command, explicit)
+    return config if run is None else run[0]
 
 
-def run_to_resume(config: Config, command: str) -> tuple[Config, RunFolder] | None:
+def run_to_resume(
+    config: Config, command: str, explicit: Collection[str] | None = None
+) -> tuple[Config, RunFolder] | None:
     """Return the run that `config.resume` names, and its settings; None if a new one is to be started.
 
-    The settings must agree with the run's own, except those that may change. `auto` takes the latest unfinished run of
-    this command with these settings, or the one in `config.run_dir`, and starts a new run if there is none. Raises
-    SettingError if the run is finished or was started with other settings, DataError if there is none.
+    Its settings must agree with the run's own, all of them or the `explicit` ones, except those that may change. `auto`
+    takes the latest unfinished run of this command with these settings, or the one in `config.run_dir`, and starts a
+    new run if there is none. Raises SettingError if the run is finished or was started with other settings, DataError
+    if there is none.
     """
     if config.resume is None:
         return None
-    return _latest(config, command) if config.resume == AUTO else _named_run(config, None, command)
-
-
-def _named_run(config: Config, explicit: Collection[str] | None, command: str) -> tuple[Config, RunFolder]:
-    """Return the settings and folder of a run. Raises SettingError if it is finished or does not match."""
-    folder = RunFolder(Path(config.resume or ""))
-    if config.run_dir is not None and Path(config.run_dir).resolve() != folder.root.resolve():
-        remedy = "Remove run_dir; a run resumes in its own folder"
-        raise SettingError(f"run_dir={config.run_dir} is not resume={config.resume}", remedy=remedy)
-    started_by = read_record(folder)["command"]
-    if started_by != command:
-        raise SettingError(
-            f"{folder.root} was started by encoderlab {started_by}", remedy=f"Run encoderlab {started_by} resume=..."
-        )
-    if folder.finished:
-        remedy = "Start a new one, or run encoderlab finetune or pretrain with init_from=... to build on it"
-        raise SettingError(f"The run in {folder.root} is finished", remedy=remedy)
-    return _merged(config, explicit, folder, MAY_CHANGE), folder
-
-
-@contextmanager
-def run_folder(
-    resumed: RunFolder | None,
-    config: RunConfig,
-    command: str,
-    fingerprints: dict[str, str],
-    beside: Mapping[str, str] | None = None,
-) -> Iterator[RunFolder]:
-    """Open the folder to fill: that of a `resumed` run, or a new one.
-
-    `fingerprints` are those of the rows, by split, and `beside` those of other files, by setting. Raises what
-    `RunFolder.new` and `RunFolder.reopened` raise, and DataError if the rows or the files are not those of the run.
-    """
-    if resumed is None:
-        with RunFolder.new(config.run_dir, command, config.task.name) as folder:
-            yield folder
-        return
-    folder, record = resumed, read_record(resumed)
-    before = {name: split.get("fingerprint") for name, split in record["dataset"]["splits"].items()}
-    changed = sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
-    remedy = "Restore the data, or remove resume to start a new run"
-    if changed:
-        rows = f"The rows of {' and '.join(changed)}"
-        raise DataError(f"{rows} have changed since the run in {folder.root} was started", remedy=remedy)
-    for name, fingerprint in (beside or {}).items():
-        if record.get("files", {}).get(name, fingerprint) != fingerprint:
-            other = f"{name}={getattr(config, name)} has other {FILES[name]}"
-            raise DataError(f"{other} than when the run in {folder.root} was started", remedy=remedy)
-    with folder.reopened(command):
-        yield folder
-
-
-def _latest(config: Config, command: str) -> tuple[Config, RunFolder] | None:
-    """Return the unfinished run in `config.run_dir`, or else the latest one with these settings, or None."""
-    if config.run_dir is not None:
-        folder = RunFolder(Path(config.run_dir))
-        return (_merged(config, None, folder, LOGGING | HARDWARE), folder) if _is_unfinished(folder) else None
-    usual = map(RunFolder, (Path("outputs") / command / config.task.name).glob("*"))
-    unfinished = sorted(filter(_is_unfinished, usual), key=lambda folder: folder.config.stat().st_mtime_ns)
-    for folder in reversed(unfinished):
+    if config.resume != AUTO:
+        folder = RunFolder(Path(config.resume))
+        if config.run_dir is not None and Path(config.run_dir).resolve() != folder.root.resolve():
+            remedy = "Remove run_dir; a run resumes in its own folder"
+            raise SettingError(f"run_dir={config.run_dir} is not resume={config.resume}", remedy=remedy)
+        return _merged(config, command, folder, explicit, MAY_CHANGE), folder
+    usual = (Path("outputs") / command / config.task.name).glob("*")
+    folders = map(RunFolder, usual if config.run_dir is None else [Path(config.run_dir)])
+    unfinished = [folder for folder in folders if folder.config.is_file() and not folder.finished]
+    for folder in sorted(unfinished, key=lambda folder: folder.config.stat().st_mtime_ns, reverse=True):
         try:
-            merged = _merged(config, None, folder, LOGGING | HARDWARE)
+            merged = _merged(config, command, folder, None, LOGGING | HARDWARE)
         except (SettingError, DataError):  # another run, or an unreadable one
+            if config.run_dir is not None:
+                raise
             continue
-        print(f"resume=auto resumes {folder.root}", file=sys.stderr)
+        announce(f"resume=auto resumes {folder.root}")
         return merged, folder
-    print("resume=auto finds no unfinished run with these settings and starts a new one", file=sys.stderr)
+    if config.run_dir is None:
+        announce("resume=auto finds no unfinished run with these settings and starts a new one")
     return None
 
 
-def _is_unfinished(folder: RunFolder) -> bool:
-    return folder.config.is_file() and not folder.finished
-
-
-def _merged(config: Config, explicit: Collection[str] | None, folder: RunFolder, may_change: Set[str]) -> Config:
+def _merged(
+    config: Config, command: str, folder: RunFolder, explicit: Collection[str] | None, may_change: Set[str]
+) -> Config:
     """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
-    difference. Those that may not change are compared with what was composed when the run began, too, so that the same
-    line resumes a run whose open settings were decided.
+    difference, or if the run is finished. Those that may not change are compared with what was composed when the run
+    began, too, so that the same line resumes a run whose open settings were decided.
     """
-    recorded = read_settings(folder, type(config))
-    decided, now = _plain(recorded), _plain(config)
-    settings, composed = dict(flat_settings(decided)), dict(flat_settings(read_record(folder).get("composed", {})))
+    record = _record(folder)
+    if (started_by := record.get("command")) != command:
+        remedy = f"Run encoderlab {started_by} resume=..." if started_by in TRAINING_COMMANDS else ""
+        raise SettingError(f"{folder.root} was started by encoderlab {started_by}", remedy=remedy)
+    if folder.finished:
+        remedy = "Start a new one, or run encoderlab finetune or pretrain with init_from=... to build on it"
+        raise SettingError(f"The run in {folder.root} is finished", remedy=remedy)
+    recorded = _read(folder.config, lambda text: settings_from_dict(yaml.safe_load(text), type(config)))
+    settings, composed = (dict(flat_settings(one)) for one in (_plain(recorded), record.get("composed", {})))
     changed = {
         key: value
-        for key, value in flat_settings(now)
+        for key, value in flat_settings(_plain(config))
         if _is_explicit(key, explicit)
         and value != settings.get(key)
         and (key in may_change or value != composed.get(key, settings.get(key)))
@@ -444,33 +380,17 @@ def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
     return any(key == one or key.startswith(f"{one}.") for one in explicit)
 
 
-def read_settings(folder: RunFolder, schema: type[Config]) -> Config:
-    """Return the settings the run in `folder` was started with. Raises DataError, SettingError."""
-    plain = _read(folder.config, yaml.safe_load)
+def _record(folder: RunFolder) -> dict[str, Any]:
+    return _read(folder.environment, lambda text: dict(json.loads(text)))
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+    """Return a record of a run folder. Raises DataError if it is missing or damaged, or SettingError."""
     try:
-        return settings_from_dict(plain, schema)
-    except (OmegaConfBaseException, TypeError, AttributeError, KeyError, ValueError) as error:
-        remedy = "Start a new run: this one was started by another version of encoderlab, or is damaged"
-        raise DataError(f"{folder.config} cannot be read: {one_line(str(error))[:200]}", remedy=remedy) from None
-
-
-def read_record(folder: RunFolder) -> dict[str, Any]:
-    """Return the content of the run's environment.json. Raises DataError."""
-    record = _read(folder.environment, json.loads)
-    if record.get("command") not in TRAINING_COMMANDS:
-        raise DataError(f"{folder.root} is not a training run", allowed=f"a run of {', '.join(TRAINING_COMMANDS)}")
-    return record
-
-
-def _read(path: Path, parse: Any) -> dict[str, Any]:
-    """Return a record of the run folder as a dictionary. Raises DataError if it is missing or damaged."""
-    try:
-        record = parse(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError:
         wrong = f"{path.parent} is not a run folder: it has no {path.name}"
         raise DataError(wrong, remedy="Use a run folder, as printed by training") from None
-    except (ValueError, yaml.YAMLError) as error:
-        raise DataError(f"{path} cannot be read: {one_line(str(error))[:200]}", remedy="Start a new run") from None
-    if not isinstance(record, dict):
-        raise DataError(f"{path} contains no settings", remedy="Start a new run")
-    return record
+    except (OmegaConfBaseException, yaml.YAMLError, TypeError, AttributeError, KeyError, ValueError) as error:
+        remedy = "Start a new run: this one was started by another version of encoderlab, or is damaged"
+        raise DataError(f"{path} cannot be read: {one_line(str(error))[:200]}", remedy=remedy) from None

@@ -2,7 +2,8 @@
 code.
 
 Only known schemas are built from a saved config. Weights are compared with the shapes that the config requires before a
-model of its size is built."""
+model of its size is built.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.weights import read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
@@ -194,16 +195,16 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
         raise DataError(no_weights, remedy="Use the run it was exported from")
     if is_huggingface(folder):
         return _of_huggingface(folder)
-    check_hashes(folder)
+    _check_hashes(folder)
     try:
         config = read_config(folder)
-        labels, origin = _labels(config["id2label"]), _origin(config["origin"])
-        settings = _settings_of(folder, config)
+        labels = [str(config["id2label"][str(index)]) for index in range(len(config["id2label"]))]
+        origin, settings = Origin(**config["origin"]), _settings_of(folder, config)
         if not isinstance(settings.model, ModelConfig):
             raise ValueError("config.json does not contain the model's size and shape")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{folder} is damaged or not an encoderlab model: {reason}", remedy="Use another run") from None
+        wrong = f"{folder} is damaged or not an encoderlab model: {one_line(str(error))[:200]}"
+        raise DataError(wrong, remedy="Use another run") from None
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     weights = read_weights(folder / "model.safetensors") if graph is None else {}
     saved = SavedModel(cast("ResolvedRun", settings), labels, tokenizer, weights, origin, graph)
@@ -212,32 +213,25 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     return saved
 
 
-def check_hashes(folder: Path) -> None:
-    """Raise DataError if a file of our model folder differs from its manifest. Nothing is known of a folder without
-    one.
+def _check_hashes(folder: Path) -> None:
+    """Raise DataError if a file of our model folder differs from its manifest, if it has one.
 
     Neither safetensors nor PyTorch notices a flipped bit in a weight.
     """
-    if not (folder / MANIFEST).is_file():
-        return
-    if differing := differing_files(folder):
-        wrong = "cannot be read" if differing[0] == MANIFEST else f"does not match {MANIFEST}"
-        raise DataError(
-            f"{folder} is damaged: {differing[0]} {wrong}",
-            remedy=f"Use another copy; if you changed a file yourself, remove {folder / MANIFEST}",
-        )
+    if (folder / MANIFEST).is_file() and (differing := differing_files(folder)):
+        remedy = f"Use another copy; if you changed a file yourself, remove {folder / MANIFEST}"
+        raise DataError(f"{folder} is damaged: {differing[0]} does not match {MANIFEST}", remedy=remedy)
 
 
 def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
     """Return the settings in our config.json. If they are damaged, raises whatever parsing raises."""
-    if ENCODER not in config:
-        run = RunFolder(folder.parent)
-        if folder.name != run.model.name or not run.config.is_file():
-            return settings_from_dict(config["encoderlab"], RunConfig)
-        recorded = yaml.safe_load(run.config.read_text(encoding="utf-8"))  # where the rows are, with their folder
-        return settings_from_dict(config["encoderlab"] | {"dataset": recorded["dataset"]}, RunConfig)
-    model = {name: value for name, value in config[ENCODER]["model"].items() if name != "schema"}
-    return _without_run(folder, EncodingConfig(name=config[ENCODER]["name"]), settings_from_dict(model, ModelConfig))
+    if encoder := config.get(ENCODER):
+        model = {name: value for name, value in encoder["model"].items() if name != "schema"}
+        return _without_run(folder, EncodingConfig(name=encoder["name"]), settings_from_dict(model, ModelConfig))
+    settings, run = config["encoderlab"], RunFolder(folder.parent)
+    if folder.name == run.model.name and run.config.is_file():  # it knows the folder of the rows
+        settings |= {"dataset": yaml.safe_load(run.config.read_text(encoding="utf-8"))["dataset"]}
+    return settings_from_dict(settings, RunConfig)
 
 
 def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> ResolvedRun:
@@ -248,20 +242,6 @@ def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> Resolved
         REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig()
     )
     return cast("ResolvedRun", settings)
-
-
-def _labels(id2label: dict[str, Any]) -> list[str]:
-    labels = [id2label[str(index)] for index in range(len(id2label))]
-    if not all(isinstance(label, str) for label in labels) or len(set(labels)) < len(labels):
-        raise ValueError("id2label does not have a different name for each class")
-    return labels
-
-
-def _origin(fields: dict[str, Any]) -> Origin:
-    origin = Origin(**fields)
-    if not (isinstance(origin.checkpoint, dict) and isinstance(origin.fingerprints, dict)):
-        raise ValueError("origin has no checkpoint")
-    return origin
 
 
 def _check_shapes(saved: SavedModel, folder: Path) -> None:
