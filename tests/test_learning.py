@@ -13,7 +13,6 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.assembly import assemble
 from encoderlab.runs.corpus import Corpus
-from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
 from encoderlab.training.config import Batching, Precision, Schedule, TrainingConfig
 from encoderlab.training.evaluation import evaluate
@@ -64,7 +63,7 @@ def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
         seed=seed,
     )
     corpus = corpus or Corpus.load(dataset, cache)
-    assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
+    assembly = assemble(config, corpus)
     batches = assembly.training_batches(corpus.rows("train", assembly.task))
     optimizer = build_optimizer(assembly.model, config.training)
     for _ in optimize(Learner(assembly.model, optimizer, config.training, assembly.compute), batches, Horizon(steps)):

@@ -89,7 +89,7 @@ def test_a_dry_run_covers_the_first_fold_and_makes_no_folder(command, tmp_path, 
     command("train", "task=classification", *files("verdict"), *QUICK, "folds=3", "dry_run=true")
     printed = capsys.readouterr()
     assert (
-        "folds=3 takes 3 runs like this one" in printed.err
+        "3 folds take 3 runs like this one" in printed.err
         and "40 train" not in printed.out
         and "20 test" in printed.out
     )

@@ -17,7 +17,7 @@ from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.distillation import teachers
 from encoderlab.distillation.student import projection, start_student
-from encoderlab.distillation.teachers import TaskTeacher, TeacherLogits, VectorTeacher, taught_rows
+from encoderlab.distillation.teachers import TaskTeacher, TeacherLogits, taught_rows, teach_vectors
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
@@ -91,40 +91,33 @@ def test_tables_of_other_tokens_are_not_copied():
         start_student(assembly_of(), other, StudentStart.embeddings)
 
 
-@pytest.fixture
-def vector_teacher(monkeypatch):
-    """Return a teacher with random weights and width 16 that reads 12 tokens."""
-    monkeypatch.setattr("encoderlab.distillation.teachers.load_pretrained", lambda name, setting: encoder_of())
-    return VectorTeacher.open("teacher", CPU)
-
-
 def vectors_task(tokenizer=TOKENIZER, max_length=12):
     return TeacherVectors(TeacherVectorsConfig(name="vectors", teacher_width=16), tokenizer, [], max_length)
 
 
-def test_targets_are_the_vectors_of_real_tokens_and_their_mean_per_text(vector_teacher):
+def test_targets_are_the_vectors_of_real_tokens_and_their_mean_per_text():
     mask = torch.tensor([[True, True, True, False], [True, True, False, False]])
     ids, none = torch.tensor([[4, 7, 8, 0], [5, 6, 0, 0]]), torch.zeros(0, dtype=torch.long)
     batch = Batch(ids, ids * 0, mask, torch.arange(2), none, None, None, n_tokens=5)
-    task = vectors_task()
-    vector_teacher.teach(task)
+    task, teacher = vectors_task(), encoder_of()
+    teach_vectors(task, teacher, CPU)
     targets = task.with_targets(batch, 0).targets
     with torch.no_grad():
-        hidden = vector_teacher.model.encoder(ids, ids * 0, mask)
+        hidden = teacher.model().encoder(ids, ids * 0, mask)
     assert torch.equal(targets.token_vectors, hidden[mask])
     means = torch.stack([hidden[0, :3].mean(0), hidden[1, :2].mean(0)])
     assert torch.allclose(targets.sequence_vectors, means, atol=1e-6)
     student = torch.ones(2, 16, requires_grad=True)
     (student * targets.sequence_vectors).sum().backward()
-    assert student.grad is not None and not any(weight.requires_grad for weight in vector_teacher.model.parameters())
+    assert student.grad is not None
 
 
-def test_a_student_that_reads_other_tokens_or_more_is_refused(vector_teacher):
+def test_a_student_that_reads_other_tokens_or_more_is_refused():
     other = SymbolsConfig(symbols="0123").build(list, None)
     with pytest.raises(SettingError, match=r"tokenizer=as_pretrained"):
-        vector_teacher.teach(vectors_task(tokenizer=other))
+        teach_vectors(vectors_task(tokenizer=other), encoder_of(), CPU)
     with pytest.raises(SettingError, match=r"model\.max_length is 13.*model\.max_length=12"):
-        vector_teacher.teach(vectors_task(max_length=13))
+        teach_vectors(vectors_task(max_length=13), encoder_of(), CPU)
 
 
 def config_of(words=False, **settings):

@@ -117,43 +117,8 @@ def test_a_store_is_built_once(corpus_of):
     assert rows_of(reopened, "label") == [[0], [1], [0]]
 
 
-@pytest.mark.parametrize("other", [{"max_length": 5}, {"symbols": "0123456789()"}], ids=["length", "tokenizer"])
-def test_a_task_that_reads_differently_gets_its_own_store(corpus_of, other):
-    corpus, first, second = corpus_of(train=texts(0, 1, pairs=True)), task_of(), task_of(**other)
-    one, two = corpus.rows("train", first), corpus.rows("train", second)
-    assert (first.encoded, second.encoded) == (2, 2)
-    assert rows_of(one, "input_ids") != rows_of(two, "input_ids")
-
-
 def test_changed_rows_get_a_new_store(corpus_of):
     task = task_of()
     stores = [corpus_of(train=train).rows("train", task) for train in (texts(0, 1), texts(1, 0), texts(0, 1, 1))]
     assert [np.concatenate(rows_of(store, "label")).tolist() for store in stores] == [[0, 1], [1, 0], [0, 1, 1]]
     assert task.encoded == 7
-
-
-@pytest.mark.parametrize("damage", ["cut", "missing", "no shape", "empty shape"])
-def test_a_damaged_store_is_rebuilt_with_a_message(corpus_of, tmp_path, capsys, damage):
-    corpus = corpus_of(train=texts(0, 1))
-    corpus.rows("train", task_of())
-    (folder,) = (tmp_path / "tokens").iterdir()
-    ids = folder / "input_ids.bin"
-    if damage == "cut":
-        ids.write_bytes(ids.read_bytes()[:-1])
-    elif damage == "missing":
-        ids.unlink()
-    elif damage == "no shape":
-        (folder / "store.json").unlink()
-    else:
-        (folder / "store.json").write_text("")
-    task = task_of()
-    assert rows_of(corpus.rows("train", task), "label") == [[0], [1]]
-    assert task.encoded == 2
-    assert f"{folder} is damaged" in capsys.readouterr().err
-    assert [path.name for path in (tmp_path / "tokens").iterdir()] == [folder.name]
-
-
-def test_rows_of_the_wrong_kind_leave_no_store_behind(corpus_of, tmp_path):
-    with pytest.raises(DataError, match="Set task=tagging"):
-        corpus_of(train=words([0, 1], [1])).rows("train", task_of())
-    assert list((tmp_path / "tokens").iterdir()) == []

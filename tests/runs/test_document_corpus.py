@@ -21,16 +21,6 @@ def corpus_of(tmp_path):
     return partial(documents_in, tmp_path)
 
 
-def test_sentences_of_long_paragraphs_are_stored_with_document_and_paragraph_numbers(corpus_of):
-    corpus = corpus_of()
-    rows = corpus.rows("train", task_of(corpus))
-    assert rows.store["document"].values.tolist() == [0] * 4 + [1] * 4 + [2] * 8
-    assert rows.store["paragraph"].values.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
-    pieces = rows.task.tokenizer.pieces(rows.store["input_ids"].gather(np.array([1]))[0])
-    assert "".join(piece.removeprefix("##") for piece in pieces) == "fourfivesix."
-    assert len(rows) == 4 * 3
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_of, monkeypatch, workers):
     """Compare with the plainest way to build it, which reads like the store's description."""
@@ -73,18 +63,6 @@ def test_a_batch_has_two_texts_with_their_segments_or_one(corpus_of, second, pac
         else:
             assert ids[ends[0] + 1 : n - 1] == second_text[: n - ends[0] - 2].tolist()
             assert segments == [0] * (ends[0] + 1) + [1] * (n - ends[0] - 1) + [0] * (len(ids) - n)
-
-
-def test_masks_are_applied_to_the_batch_and_change_with_the_epoch(corpus_of):
-    corpus = corpus_of()
-    rows = corpus.rows("train", task_of(corpus))
-    found = []
-    for epoch in (0, 0, 1):
-        drawn = rows.epoch(0, epoch)
-        batch = drawn.prepare(drawn.gather(np.arange(len(rows)), 0))
-        assert len(batch.target_positions) == len(batch.token_labels) > 0
-        found.append(batch.target_positions.tolist())
-    assert found[0] == found[1] != found[2]
 
 
 def test_the_store_is_built_once_for_all_lengths_and_again_if_its_inputs_change(corpus_of, tmp_path):

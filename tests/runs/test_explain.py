@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import DataError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
-from encoderlab.reports.predictions import texts_of
 from encoderlab.runs.explain import selected_examples, spans_of, word_importance
-from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.tasks.texts import EncodingConfig
@@ -95,16 +92,6 @@ def test_a_very_long_text_loses_neighbouring_words_together(monkeypatch):
     assert len(importance.words) == 4
 
 
-@given(texts=st.lists(st.tuples(digits, st.none() | digits), min_size=2, max_size=5), shape=st.sampled_from(SHAPES))
-@settings(max_examples=20)
-def test_scores_do_not_depend_on_the_other_texts(texts, shape):
-    assembly, examples = assembly_of(**shape), [TextExample(*text) for text in texts]
-    for one, among in zip(examples, word_importance(assembly, examples), strict=True):
-        (alone,) = word_importance(assembly, [one])
-        assert alone.label == among.label
-        np.testing.assert_allclose(scores_of(alone), scores_of(among), rtol=2e-3, atol=2e-3)
-
-
 @given(text=st.text("0123456789ab xy", max_size=16), pair=st.none() | st.text("0123456789ab ", max_size=16))
 @settings(max_examples=30)
 def test_every_word_stands_for_its_characters(text, pair):
@@ -114,24 +101,6 @@ def test_every_word_stands_for_its_characters(text, pair):
     spans = [(one.text, one.begin) for one in spans_of(TOKENIZER, example, encoded) if one is not None]
     assert [(word.text, word.begin) for word in importance.words] == spans
     assert [word.text for word in importance.words] == sorted(word.text for word in importance.words)
-
-
-@pytest.fixture(scope="module")
-def wordpiece(tmp_path_factory):
-    texts = ["unhappy people are unhappy", "people run happily"] * 3
-    return WordPieceConfig(vocabulary_size=100, min_frequency=1).build(lambda: texts, tmp_path_factory.mktemp("pieces"))
-
-
-def test_the_pieces_of_a_text_joined_are_its_words_and_truncated_text_has_none(wordpiece):
-    example = TextExample("People, unhappily!", "run people")
-    (encoded,) = build_task(ClassificationConfig(name="t"), wordpiece, ["a", "b"], 64).encode([example])
-    spans = spans_of(wordpiece, example, encoded)
-    assert spans[0] is None and spans[-1] is None
-    for number, text in enumerate(texts_of(example)):
-        own = [text[span.begin : span.end] for span in spans if span and span.text == number]
-        assert "".join(own) == text.replace(" ", "")
-    (encoded,) = build_task(ClassificationConfig(name="t"), wordpiece, ["a", "b"], 6).encode([example])
-    assert len(spans_of(wordpiece, example, encoded)) == 6
 
 
 def test_of_two_classes_one_opposes_the_other_and_the_likeliest_is_explained():

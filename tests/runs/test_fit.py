@@ -48,12 +48,6 @@ def test_the_final_weights_are_those_of_the_best_evaluation(folder):
     assert all(torch.equal(weights[name], weight) for name, weight in best.items())
 
 
-def test_without_a_validation_split_the_last_step_counts_and_nothing_is_scored(folder):
-    ended, _ = fitted(folder, validation=False)
-    assert ended.checkpoint["chosen_by"] == "last step"
-    assert {line["kind"] for line in journal_of(folder.root)} == {"step"}
-
-
 def test_patience_ends_a_fit_that_stops_improving_with_a_note(folder):
     ended, _ = fitted(folder, learning_rate=1e-9, evaluate_every=2, patience=1)
     assert journal_of(folder.root)[-1]["step"] == 4

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from encoderlab.errors import DataError, SettingError, TrainingError
-from encoderlab.runs.folder import MODEL_FILES, RunFolder, check_free, model_folder
+from encoderlab.errors import SettingError, TrainingError
+from encoderlab.runs.folder import RunFolder, check_free
 
 
 def made(*arguments):
@@ -106,15 +106,3 @@ def test_a_file_that_cannot_be_written_is_reported_in_one_line(tmp_path, error):
     expected = pytest.raises(TrainingError, match=f"cannot be written or read: {error.strerror}. Free space")
     with expected, RunFolder.new(str(tmp_path / "run"), "train", "sst2"):
         raise error
-
-
-def test_a_model_is_found_in_a_run_folder_and_in_its_model_folder(tmp_path):
-    folder = made(str(tmp_path / "run"), "train", "sst2")
-    folder.model.mkdir()
-    with pytest.raises(DataError, match="has no finished model"):
-        model_folder(str(folder.root))
-    for name in MODEL_FILES:
-        (folder.model / name).write_text("")
-    assert model_folder(str(folder.root)) == model_folder(str(folder.model)) == folder.model
-    with pytest.raises(DataError, match="run=nowhere does not exist"):
-        model_folder("nowhere")

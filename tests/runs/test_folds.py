@@ -88,7 +88,7 @@ def test_the_same_command_line_resumes_and_keeps_finished_folds(config, validate
     assert "Resume with: encoderlab train resume=all" in capsys.readouterr().err
     validated(config, resumed)
     assert (stopped.trained, resumed.trained) == (["1/3", "2/3"], ["2/3", "3/3"])
-    assert "fold 1 of 3 is finished" in capsys.readouterr().err
+    assert "Fold 1 of 3 is finished" in capsys.readouterr().err
     with pytest.raises(SettingError, match="already holds a run"):
         validated(config, resumed)
 
@@ -97,4 +97,4 @@ def test_a_dry_run_covers_the_first_fold_and_writes_no_folder(config, validated,
     folds = Folds()
     assert validated(replace(config, dry_run=True), folds) is None
     assert (folds.trained, folds.reported, Path("all").exists()) == (["1/3"], [], False)
-    assert "folds=3 takes 3 runs like this one, the first:" in capsys.readouterr().err
+    assert "3 folds take 3 runs like this one, the first:" in capsys.readouterr().err

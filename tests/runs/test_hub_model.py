@@ -148,8 +148,8 @@ def test_a_model_with_only_pickles_is_refused(serve, files, tmp_path):
 
 
 UNKNOWN = {
-    "no such folder/at all/here": "no such folder/at all/here is not a folder, and not on the hub",
-    "nobody/nothing": "nobody/nothing is not a folder, and not on the hub http://127.0.0.1",
+    "no such folder/at all/here": "no such folder/at all/here is not a folder, and not available on the hub",
+    "nobody/nothing": "nobody/nothing is not a folder, and not available on the hub http://127.0.0.1",
     "google-bert/bert-base-uncased": "google-bert/bert-base-uncased has no readable weights. Allowed: a model with model.safe",
 }
 

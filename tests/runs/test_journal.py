@@ -56,12 +56,6 @@ def test_the_first_step_and_every_nth_one_are_logged(tmp_path):
     assert (logged[0]["loss"], logged[0]["gradient_norm"], logged[0]["learning_rate"]) == (0.5, 2.0, 0.25)
 
 
-def test_lines_are_on_disk_before_the_run_ends(tmp_path):
-    with Journal(tmp_path / "metrics.jsonl", 1, 2, Progress()) as journal:
-        journal.step(step(1))
-        assert [line["step"] for line in lines(tmp_path / "metrics.jsonl")] == [1]
-
-
 def test_an_evaluation_is_logged_with_all_its_scores_and_printed(tmp_path, capsys):
     with Journal(tmp_path / "metrics.jsonl", log_every=1, per_epoch=500, progress=Progress(step=4, of=10)) as journal:
         journal.evaluation("validation", scores(), "f1_macro")

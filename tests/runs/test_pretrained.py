@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from encoderlab.batch import Batch, HeadSizes
+from encoderlab.batch import HeadSizes
 from encoderlab.config.commands import FinetuneConfig, RunConfig
 from encoderlab.config.schemas import AsPretrained
 from encoderlab.data.built_in import BracketsDataset
@@ -79,26 +79,6 @@ def saved(folder, *, tagging=False, **settings):
     return assembly
 
 
-@pytest.mark.parametrize("tagging", [False, True])
-@pytest.mark.parametrize("inside", ["", "model"])
-def test_a_run_folder_and_its_model_folder_give_the_same_model(tmp_path, inside, tagging):
-    assembly = saved(tmp_path, tagging=tagging, pooling=Pooling.pooler, segments=0)
-    pretrained = load_pretrained(str(tmp_path / inside))
-    assert pretrained.config.model == assembly.config.model
-    assert pretrained.task().heads == assembly.task.heads
-    assert pretrained.labels == ["a", "b", "c"]
-    assert pretrained.tokenizer.fingerprint == TOKENIZER.fingerprint
-    assert all(torch.equal(pretrained.weights[name], weight) for name, weight in assembly.model.state_dict().items())
-
-
-@pytest.mark.parametrize("lost", ["model.safetensors", "tokenizer.json"])
-def test_a_model_folder_with_a_missing_file_is_refused(tmp_path, lost):
-    saved(tmp_path)
-    (tmp_path / "model" / lost).unlink()
-    with pytest.raises(DataError, match=r"^init_from=\S+ has no finished model"):
-        load_pretrained(str(tmp_path))
-
-
 @pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer.json", "config.json", "manifest.json"])
 @pytest.mark.parametrize("open_folder", [load_pretrained, lambda run: read_model(model_folder(run))])
 def test_a_model_folder_that_differs_from_its_manifest_is_refused_until_that_is_removed(tmp_path, open_folder, changed):
@@ -159,23 +139,11 @@ def corpus(tmp_path_factory):
     return Corpus.load(dataset, tmp_path_factory.mktemp("cache"))
 
 
-def test_the_encoder_gives_the_same_outputs_as_the_pretrained_one(corpus):
-    model = drawn(PRETRAINING).eval()
-    assembly = assemble(FINETUNING, CPU, corpus, pretrained_from(model))
-    ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
-    batch = Batch(ids, torch.zeros_like(ids), None, torch.arange(3), torch.empty(0, dtype=torch.long), None, None, 18)
-    with torch.inference_mode():
-        mine, theirs = (
-            one.eval().encoder(batch.input_ids, batch.token_type_ids, None) for one in (assembly.model, model)
-        )
-    assert torch.equal(mine, theirs)
-
-
 @pytest.mark.parametrize(("symbols", "difference"), [("01", "7 tokens, not 15"), ("012345678x", "id 14")])
 def test_another_vocabulary_is_refused_with_what_differs(corpus, symbols, difference):
     config = replace(FINETUNING, tokenizer=SymbolsConfig(symbols=symbols))
     with pytest.raises(SettingError, match=f"init_from=runs/old: {difference}"):
-        assemble(config, CPU, corpus, pretrained_from(drawn(PRETRAINING)))
+        assemble(config, corpus, pretrained_from(drawn(PRETRAINING)))
 
 
 def transformers_folder(folder, kind, **changes):
@@ -208,7 +176,7 @@ def transformers_folder(folder, kind, **changes):
 def test_a_transformers_folder_starts_a_task_with_its_encoder_and_any_pooler(tmp_path, corpus, kind, fresh):
     model = transformers_folder(tmp_path, kind)
     pretrained = load_pretrained(str(tmp_path))
-    assembly = assemble(FINETUNING, CPU, corpus, pretrained)
+    assembly = assemble(FINETUNING, corpus, pretrained)
     assert load_into(assembly.model, pretrained) == fresh
     ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
@@ -249,7 +217,7 @@ def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, c
             config.unlink()
             config.symlink_to("/dev/zero")
     pretrained = load_pretrained(str(tmp_path))
-    assembly = assemble(FINETUNING, CPU, corpus, pretrained)
+    assembly = assemble(FINETUNING, corpus, pretrained)
     assert assembly.config.model.pooling is pooling
     assert load_into(assembly.model, pretrained) == ["sequence_head"]
 

@@ -49,20 +49,6 @@ def test_the_recorded_settings_are_those_of_the_run(folder, config):
     assert "cäche" in folder.config.read_text(encoding="utf-8")
 
 
-def test_the_environment_says_what_the_run_ran_on_and_with(folder, config, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["encoderlab", "train", "task=brackets"])
-    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
-    found = json.loads(folder.environment.read_text(encoding="utf-8"))
-    assert found["argv"] == ["encoderlab", "train", "task=brackets"]
-    assert found["versions"]["torch"] == torch.__version__
-    assert found["versions"]["encoderlab"]
-    assert found["versions"]["python"]
-    hardware = found["hardware"]
-    assert (hardware["device"], hardware["precision"], hardware["threads"]) == ("cpu", "bfloat16", 3)
-    assert hardware["processor"]
-    assert hardware["cores"] > 0
-
-
 def test_the_data_are_recorded_with_origin_counts_and_fingerprints(folder, config):
     corpus = Corpus.load(config.dataset, folder.root, config.task.target)
     record_start(folder, "train", config, CPU, corpus)

@@ -50,7 +50,7 @@ def test_a_label_of_nearly_all_rows_changes_what_is_learned_and_fitted_unless_a_
     task = resolve_task(ClassificationConfig(name="t"), corpus)
     assert (task.score.value, task.threshold, task.class_weights) == (score, threshold, weights)
     assert resolve_task(task, corpus) == task  # as when a run is resumed
-    note = uneven_note(task, corpus.labels, labels)
+    note = uneven_note(task, corpus)
     assert (note is not None) == (weights is not None) and (note is None or note.startswith("9"))
     mine = ClassificationConfig(name="t", score=ClassificationScore.matthews)
     assert resolve_task(mine, corpus).class_weights is None

@@ -13,7 +13,6 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.runs.assembly import assemble
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import TrainState
-from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import TaggingConfig
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.micro_batches import MicroBatches
@@ -39,7 +38,7 @@ def begun(tmp_path_factory):
                 **{"steps": STEPS, "batch_size": 8, "learning_rate": 1e-2, "accumulate": 2, **training}
             ),
         )
-        assembly = assemble(config, choose_compute("cpu", "fp32", 1), corpus)
+        assembly = assemble(config, corpus)
         return TrainState(assembly, corpus.rows("train", assembly.task))
 
     return begun

@@ -12,12 +12,12 @@ from encoderlab.commands.train import encoded_splits, load_examples, report_on_l
 from encoderlab.config.commands import DistillConfig
 from encoderlab.config.composing import required_setting
 from encoderlab.distillation.student import start_student
-from encoderlab.distillation.teachers import TaskTeacher, VectorTeacher, taught_rows
+from encoderlab.distillation.teachers import TaskTeacher, taught_rows, teach_vectors
 from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.pretraining import build_vectors_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, resolve_training
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts
 from encoderlab.runs.dry_run import dry_run
@@ -97,8 +97,7 @@ def _prepare_examples(
     show_survey(corpus.survey.as_dict())
     teacher = TaskTeacher.open(config, corpus)
     encoder = None if pretrained else load_pretrained(str(config.teacher), "teacher")
-    compute = compute_for(config, pretrained)  # last: opening the teacher has changed threads and kernels
-    assembly = assemble(config, compute, corpus, pretrained, processes, encoder)
+    assembly = assemble(config, corpus, pretrained, processes, encoder)
     rows = encoded_splits(corpus, assembly.task, scored)
     if encoder is not None:
         start_student(assembly, encoder, config.start)
@@ -110,14 +109,13 @@ def _prepare_documents(
 ) -> tuple[DistillConfig, Assembly, DocumentCorpus, dict[str, Any]]:
     """Load documents, and assemble a student that learns the teacher's vectors of them."""
     assert config.teacher is not None and isinstance(config.task, TeacherVectorsConfig)
-    compute = compute_for(config, pretrained, processes)
-    teacher = VectorTeacher.open(config.teacher, compute)
-    task = replace(config.task, teacher_width=teacher.width)
+    teacher = load_pretrained(config.teacher, "teacher")
+    task = replace(config.task, teacher_width=teacher.config.model.d_model)
     config = replace(config, task=task)
     corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
     scored = corpus.scored_splits()
-    assembly = assemble(config, compute, corpus, pretrained, processes, teacher.encoder)
-    teacher.teach(cast("TeacherVectors", assembly.task))
+    assembly = assemble(config, corpus, pretrained, processes, teacher)
+    teach_vectors(cast("TeacherVectors", assembly.task), teacher, assembly.compute)
     if pretrained is None:
-        start_student(assembly, teacher.encoder, config.start)
+        start_student(assembly, teacher, config.start)
     return config, assembly, corpus, document_rows(corpus, assembly, scored)

@@ -23,7 +23,7 @@ from encoderlab.reports.pretraining import (
     write_pretraining_report,
 )
 from encoderlab.reports.training import RunSummary
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, resolve_training
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
 from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import Fitted, fit
@@ -57,12 +57,11 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
     config, start = start_of(config, "pretrain", processes)
     pretrained = load_start(config, processes)
     with processes.main_process_first():
-        compute = compute_for(config, pretrained, processes)
         corpus = DocumentCorpus.load(
             config.dataset, cast("PretrainingConfig", config.task), cache_folder(config.cache_dir)
         )
         scored = corpus.scored_splits()
-        assembly = assemble(config, compute, corpus, pretrained, processes)
+        assembly = assemble(config, corpus, pretrained, processes)
         rows = document_rows(corpus, assembly, scored)
         pairs = pair_facts(rows["train"], corpus)
         guessed = guessed_pairs(sample_of(rows["train"]), rows[scored[-1]]) if config.baselines else {}

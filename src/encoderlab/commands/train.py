@@ -17,7 +17,7 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows, show_survey
 from encoderlab.reports.training import build_report, show_report, write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, compute_for, load_start, resolve_training
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
 from encoderlab.runs.corpus import Corpus, reading_notes
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted, fit, score_splits, threshold_notes
@@ -68,12 +68,11 @@ def train_on_labels(
     config, start = start_of(config, command, processes)
     pretrained = load_start(config, processes)
     with processes.main_process_first():
-        compute = compute_for(config, pretrained, processes)
         config, corpus = load_examples(config, scored=finish is None)
         held_out = [name for name in ("validation", "test") if name in corpus.splits.by_name]
         scored = corpus.scored_splits() if finish is None else held_out
         show_survey(corpus.survey.as_dict())
-        assembly = assemble(config, compute, corpus, pretrained, processes)
+        assembly = assemble(config, corpus, pretrained, processes)
         rows = encoded_splits(corpus, assembly.task, scored)
     del pretrained  # its weights are as large as the model's
     assembly = resolve_training(assembly, rows)
@@ -148,7 +147,7 @@ def report_on_labels(
     survey = corpus.survey.as_dict()
     labels = survey["train"]["labels"]
     warnings = [shared_rows(split, survey[split]), labels_alike(labels), conflicting_rows(survey)]
-    warnings.append(uneven_note(config.task, corpus.labels, labels) or "")
+    warnings.append(uneven_note(config.task, corpus) or "")
     notes = [*fitted.notes, *reading_notes(rows, assembly.task), *threshold_notes(config.task, scores)]
     notes += filter(None, warnings)
     summary = summary_of(run.command, assembly, replace(fitted, notes=notes), config.starts_from)

@@ -15,18 +15,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from encoderlab.batch import Batch, HeadSizes, Targets
+from encoderlab.batch import Batch, Targets
 from encoderlab.config.commands import DistillConfig, OpenRunConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files import read_unlabelled
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import attendable
 from encoderlab.model.pooling import MeanPool
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.predict import encoded_rows
-from encoderlab.runs.pretrained import encoder_folder, load_into, load_pretrained, vocabulary_difference
+from encoderlab.runs.pretrained import encoder_folder, vocabulary_difference
 from encoderlab.runs.saved_model import SavedModel
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import stop_if_interrupted
@@ -173,50 +172,28 @@ def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Exampl
     return labelled
 
 
-@dataclass(frozen=True, slots=True)
-class VectorTeacher:
-    """An encoder, never trained, that computes a vector of each token and, as their mean, of each text."""
+def teach_vectors(task: TeacherVectors, teacher: SavedModel, compute: Compute) -> None:
+    """Compute the targets of `task` by the encoder of `teacher` from now on.
 
-    encoder: SavedModel
-    model: EncoderWithHeads
-    compute: Compute
+    Raises SettingError for a student that reads more, or other tokens.
+    """
+    if difference := vocabulary_difference(task.tokenizer, teacher.tokenizer):
+        raise SettingError(
+            f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}",
+            remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task",
+        )
+    if task.max_length > (reach := teacher.config.model.reach):
+        wrong = f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens"
+        raise SettingError(wrong, allowed=f"at most {reach}", remedy=f"Set model.max_length={reach}")
+    encoder = teacher.model().encoder.to(compute.device).requires_grad_(False)
 
-    @classmethod
-    def open(cls, name: str, compute: Compute) -> VectorTeacher:
-        """Open an encoder on the device of `compute`. Raises as `load_pretrained` does."""
-        encoder = load_pretrained(name, "teacher")
-        tokenizer = encoder.tokenizer
-        model = EncoderWithHeads(encoder.config.model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes())
-        load_into(model, encoder)
-        return cls(encoder, model.to(compute.device).eval().requires_grad_(False), compute)
-
-    @property
-    def width(self) -> int:
-        """Return the width of the vectors."""
-        return self.encoder.config.model.d_model
-
-    def teach(self, task: TeacherVectors) -> None:
-        """Compute the targets of `task` from now on. Raises SettingError for a student that reads more."""
-        if difference := vocabulary_difference(task.tokenizer, self.encoder.tokenizer):
-            raise SettingError(
-                f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}",
-                remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a "
-                "task (task=sst2)",
-            )
-        reach = self.encoder.config.model.reach
-        if task.max_length > reach:
-            raise SettingError(
-                f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens",
-                allowed=f"at most {reach}",
-                remedy=f"Set model.max_length={reach}",
-            )
-        task.teacher = self
-
-    def __call__(self, batch: Batch) -> Targets:
-        """Return the vectors of the target tokens and of the texts of `batch`."""
-        with torch.inference_mode(), self.compute.autocast():
-            hidden = self.model.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
+    def vectors(batch: Batch) -> Targets:
+        """Return the vectors of the target tokens and, as the mean of its tokens' vectors, of each text of `batch`."""
+        with torch.inference_mode(), compute.autocast():
+            hidden = encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
             pooled = MeanPool()(hidden, attendable(batch.attention_mask))
             tokens = hidden.flatten(0, 1).index_select(0, batch.target_positions)
         # Autograd saves the targets for its backward pass, which is not possible with tensors made in inference mode.
         return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())
+
+    task.teacher = vectors

@@ -142,53 +142,37 @@ class Assembly:
         return SavedModel(self.config, self.task.labels, self.tokenizer, weights_of(self.model), origin)
 
 
-def compute_for(config: RunConfig, pretrained: SavedModel | None, processes: Processes = SINGLE_PROCESS) -> Compute:
-    """Return the device and precision of a run. Raises SettingError if the settings do not work on this machine, or do
-    not match the encoder that the run starts from.
-    """
-    training, width = config.training, resolve_run(config, pretrained).model.d_model
-    return choose_compute(
-        training.device,
-        training.precision.value,
-        training.threads,
-        width=width,
-        deterministic=training.deterministic,
-        processes=processes,
-    )
-
-
 def assemble(
     config: RunConfig,
-    compute: Compute,
     corpus: Corpus | DocumentCorpus,
     pretrained: SavedModel | None = None,
     processes: Processes = SINGLE_PROCESS,
     teacher: SavedModel | None = None,
 ) -> Assembly:
-    """Build tokenizer, task and model for training, from `pretrained` if there is one.
+    """Build tokenizer, task and model for training, from `pretrained` if there is one, on the device of the settings.
 
     Without one, tokenizer=as_pretrained is that of the `teacher`. The weights depend only on `config.seed` and
     `pretrained`. The assembly's config describes the model in full, but not where it came from. Raises SettingError and
-    DataError if the parts do not match.
+    DataError if the parts do not match each other or this machine.
     """
     if isinstance(config.tokenizer, WordPieceConfig) and config.tokenizer.lowercase is None:
         # Labelled words keep their case: on French parts of speech (Sequoia, validation) this gains 0.3 points.
         lowercase = not isinstance(config.task, TaggingConfig)
         config = replace(config, tokenizer=replace(config.tokenizer, lowercase=lowercase))
-    settings = resolve_run(config, pretrained)
+    settings, training = resolve_run(config, pretrained), config.training
+    hardware, width = (training.device, training.precision.value, training.threads), settings.model.d_model
+    compute = choose_compute(*hardware, width=width, deterministic=training.deterministic, processes=processes)
     are_pairs = isinstance(corpus, Corpus) and corpus.paired  # otherwise there is nothing to read separately
     model_config = settings.model if are_pairs else replace(settings.model, pairs=Pairs.joint)
     tokenizer = _tokenizer(config, corpus, pretrained, teacher)
     task_config = resolve_task(settings.task, corpus)
-    if isinstance(corpus, Corpus) and (
-        note := uneven_note(task_config, corpus.labels, corpus.survey.splits["train"].labels)
-    ):
+    if note := uneven_note(task_config, corpus):
         print(note, file=sys.stderr)
     model_config = resolve_length(model_config, task_config, tokenizer, corpus, pretrained)
     settings = replace(settings, task=task_config, model=model_config)
     task = build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
-    sharded = is_sharded(config.training, processes)
+    sharded = is_sharded(training, processes)
     build = EncoderWithHeads if processes.is_main or not sharded else without_weights
     model = build(settings.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     if pretrained is not None:
@@ -200,7 +184,7 @@ def assemble(
         print(f"From {config.starts_from}: {kept}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
     label_weights = label_weights_of(task_config, corpus)
     start_from_frequencies(model, task.heads, corpus, label_weights)
-    freeze(model, config.training)
+    freeze(model, training)
     if not sharded:  # a model to be sharded may not fit on the device
         model.to(compute.device)
     return Assembly(settings, compute, tokenizer, task, model, processes=processes, label_weights=label_weights)

@@ -278,16 +278,11 @@ def threshold_notes(task: TaskConfig, scores: Mapping[str, PredictionScores]) ->
     if not isinstance(held_out, ClassificationScores) or held_out.threshold is None:
         return [f"There is no validation split to fit task.threshold={task.threshold} on, so it is {DEFAULT}"]
     label, rule = held_out.positive_label, threshold_rule(task)
-    requested = rule and rule.precision
-    reached = held_out.per_class[str(label)]["precision"]
-    notes = [
-        f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation "
-        f"(task.threshold={task.threshold})"
-    ]
-    if requested is not None and reached < requested:
-        notes.append(
-            f"No threshold gives {label!r} a precision of {requested:g} on validation: the best has {reached:.3f}"
-        )
+    fitted = f"{held_out.threshold:.3f}, was fitted on validation (task.threshold={task.threshold})"
+    notes, reached = [f"The threshold of {label!r}, {fitted}"], held_out.per_class[str(label)]["precision"]
+    if rule is not None and rule.precision is not None and reached < rule.precision:
+        missed = f"a precision of {rule.precision:g} on validation: the best has {reached:.3f}"
+        notes.append(f"No threshold gives {label!r} {missed}")
     return notes
 
 
@@ -305,8 +300,8 @@ def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly
     settings = resolve_thresholds(assembly.config.task, assembly.task.labels, held_out)
     task = build_task(settings, assembly.tokenizer, assembly.task.labels, assembly.task.max_length)
     assembly = replace(assembly, task=task, config=replace(assembly.config, task=settings))
-    others = {name: scores_of(assembly, part) for name, part in rows.items() if name not in ("train", "validation")}
-    scores = ({} if held_out is None else {"validation": held_out}) | others
+    scores = {} if held_out is None else {"validation": held_out}
+    scores |= {name: scores_of(assembly, part) for name, part in rows.items() if name not in ("train", "validation")}
     if temperature is not None:
         scores = {name: replace(one, temperature=temperature) for name, one in scores.items()}
     return assembly, scores

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -26,6 +25,7 @@ from encoderlab.runs.records import (
     AUTO,
     HARDWARE,
     Config,
+    announce,
     files_of,
     record_start,
     run_facts,
@@ -56,7 +56,7 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
     with processes.main_process_first():
         corpus, folded = _whole(config)
     if config.dry_run:
-        print(f"folds={config.folds} takes {config.folds} runs like this one, the first:", file=sys.stderr)
+        announce(f"{config.folds} folds take {config.folds} runs like this one, the first:")
         return train(_of_fold(config, 1, run_dir=None), command, processes)
     with processes.entered_by_main(lambda: run_folder(start, config, command, corpus)) as folder:
         if processes.is_main:
@@ -82,10 +82,7 @@ def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
     splits = replace(config.dataset, fold=f"1/{config.folds}").load(cache, config.task.target)
     assert splits.folded is not None
     if unused := splits.origin["unused_test_rows"]:
-        print(
-            f"The test split ({unused:,} rows) is not used, because folds are made of the training rows",
-            file=sys.stderr,
-        )
+        announce(f"the test split ({unused:,} rows) is not used, because folds are made of the training rows")
     whole = Splits({OUT_OF_FOLD: splits.folded.rows}, splits.labels, {**splits.origin, "fold": None})
     return Corpus(whole, survey(whole), cache), splits.folded
 
@@ -101,11 +98,10 @@ def _fold_run(
     """Return the finished run of a fold; an interrupted one is resumed with its own settings."""
     stop_if_interrupted(processes)
     place = RunFolder(folder.fold(number))
-    of = f"fold {number} of {config.folds}"
-    if processes.broadcast_from_main(lambda: place.finished):
-        print(f"\nencoderlab: {of} is finished: {place.root}", file=sys.stderr)
+    finished = processes.broadcast_from_main(lambda: place.finished)
+    announce("", f"fold {number} of {config.folds}{f' is finished: {place.root}' if finished else ''}")
+    if finished:
         return place
-    print(f"\nencoderlab: {of}", file=sys.stderr)
     settings = _of_fold(config, number, run_dir=str(place.root))
 
     def resumed() -> Config:

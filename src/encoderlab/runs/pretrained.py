@@ -141,27 +141,20 @@ def fetch_model_folder(name: str) -> Path:
     Pickles and code are never downloaded. Raises DataError if there is no such model, or if it can neither be
     downloaded nor is in the cache.
     """
-    from huggingface_hub import constants, errors, snapshot_download
+    from huggingface_hub import constants, snapshot_download
 
-    online, folder = not constants.HF_HUB_OFFLINE and hub_answers(constants.ENDPOINT), None
+    online = not constants.HF_HUB_OFFLINE and hub_answers(constants.ENDPOINT)
     try:
         with quiet():
             folder = Path(snapshot_download(name, allow_patterns=DOWNLOADED, local_files_only=not online))
-    except errors.LocalEntryNotFoundError:
-        pass
-    except (errors.HFValidationError, errors.RepositoryNotFoundError, errors.GatedRepoError):
-        wrong = f"{name} is not a folder, and not on the hub {constants.ENDPOINT} (or needs a login)"
-        raise DataError(wrong, allowed="a folder, or OWNER/NAME") from None
-    except (OSError, http_error()) as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")[:200]
-        raise DataError(f"{name} cannot be downloaded from the hub: {reason}", remedy="Try again") from None
-    if folder is not None and any(folder.glob("model*.safetensors")):
-        return folder
-    if folder is not None and online:
+    except (OSError, ValueError, http_error()) as error:  # the hub's own errors are of these kinds
+        reason = str(error).strip().partition("\n")[0].rstrip(".")[:200] if online else "it cannot be reached"
+        raise DataError(
+            f"{name} is not a folder, and not available on the hub {constants.ENDPOINT}: {reason}",
+            allowed="a folder, or OWNER/NAME",
+            remedy="Check the name, the network and HF_TOKEN, or set HF_HOME to a cache that has it",
+        ) from None
+    if not any(folder.glob("model*.safetensors")):
         remedy = "Convert weights in another format with transformers' save_pretrained, if you trust them"
         raise DataError(f"{name} has no readable weights", allowed="a model with model.safetensors", remedy=remedy)
-    raise DataError(
-        f"{name} is not a folder, the hub {constants.ENDPOINT} cannot be reached, and the cache "
-        f"{constants.HF_HUB_CACHE} {'lacks it' if folder is None else 'has no weights of it'}",
-        remedy="Check the name and the network (HF_ENDPOINT, HF_HUB_OFFLINE), or set HF_HOME to a cache that has it",
-    )
+    return folder

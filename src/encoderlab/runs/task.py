@@ -77,13 +77,16 @@ def is_uneven(labels: Sequence[str], counts: Mapping[str, int]) -> bool:
     return max(counts[label] for label in labels) > UNEVEN * sum(counts[label] for label in labels)
 
 
-def uneven_note(task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int]) -> str | None:
+def uneven_note(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> str | None:
     """Return a sentence on the settings with which rare labels are learned; None if there are none."""
-    if not isinstance(task, ClassificationConfig) or task.class_weights != BALANCED or not is_uneven(labels, counts):
+    if not isinstance(task, ClassificationConfig) or not isinstance(corpus, Corpus) or task.class_weights != BALANCED:
+        return None
+    counts = corpus.survey.splits["train"].labels
+    if not is_uneven(corpus.labels, counts):
         return None
     settings = f"task.score={task.score.value}, task.class_weights={BALANCED}"
     settings += f", task.threshold={task.threshold}" if task.threshold is not None else ""
-    label = max(labels, key=lambda label: counts[label])
+    label = max(corpus.labels, key=lambda label: counts[label])
     return f"{counts[label] / sum(counts.values()):.0%} of the training rows are {label!r}, hence {settings}"
 
 
