@@ -25,7 +25,6 @@ PROMISES = {  # RELIABILITY.md states them
     "refused_while_running": Promise(training.refused, quick=1, full=60),
     "one_folder": Promise(training.one_folder, quick=1, full=20),
     "process_lost": Promise(processes.disturbed, quick=0, full=24),
-    "processes_changed": Promise(processes.number_changed, quick=0, full=12),
     "machines_equal": Promise(machines.equal, quick=0),
     "machine_lost": Promise(machines.lost, quick=0),
 }

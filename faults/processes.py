@@ -1,9 +1,8 @@
-"""Trials of two processes by torchrun: signals, a lost process, and resuming in another number of processes."""
+"""Trials of runs in two processes by torchrun: signals, and a process that is lost."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -21,12 +20,10 @@ from typing import Any
 from encoderlab.training.checkpoint import checkpoints, step_of
 from faults.host import ONE_THREAD, Ended
 from faults.promise import Conditions, Trial
-from faults.training import GRID, HOW_TO_RESUME, REVERSE, SIGNALS, STEPS, difference, finished, outcome, shared_folder
+from faults.training import GRID, HOW_TO_RESUME, SIGNALS, STEPS, difference, finished, outcome, shared_folder
 
-SETTINGS = (*REVERSE, "training.steps=120", "training.checkpoint_every=5", "training.evaluate_every=60")
 ENOUGH = 240.0  # seconds for any of these runs
 POLL = 0.02
-SAME = 2e-3  # of the final loss: sums over two processes round differently from sums over one
 Disturb = Callable[[subprocess.Popen], None]
 
 
@@ -50,25 +47,6 @@ def disturbed(conditions: Conditions) -> Iterator[Trial]:
             failure = failure or _ends(run, 2, settings) or difference(outcome(run), reference)
             target = "torchrun" if rank is None else f"process {rank}"
             yield Trial(f"{number.name} to {target} after step {step}, sharding={sharding}", failure)
-
-
-def number_changed(conditions: Conditions) -> Iterator[Trial]:
-    """Change a run from one process to two and back: steps, rows and scores must be those of an undisturbed one."""
-    draw = random.Random(conditions.seed)
-    settings = (*SETTINGS, "model.dropout=0")
-    with _folder() as reference:
-        ended = launch(reference, 1, *settings)
-        assert ended.code == 0, ended.output
-        expected = _facts(reference)
-    for sizes in islice(cycle(((1, 2, 1), (2, 1, 2))), conditions.trials or 0):
-        with _folder() as run:
-            stops = sorted(draw.sample(range(10, 90, 5), 2))
-            for size, stop in zip(sizes, [*stops, None], strict=True):
-                words = ("train", f"resume={run}") if (run / "config.yaml").exists() else settings
-                disturb = None if stop is None else _after_step(run, stop, signal.SIGTERM, None)
-                ended = launch(run, size, *words, disturb=disturb)
-            failure = "" if ended.code == 0 else f"exit code {ended.code}: {ended.last_line}"
-            yield Trial(f"{sizes} processes, changed after steps {stops}", failure or _unlike(_facts(run), expected))
 
 
 def launch(run: Path, size: int, *words: str, disturb: Disturb | None = None) -> Ended:
@@ -160,19 +138,3 @@ def _ends(run: Path, size: int, settings: Sequence[str]) -> str:
     words = (settings[0], f"resume={run}") if (run / "config.yaml").exists() else settings
     ended = launch(run, size, *words)
     return "" if ended.code == 0 and finished(run) else f"resuming ended with code {ended.code}: {ended.last_line}"
-
-
-def _facts(run: Path) -> dict[str, float]:
-    """Return what a run did and how good it became."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    last = next(line for line in reversed(lines) if line["kind"] == "step")
-    counts = {name: last[name] for name in ("step", "examples", "tokens")}
-    return {**counts, "loss": report["splits"]["test"]["loss"], "rows": report["splits"]["test"]["n"]}
-
-
-def _unlike(run: dict[str, float], expected: dict[str, float]) -> str:
-    """Return how a run differs from the undisturbed one; "" if only in the rounding of sums."""
-    allowed = {name: SAME * value if name == "loss" else 0 for name, value in expected.items()}
-    unlike = [name for name, value in expected.items() if abs(run[name] - value) > allowed[name]]
-    return ", ".join(f"{name} {run[name]} instead of {expected[name]}" for name in unlike)

@@ -50,10 +50,5 @@ def test_the_halves_of_a_batch_keep_each_row_with_its_targets():
 
 def test_halves_of_a_batch_without_padding_and_labels_have_none():
     first, last = batch(attention_mask=None, labels=None, token_labels=None, n_tokens=6).halves()
-    assert (first.attention_mask, first.labels, first.token_labels, first.n_tokens, last.n_tokens) == (
-        None,
-        None,
-        None,
-        3,
-        3,
-    )
+    assert first.attention_mask is first.labels is first.token_labels is None
+    assert first.n_tokens == last.n_tokens == 3

@@ -30,30 +30,17 @@ from tests.exchange.bert_folders import (
     theirs_of,
 )
 
-ARCHITECTURES = [
-    *(
-        f"Bert{head}"
-        for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM", "ForPreTraining")
-    ),
-    "BertForNextSentencePrediction",
-    *(f"DistilBert{head}" for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")),
-]
+COMMON = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
+ARCHITECTURES = [f"{family}{head}" for family in ("Bert", "DistilBert") for head in COMMON]
+ARCHITECTURES += ["BertForPreTraining", "BertForNextSentencePrediction"]
+FAST = ("BertForPreTraining", "DistilBertForSequenceClassification", "AutoModelForSequenceClassification")
 
 
-TESTED = [  # one of each family in the fast lane
-    name
-    if name in ("BertForPreTraining", "DistilBertForSequenceClassification")
-    else pytest.param(name, marks=pytest.mark.slow)
-    for name in ARCHITECTURES
-]
+def one_of_each_fast(names):
+    return [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-TESTED_HEADS = [
-    name
-    if name in ("AutoModelForSequenceClassification", "BertForPreTraining")
-    else pytest.param(name, marks=pytest.mark.slow)
-    for name in HEADS
-]
+TESTED, TESTED_HEADS = one_of_each_fast(ARCHITECTURES), one_of_each_fast(HEADS)
 
 
 SIZES = st.fixed_dictionaries(
@@ -165,12 +152,9 @@ def test_our_model_gives_the_same_numbers_there(make_batch, opened_by, shape, le
 def test_theirs_to_ours_and_back_is_bit_for_bit_identical(architecture, sizes):
     theirs = theirs_of(architecture, **sizes)
     with tempfile.TemporaryDirectory() as folder:
-        if (
-            "MaskedLM" in architecture or "PreTraining" in architecture
-        ):  # without a tie, transformers reads the decoder's bias alone
-            predictions = getattr(getattr(theirs, "cls", None), "predictions", None)
-            if predictions is not None:
-                predictions.bias.data = predictions.decoder.bias.data.clone()
+        if (predictions := getattr(getattr(theirs, "cls", None), "predictions", None)) is not None:
+            # without a tie, transformers reads the decoder's bias alone
+            predictions.bias.data = predictions.decoder.bias.data.clone()
         saved(theirs, folder)
         before = safetensors.torch.load_file(Path(folder) / "model.safetensors")
         fields_before = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
@@ -185,9 +169,8 @@ def test_theirs_to_ours_and_back_is_bit_for_bit_identical(architecture, sizes):
     # what ours has no two of, what transformers leaves out where it is the default, and what the decoder's presence
     # already says
     chosen = {"seq_classif_dropout", "problem_type", "id2label", "label2id", "tie_word_embeddings"}
-    assert {key: fields[key] for key in fields_before if key in fields and key not in chosen} == {
-        key: fields_before[key] for key in fields_before if key in fields and key not in chosen
-    }
+    kept = fields.keys() & fields_before.keys() - chosen
+    assert {key: fields[key] for key in kept} == {key: fields_before[key] for key in kept}
 
 
 @pytest.mark.parametrize("opened_by", TESTED_HEADS)
@@ -201,21 +184,10 @@ def test_ours_to_theirs_and_back_is_bit_for_bit_identical(opened_by, shape, data
         fields, there = exported(config, heads, model.state_dict(), Path(folder))
         back = read_huggingface(Path(folder))
     assert back.heads == heads
-    assert back.labels == (
-        []
-        if "id2label" not in fields
-        else ["follows", "random"]
-        if heads.vocabulary
-        else list(fields["id2label"].values())
-    )
-    fields_again, again = to_huggingface(
-        back.config,
-        back.heads,
-        back.weights,
-        labels=back.labels,
-        vocabulary_size=back.vocabulary_size,
-        pad_id=back.pad_id,
-    )
+    of_pairs = heads.vocabulary and "id2label" in fields
+    assert back.labels == (["follows", "random"] if of_pairs else list(fields.get("id2label", {}).values()))
+    sizes = {"vocabulary_size": back.vocabulary_size, "pad_id": back.pad_id}
+    fields_again, again = to_huggingface(back.config, back.heads, back.weights, labels=back.labels, **sizes)
     assert again.keys() == there.keys() and all(torch.equal(again[name], there[name]) for name in there)
     assert fields_again["architectures"] == fields["architectures"]
     for name, weight in model.state_dict().items():  # what needed no change has none
@@ -234,12 +206,8 @@ def test_mean_pooling_becomes_a_layer_there_and_the_mean_again_here(make_batch, 
     batch = make_batch(lengths, mask=True, seed=shape["seed"])
     inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask.long()}
     with torch.no_grad():
-        assert_close(
-            model(batch).sequence_logits,
-            theirs(**inputs, token_type_ids=batch.token_type_ids).logits,
-            rtol=1e-4,
-            atol=1e-4,
-        )
+        logits = theirs(**inputs, token_type_ids=batch.token_type_ids).logits
+        assert_close(model(batch).sequence_logits, logits, rtol=1e-4, atol=1e-4)
     assert (back.config.pooling, back.config.n_layers) == (Pooling.mean, config.n_layers)
     for name, weight in model.state_dict().items():
         assert torch.equal(back.weights[name], weight), name

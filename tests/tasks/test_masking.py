@@ -92,13 +92,8 @@ def test_each_row_has_its_fraction_of_targets_rounded_and_at_least_one(rows, fra
     counts = torch.bincount(masked.target_positions // masked.input_ids.shape[1], minlength=len(rows)).tolist()
     for row, count in zip(rows, counts, strict=True):
         n = sum(id_ >= 5 for id_ in row)
-        assert count == (
-            0
-            if n == 0
-            else max(1, round(np.float32(fraction) * np.float32(n)))
-            if abs(fraction * n % 1 - 0.5) > 1e-4
-            else count
-        )
+        if abs(fraction * n % 1 - 0.5) > 1e-4:  # not a tie
+            assert count == min(n, max(1, round(np.float32(fraction) * np.float32(n))))
 
 
 @given(rows=sequences, key=st.integers(0, 2**64 - 1), parts=st.integers(1, 4))
@@ -110,11 +105,8 @@ def test_a_row_is_masked_the_same_way_in_any_batch(rows, key, parts):
         alone = masks(batch_of([rows[row]], first_row=row), key)
         n = len(rows[row])
         assert alone.input_ids[0].tolist() == together.input_ids[row, :n].tolist()
-        here = (
-            together.target_positions[together.target_positions // together.input_ids.shape[1] == row]
-            % together.input_ids.shape[1]
-        )
-        assert alone.target_positions.tolist() == here.tolist()
+        rows_of_targets, places = np.divmod(together.target_positions.numpy(), together.input_ids.shape[1])
+        assert alone.target_positions.tolist() == places[rows_of_targets == row].tolist()
 
 
 def test_of_ten_target_tokens_eight_are_masked_one_is_random_and_one_stays():
@@ -128,22 +120,6 @@ def test_of_ten_target_tokens_eight_are_masked_one_is_random_and_one_stays():
     assert kept == pytest.approx(0.1 + 0.1 / len(WORDS), abs=0.015)
     replaced = seen[(seen != MASK) & (seen != masked.token_labels)]
     assert len(replaced.unique()) == len(WORDS)
-
-
-@pytest.mark.parametrize(
-    ("shares", "expected"),
-    [((1.0, 0.0), "masks"), ((0.0, 1.0), "random"), ((0.0, 0.0), "kept")],
-    ids=lambda value: str(value),
-)
-def test_replacement_probabilities_can_be_chosen(shares, expected):
-    masked = masking(mask_replace_prob=shares[0], random_replace_prob=shares[1])(batch_of(random_rows(50, 60)), key=1)
-    seen = masked.input_ids.flatten()[masked.target_positions]
-    found = {
-        "masks": float((seen == MASK).float().mean()),
-        "kept": float((seen == masked.token_labels).float().mean()),
-        "random": float((seen >= 5).float().mean()),
-    }
-    assert found[expected] == 1.0
 
 
 def test_every_token_of_a_row_is_equally_likely_to_be_a_target():

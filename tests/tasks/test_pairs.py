@@ -106,9 +106,7 @@ def test_every_second_sentence_is_equally_likely_to_be_a_negative():
     for epoch in range(300):
         pairs = drawn(corpus, seed=(0, epoch))[2]
         np.add.at(often, pairs.second_start[pairs.labels == 1], 1)
-    assert (
-        often.reshape(-1, 4)[:, 0] == 0
-    ).all()  # a paragraph's first sentence never follows anything, so it is no stranger either
+    assert (often.reshape(-1, 4)[:, 0] == 0).all()  # a paragraph's first sentence never follows anything
     others = often.reshape(-1, 4)[:, 1:]
     assert others.min() > 0.7 * others.mean() and others.max() < 1.3 * others.mean()
 

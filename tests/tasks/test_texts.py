@@ -55,11 +55,8 @@ def batch_of(task, *targets):
 
 def scores_of(task, logits, *targets):
     metrics = task.metrics()
-    metrics.keep(
-        metrics.columns(
-            Prediction(sequence_logits=torch.as_tensor(logits, dtype=torch.float32)), batch_of(task, *targets)
-        )
-    )
+    prediction = Prediction(sequence_logits=torch.as_tensor(logits, dtype=torch.float32))
+    metrics.keep(metrics.columns(prediction, batch_of(task, *targets)))
     return metrics.scores()
 
 

@@ -77,15 +77,6 @@ def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, bat
     assert facts(after) == facts(0)[after:]
 
 
-def test_accumulation_splits_the_same_batch_into_micro_batches():
-    store = held(encoded([4] * 10))
-    whole, micro_batches = (
-        next(training_batches(store, TrainingConfig(batch_size=7), 0, PAD, CPU, micro_batches=n)) for n in (1, 3)
-    )
-    assert [len(micro_batch) for micro_batch in micro_batches] == [3, 2, 2]
-    assert torch.cat([micro_batch.rows for micro_batch in micro_batches]).tolist() == whole[0].rows.tolist()
-
-
 @given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60))
 @settings(deadline=None, max_examples=30)
 def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
@@ -121,36 +112,19 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
     store, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
 
     def steps(rank, size, micro_batches):
-        return list(
-            islice(
-                training_batches(
-                    store,
-                    config,
-                    3,
-                    PAD,
-                    CPU,
-                    micro_batches=micro_batches,
-                    after=after,
-                    processes=Processes(rank, size),
-                ),
-                6,
-            )
-        )
+        of_one = {"micro_batches": micro_batches, "after": after, "processes": Processes(rank, size)}
+        return list(islice(training_batches(store, config, 3, PAD, CPU, **of_one), 6))
 
     alone = [step[0] for step in steps(0, 1, 1)]
     of_each = [steps(rank, size, micro_batches) for rank in range(size)]
     for number, whole in enumerate(alone):
         shares = [one[number] for one in of_each]
-        assert (
-            torch.cat([micro_batch.rows for share in shares for micro_batch in share]).tolist() == whole.rows.tolist()
-        )
-        assert (
-            torch.cat([micro_batch.labels for share in shares for micro_batch in share]).tolist()
-            == whole.labels.tolist()
-        )
         assert len({len(share) for share in shares}) == 1  # all meet after each part
-        assert all(len(micro_batch) for share in shares for micro_batch in share)  # there is something to compute
-        assert sum(micro_batch.n_tokens for share in shares for micro_batch in share) == whole.n_tokens
+        parts = [micro_batch for share in shares for micro_batch in share]
+        assert torch.cat([part.rows for part in parts]).tolist() == whole.rows.tolist()
+        assert torch.cat([part.labels for part in parts]).tolist() == whole.labels.tolist()
+        assert all(len(part) for part in parts)  # there is something to compute
+        assert sum(part.n_tokens for part in parts) == whole.n_tokens
 
 
 @given(lengths=lengths_of_rows, size=st.integers(1, 5))
@@ -167,17 +141,12 @@ def test_scoring_batches_are_distributed_as_one_process_would_compose_them(lengt
 
 def micro_batches_of(rows, config, steps, micro_batches, size):
     """Return all micro-batches of `steps` steps, of all processes."""
-    return [
-        micro_batch
-        for rank in range(size)
-        for step in islice(
-            training_batches(
-                rows, config, 3, PAD, CPU, micro_batches=micro_batches, processes=Processes(rank=rank, size=size)
-            ),
-            steps,
-        )
-        for micro_batch in step
-    ]
+    found = []
+    for rank in range(size):
+        of_one = {"micro_batches": micro_batches, "processes": Processes(rank=rank, size=size)}
+        for step in islice(training_batches(rows, config, 3, PAD, CPU, **of_one), steps):
+            found += step
+    return found
 
 
 def rows_in_windows(n_windows):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, length_in_words, total_steps
+from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, total_steps
 from encoderlab.training.optimizer import learning_rate_at
 from tests.stand_ins import Clock
 
@@ -125,12 +125,3 @@ def test_a_first_step_in_which_code_is_compiled_keeps_the_warmup_and_the_rest_of
 def test_steps_follow_from_epochs_unless_set(settings, steps):
     horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, **settings), rows=100)
     assert (horizon.steps(0), per_epoch) == (steps, 4)
-
-
-@pytest.mark.parametrize(
-    ("steps", "epochs"),
-    [(2, "0.00296 epochs, "), (675, "1 epoch, "), (1350, "2 epochs, "), (675_000, "1,000 epochs, ")],
-)
-def test_a_short_run_is_a_share_of_an_epoch_and_not_none(steps, epochs):
-    words = length_in_words(TrainingConfig(steps=steps, batch_size=32), 21_600, evaluated=False)
-    assert words.startswith(epochs)

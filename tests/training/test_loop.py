@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import islice, repeat
+from itertools import accumulate, islice, repeat
 
 import pytest
 import torch
@@ -51,25 +51,9 @@ def rows(n, targets_in_row, seed=0):
     )
 
 
-def cut(batch, targets_in_row, sizes):
+def cut(batch, sizes):
     """Return the batch in micro-batches of the given sizes."""
-    micro_batches, start, token = [], 0, 0
-    for size in sizes:
-        n_targets = sum(targets_in_row[start : start + size])
-        micro_batches.append(
-            Batch(
-                input_ids=batch.input_ids[start : start + size],
-                token_type_ids=batch.token_type_ids[start : start + size],
-                attention_mask=None,
-                rows=batch.rows[start : start + size],
-                target_positions=batch.target_positions[token : token + n_targets] - start * 6,
-                labels=batch.labels[start : start + size],
-                token_labels=batch.token_labels[token : token + n_targets],
-                n_tokens=size * 6,
-            )
-        )
-        start, token = start + size, token + n_targets
-    return micro_batches
+    return [batch._between(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 def learner(model, config, label_weights=None):
@@ -98,7 +82,7 @@ def test_class_weights_do_not_depend_on_micro_batches(sizes, targets):
     whole = replace(rows(8, [0] * 8), labels=targets)
     label_weights = torch.tensor([0.2, 1.0, 7.0])
     (one, (first, *_)), (parts, steps) = (
-        trained(batches, label_weights, Sequences()) for batches in ([[whole]] * 5, [cut(whole, [0] * 8, sizes)] * 5)
+        trained(batches, label_weights, Sequences()) for batches in ([[whole]] * 5, [cut(whole, sizes)] * 5)
     )
     for a, b in zip(one.parameters(), parts.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
@@ -111,7 +95,7 @@ def test_accumulation_over_uneven_micro_batches_gives_the_weights_of_the_whole_b
     targets_in_row = [1, 5, 0, 2, 6, 1, 3, 4]
     whole = rows(8, targets_in_row)
     one, one_steps = trained([[whole]] * 5)
-    micro_batches, micro_batch_steps = trained([cut(whole, targets_in_row, sizes)] * 5)
+    micro_batches, micro_batch_steps = trained([cut(whole, sizes)] * 5)
     for a, b in zip(one.parameters(), micro_batches.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
     assert micro_batch_steps[-1].numbers() == pytest.approx(one_steps[-1].numbers(), rel=1e-4)
@@ -148,7 +132,7 @@ def steps_on_meta(monkeypatch, processes=SINGLE_PROCESS, micro_batches=1):
     )  # fused kernels need a GPU
     learner = Learner(model, optimizer, config, meta, processes)
     learner.guard = NonFiniteGuard(waits=False)
-    given = [part.to(meta.device) for part in cut(rows(4, [1] * 4), [1] * 4, [4 // micro_batches] * micro_batches)]
+    given = [part.to(meta.device) for part in cut(rows(4, [1] * 4), [4 // micro_batches] * micro_batches)]
     steps = list(islice(optimize(learner, repeat(given), Horizon(50), after=1), 3))
     assert updates == ["meta"] * 3
     return steps

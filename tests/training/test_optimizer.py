@@ -150,12 +150,7 @@ def rates(steps, **settings):
 def test_every_schedule_stays_between_zero_and_its_peak_and_trains_in_every_step(schedule, steps, warmup, peak):
     found = rates(steps, schedule=schedule, warmup=warmup, learning_rate=peak)
     assert all(0 < rate <= peak * (1 + 1e-9) for rate in found[:-1])
-
-
-@pytest.mark.parametrize("schedule", [Schedule.linear, Schedule.cosine, Schedule.one_cycle])
-@pytest.mark.parametrize("steps", [1, 7, 100])
-def test_falling_schedules_end_at_exactly_zero_after_the_last_step(schedule, steps):
-    assert rates(steps, schedule=schedule)[-1] == 0
+    assert schedule is Schedule.constant or found[-1] == 0
 
 
 def test_warm_up_rises_in_a_straight_line_to_the_peak():

@@ -3,20 +3,20 @@
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.layers import Dropout
-from encoderlab.model.packing import Layout, SelectedTokens
+from encoderlab.model.packing import Layout, Mask, SelectedTokens, Tokens
 from encoderlab.model.positions import RotaryPositions
 
 
 def attention_weights(
     q: Float[Tensor, "batch heads queries d_head"],
     k: Float[Tensor, "batch heads length d_head"],
-    mask: Bool[Tensor, "batch length"] | None,
+    mask: Mask | None,
 ) -> Float[Tensor, "batch heads queries length"]:
     """softmax(q k^T / sqrt(d_head)), equation 1: how much of each token goes into each output. Each row sums to 1.
 
@@ -39,7 +39,7 @@ def attend(
     q: Float[Tensor, "batch heads queries d_head"],
     k: Float[Tensor, "batch heads length d_head"],
     v: Float[Tensor, "batch heads length d_head"],
-    mask: Bool[Tensor, "batch length"] | None,
+    mask: Mask | None,
     dropout: Dropout,
 ) -> Float[Tensor, "batch heads queries d_head"]:
     """dropout(attention_weights(q, k, mask)) v, equation 1, by PyTorch's fused kernel wherever that is faster."""
@@ -103,7 +103,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(config.attention_dropout)
 
     def forward(
-        self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
+        self, x: Tokens, layout: Layout, selected: SelectedTokens | None = None
     ) -> Float[Tensor, "*targets d_model"]:
         """Return what the `selected` tokens (None: all) attend to in their sequences, whose tokens' vectors are `x`."""
         queried, queries = (x, layout) if selected is None else (selected.pick(x), selected.layout)
@@ -122,9 +122,7 @@ class MultiHeadAttention(nn.Module):
         """Return whether there is an attention kernel for packed sequences; see `packed_kernel_takes`."""
         return packed_kernel_takes(device, dtype, self.dropout.p if self.training else 0.0, self.d_head)
 
-    def weights(
-        self, x: Float[Tensor, "batch length d_model"], layout: Layout
-    ) -> Float[Tensor, "batch heads length length"]:
+    def weights(self, x: Tokens, layout: Layout) -> Float[Tensor, "batch heads length length"]:
         """Return the attention weights that `forward` uses in evaluation mode; `x` is padded."""
         q, k = self.by_head(self.query(x)), self.by_head(self.key(x))
         if self.rotate is not None:

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from typing import cast
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from encoderlab.model.attention import MultiHeadAttention
 from encoderlab.model.config import ModelConfig, NormPosition
 from encoderlab.model.layers import Dropout, FeedForward, build_norm
-from encoderlab.model.packing import Layout, SelectedTokens, Selection
+from encoderlab.model.packing import Ids, Layout, Mask, SelectedTokens, Selection, Tokens
 from encoderlab.model.positions import build_positions
+
+Targets = Float[Tensor, "*targets d_model"]  # vectors of the selected tokens
+AttentionMap = Float[Tensor, "batch heads length length"]  # [sequence, head, attending token, attended token]
 
 
 class Embeddings(nn.Module):
@@ -63,32 +66,24 @@ class EncoderLayer(nn.Module):
 class PostNormLayer(EncoderLayer):
     """norm(x + sublayer(x)), as in the paper and BERT."""
 
-    def forward(
-        self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
-    ) -> Float[Tensor, "*targets d_model"]:
+    def forward(self, x: Tokens, layout: Layout, selected: SelectedTokens | None = None) -> Targets:
         residual = x if selected is None else selected.pick(x)
         x = self.attention_norm(residual + self.dropout(self.attention(x, layout, selected)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
-    def attention_map(
-        self, x: Float[Tensor, "batch length d_model"], layout: Layout
-    ) -> Float[Tensor, "batch heads length length"]:
+    def attention_map(self, x: Tokens, layout: Layout) -> AttentionMap:
         return self.attention.weights(x, layout)
 
 
 class PreNormLayer(EncoderLayer):
     """x + sublayer(norm(x)): gradients reach every layer undiminished (Xiong et al. 2020, figure 1b)."""
 
-    def forward(
-        self, x: Float[Tensor, "*tokens d_model"], layout: Layout, selected: SelectedTokens | None = None
-    ) -> Float[Tensor, "*targets d_model"]:
+    def forward(self, x: Tokens, layout: Layout, selected: SelectedTokens | None = None) -> Targets:
         residual = x if selected is None else selected.pick(x)
         x = residual + self.dropout(self.attention(self.attention_norm(x), layout, selected))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
-    def attention_map(
-        self, x: Float[Tensor, "batch length d_model"], layout: Layout
-    ) -> Float[Tensor, "batch heads length length"]:
+    def attention_map(self, x: Tokens, layout: Layout) -> AttentionMap:
         return self.attention.weights(self.attention_norm(x), layout)
 
 
@@ -107,10 +102,7 @@ class Encoder(nn.Module):
         self.final_norm = build_norm(config) if config.norm_position is NormPosition.pre else nn.Identity()
 
     def forward(
-        self,
-        input_ids: Int[Tensor, "batch length"],
-        token_type_ids: Int[Tensor, "batch length"],
-        attention_mask: Bool[Tensor, "batch length"] | None,
+        self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None
     ) -> Float[Tensor, "batch length d_model"]:
         """Return the vector of each token. `attention_mask` is True at real tokens; None means no padding."""
         layout = self._layout(input_ids, attention_mask)
@@ -121,18 +113,17 @@ class Encoder(nn.Module):
 
     def encode(
         self,
-        input_ids: Int[Tensor, "batch length"],
-        token_type_ids: Int[Tensor, "batch length"],
-        attention_mask: Bool[Tensor, "batch length"] | None,
+        input_ids: Ids,
+        token_type_ids: Ids,
+        attention_mask: Mask | None,
         n_tokens: int | None = None,
         selection: Selection | None = None,
-    ) -> Float[Tensor, "*answers d_model"]:
+    ) -> Targets:
         """Return the same vectors, faster: without computing padding, and only for the selected tokens.
 
         If `n_tokens` counts the real tokens of a batch with padding, all layers work on only these, and the vectors of
         padding are zeros. With a `selection` the last layer computes only its tokens, which saves a third of the time
-        of two layers:
-        [targets, d_model], or [batch, first, d_model] for the first tokens of each sequence.
+        of two layers: [targets, d_model], or [batch, first, d_model] for the first tokens of each sequence.
         """
         layout = self._layout(input_ids, attention_mask, n_tokens)
         x = self.embeddings(layout.pack(input_ids), layout.pack(token_type_ids), layout.positions)
@@ -144,13 +135,8 @@ class Encoder(nn.Module):
         selected = SelectedTokens(selection, layout)
         return selected.restore(self.final_norm(last(x, layout, selected)))
 
-    def attention_maps(
-        self,
-        input_ids: Int[Tensor, "batch length"],
-        token_type_ids: Int[Tensor, "batch length"],
-        attention_mask: Bool[Tensor, "batch length"] | None,
-    ) -> list[Float[Tensor, "batch heads length length"]]:
-        """Return every layer's attention weights, lowest first: [sequence, head, attending token, attended token]."""
+    def attention_maps(self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None) -> list[AttentionMap]:
+        """Return the attention weights of every layer, lowest first."""
         layout = self._layout(input_ids, attention_mask)
         x = self.embeddings(input_ids, token_type_ids)
         maps = []
@@ -159,12 +145,7 @@ class Encoder(nn.Module):
             x = layer(x, layout)
         return maps
 
-    def _layout(
-        self,
-        input_ids: Int[Tensor, "batch length"],
-        attention_mask: Bool[Tensor, "batch length"] | None,
-        n_tokens: int | None = None,
-    ) -> Layout:
+    def _layout(self, input_ids: Ids, attention_mask: Mask | None, n_tokens: int | None = None) -> Layout:
         """Return a packed layout if there is padding and the number of real tokens is known, otherwise a padded one."""
         batch, length = input_ids.shape
         assert length <= self.max_length, f"truncate {length} tokens to {self.max_length} first"

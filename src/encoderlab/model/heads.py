@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -13,7 +13,7 @@ from encoderlab.batch import Batch, HeadSizes, Prediction, WindowPooling
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.layers import Dropout, build_norm
-from encoderlab.model.packing import FIRST_TOKENS, Selection, attendable, worth_packing
+from encoderlab.model.packing import FIRST_TOKENS, Ids, Mask, Selection, attendable, worth_packing
 from encoderlab.model.pooling import FIRST_TOKEN, WIDTH, MeanPool, build_pooling, compared, pool_windows, separate_texts
 
 TILE = 64  # outputs: 128 bytes in bf16
@@ -124,11 +124,7 @@ class EncoderWithHeads(nn.Module):
         return Prediction(sequence_logits, token_logits)
 
     def pair_logits(
-        self,
-        input_ids: Int[Tensor, "pairs length"],
-        token_type_ids: Int[Tensor, "pairs length"],
-        attention_mask: Bool[Tensor, "pairs length"] | None,
-        n_tokens: int | None = None,
+        self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None, n_tokens: int | None = None
     ) -> Float[Tensor, "pairs classes"]:
         """Return logits for pairs of texts encoded one by one; `n_tokens` of their tokens are real (None: unknown)."""
         assert self.pool is not None and self.sequence_head is not None
@@ -165,7 +161,7 @@ class EncoderWithHeads(nn.Module):
         n_tokens = batch.n_tokens if self._packs(batch.input_ids, batch.n_tokens) else None
         return self.encoder.encode(batch.input_ids, batch.token_type_ids, batch.attention_mask, n_tokens, selection)
 
-    def _packs(self, input_ids: Int[Tensor, "batch length"], n_tokens: int) -> bool:
+    def _packs(self, input_ids: Ids, n_tokens: int) -> bool:
         if self.packs is not None:
             return self.packs
         device, attention = input_ids.device, self.encoder.layers[0].attention

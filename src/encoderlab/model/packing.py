@@ -14,15 +14,19 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+Ids = Int[Tensor, "batch length"]
+Mask = Bool[Tensor, "batch length"]  # True at real tokens
+Tokens = Float[Tensor, "*tokens d_model"]  # vectors of tokens, padded or packed
 
-def attendable(attention_mask: Bool[Tensor, "batch length"] | None) -> Bool[Tensor, "batch length"] | None:
+
+def attendable(attention_mask: Mask | None) -> Mask | None:
     """Return the mask with all tokens of a fully padded sequence attendable: a softmax over no tokens is NaN."""
     if attention_mask is None:
         return None
     return attention_mask | ~attention_mask.any(dim=1, keepdim=True)
 
 
-def worth_packing(n_tokens: int, input_ids: Int[Tensor, "batch length"], *, kernel: bool) -> bool:
+def worth_packing(n_tokens: int, input_ids: Ids, *, kernel: bool) -> bool:
     """Return whether removing the padding of a batch with `n_tokens` real tokens is faster than computing it.
 
     `kernel` says whether there is an attention kernel for packed sequences.
@@ -47,7 +51,7 @@ class Layout:
         batch: int,
         width: int,
         positions: slice | Int[Tensor, " tokens"],
-        mask: Bool[Tensor, "batch width"] | None = None,
+        mask: Mask | None = None,
         slots: Int[Tensor, " tokens"] | None = None,
         bounds: Int[Tensor, " bounds"] | None = None,
     ) -> None:
@@ -56,12 +60,12 @@ class Layout:
         self.real: Tensor | None = None  # if packed: True at the tokens of the flattened padded batch that are kept
 
     @classmethod
-    def padded(cls, batch: int, length: int, attention_mask: Bool[Tensor, "batch length"] | None = None) -> Layout:
+    def padded(cls, batch: int, length: int, attention_mask: Mask | None = None) -> Layout:
         """Return the layout of all tokens of a batch as they are; `attention_mask` is True at real ones."""
         return cls(batch, length, slice(length), attendable(attention_mask))
 
     @classmethod
-    def packed(cls, attention_mask: Bool[Tensor, "batch length"], n_tokens: int) -> Layout:
+    def packed(cls, attention_mask: Mask, n_tokens: int) -> Layout:
         """Return the layout of only the `n_tokens` real tokens of a batch."""
         batch, length = attention_mask.shape
         real = attention_mask.flatten()
@@ -121,7 +125,7 @@ class SelectedTokens:
         self.padding = None if real is None else ~real.index_select(0, flat)
         self.among = flat if real is None else (real.cumsum(0) - 1).index_select(0, flat).clamp(min=0)
 
-    def pick(self, x: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "*targets d_model"]:
+    def pick(self, x: Tokens) -> Float[Tensor, "*targets d_model"]:
         """Return the vectors of these tokens from those of all tokens; zeros for removed padding."""
         if self.shape is None:
             return x[:, : self.layout.width]

@@ -9,6 +9,11 @@ from torch.nn import functional as F
 
 from encoderlab.batch import WindowPooling
 from encoderlab.model.config import ModelConfig, Pooling
+from encoderlab.model.packing import Ids
+
+Hidden = Float[Tensor, "batch length d_model"]
+Mask = Bool[Tensor, "batch positions"]  # more positions than vectors if only the first tokens were computed
+Pooled = Float[Tensor, "batch d_model"]
 
 FIRST_TOKEN = (Pooling.cls, Pooling.pooler, Pooling.relu_pooler)  # those that read only the first token
 
@@ -16,18 +21,14 @@ FIRST_TOKEN = (Pooling.cls, Pooling.pooler, Pooling.relu_pooler)  # those that r
 class ClsPool(nn.Module):
     """The vector of the first token (BERT, section 3)."""
 
-    def forward(
-        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch positions"] | None
-    ) -> Float[Tensor, "batch d_model"]:
+    def forward(self, hidden: Hidden, mask: Mask | None) -> Pooled:
         return hidden[:, 0]
 
 
 class MeanPool(nn.Module):
     """The mean of the vectors of all real tokens."""
 
-    def forward(
-        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
-    ) -> Float[Tensor, "batch d_model"]:
+    def forward(self, hidden: Hidden, mask: Mask | None) -> Pooled:
         if mask is None:
             return hidden.mean(dim=1)
         real = mask[:, :, None].to(hidden.dtype)
@@ -42,9 +43,7 @@ class Pooler(nn.Module):
         self.dense = nn.Linear(d_model, d_model)
         self.activation = activation
 
-    def forward(
-        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch positions"] | None
-    ) -> Float[Tensor, "batch d_model"]:
+    def forward(self, hidden: Hidden, mask: Mask | None) -> Pooled:
         return self.activation(self.dense(hidden[:, 0]))
 
 
@@ -77,9 +76,7 @@ WIDTH = 4  # of `compared`, in widths of the encoder
 
 
 def separate_texts(
-    input_ids: Int[Tensor, "pairs length"],
-    token_type_ids: Int[Tensor, "pairs length"],
-    attention_mask: Bool[Tensor, "pairs length"] | None,
+    input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None
 ) -> tuple[Int[Tensor, "texts length"], Bool[Tensor, "texts length"]]:
     """Return the texts of pairs as separate sequences, all first texts and then all second ones, and the mask of their
     tokens.

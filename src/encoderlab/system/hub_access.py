@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 def hub_answers(endpoint: str) -> bool:
-    """Return whether the hub answers without a server error, in two attempts within HF_HUB_ETAG_TIMEOUT (10) seconds
-    plus one.
+    """Return whether the hub answers without a server error, in two attempts of HF_HUB_ETAG_TIMEOUT (10) seconds each.
 
-    It is called before anything is loaded, because `huggingface_hub` itself tries for half a minute or more; in a
-    thread of its own, because looking up a name can hang, and one that hangs must not keep the program from ending.
+    It is called before anything is loaded, because `huggingface_hub` itself tries for half a minute or more.
     """
-    from huggingface_hub import constants
+    from huggingface_hub import constants, get_session
+    from huggingface_hub.errors import OfflineModeIsEnabled
 
-    answered, seconds = threading.Event(), constants.HF_HUB_ETAG_TIMEOUT
-    thread = threading.Thread(target=_ask, args=(endpoint, seconds, answered), daemon=True)
-    thread.start()
-    thread.join(seconds + 1)
-    return answered.is_set()
+    for pause in (1.0, 0.0):
+        try:
+            if get_session().head(endpoint, timeout=constants.HF_HUB_ETAG_TIMEOUT).status_code < 500:
+                return True
+        except OfflineModeIsEnabled:
+            return False
+        except (http_error(), OSError):
+            pass
+        time.sleep(pause)
+    return False
 
 
 def http_error() -> type[Exception]:
@@ -31,22 +34,6 @@ def http_error() -> type[Exception]:
     from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]  of the client it is built on
 
     return HTTPError
-
-
-def _ask(endpoint: str, seconds: float, answered: threading.Event) -> None:
-    from huggingface_hub import get_session
-    from huggingface_hub.errors import OfflineModeIsEnabled
-
-    for pause in (1.0, 0.0):
-        try:
-            if get_session().head(endpoint, timeout=seconds).status_code < 500:
-                answered.set()
-                return
-        except OfflineModeIsEnabled:
-            return
-        except (http_error(), OSError):
-            pass
-        time.sleep(pause)
 
 
 @contextmanager
