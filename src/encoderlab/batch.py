@@ -93,7 +93,7 @@ class Batch:
     def without_rows(self) -> Batch:
         """Return the tokens without rows to predict: a process that has none computes this to take part in a step."""
         return replace(
-            self._between(0, 0),
+            self.between(0, 0),
             input_ids=self.input_ids,
             token_type_ids=self.token_type_ids,
             attention_mask=self.attention_mask,
@@ -109,9 +109,10 @@ class Batch:
     def halves(self) -> tuple[Batch, Batch]:
         """Return both halves of the rows, padded as before; the second gets an odd row. Waits for the device."""
         middle = len(self) // 2
-        return self._between(0, middle), self._between(middle, len(self))
+        return self.between(0, middle), self.between(middle, len(self))
 
-    def _between(self, first: int, last: int) -> Batch:
+    def between(self, first: int, last: int) -> Batch:
+        """Return the rows from `first` up to `last`, padded as before. Waits for the device."""
         length, begin, end = self.input_ids.shape[1], first, last
         if self.row_of_sequence is not None:
             begin, end = (int((self.row_of_sequence < row).sum()) for row in (first, last))
@@ -163,10 +164,7 @@ class HeadSizes:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The output of the heads: logits for each row, and for each target position; None if there is no such head.
-
-    In distillation, the vectors are as wide as the teacher's.
-    """
+    """The output of the heads: logits for each row, and for each target position; or vectors like a teacher's."""
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
     token_logits: Float[Tensor, "targets vocabulary"] | None = None

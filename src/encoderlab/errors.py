@@ -1,7 +1,4 @@
-"""Errors a user can fix: one clear line each, and the exit code of the command line.
-
-`UserError` makes text that a message quotes from a file printable.
-"""
+"""Errors a user can fix: one clear line each, printable whatever it quotes, and the exit code of the command line."""
 
 import difflib
 from collections.abc import Iterable
@@ -63,9 +60,6 @@ def printable(text: str) -> str:
 
 
 def closest(name: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return the choice spelled most like `name`, or "" if none is as close as `cutoff` (1: equal).
-
-    Of very many choices, only the first are compared.
-    """
+    """Return the choice (of the first MOST_COMPARED) spelled most like `name`; "" if none is as close as `cutoff`."""
     near = difflib.get_close_matches(name, islice(choices, MOST_COMPARED), n=1, cutoff=cutoff)
     return near[0] if near else ""

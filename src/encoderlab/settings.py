@@ -35,8 +35,7 @@ def setting(
     below: float | None = None,
     brought: bool = False,
 ) -> Any:
-    """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most, above <
-    value < below.
+    """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most.
 
     A field that is `brought` is set by an option of another group; it is not read, and users may not set it.
     """
@@ -54,8 +53,7 @@ def brought_along(schema: type) -> list[str]:
 def check_settings(settings: Any, group: str) -> None:
     """Refuse numbers that are not finite or out of their field's range.
 
-    `settings` is an instance of a dataclass made of `setting` fields; `group` is the prefix of their names ("" at the
-    top). Raises SettingError.
+    `settings` is a dataclass of `setting` fields, and `group` the prefix of their names. Raises SettingError.
     """
     for declared in fields(settings):
         value = getattr(settings, declared.name)

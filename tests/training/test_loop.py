@@ -53,7 +53,7 @@ def rows(n, targets_in_row, seed=0):
 
 def cut(batch, sizes):
     """Return the batch in micro-batches of the given sizes."""
-    return [batch._between(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+    return [batch.between(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 def learner(model, config, label_weights=None):

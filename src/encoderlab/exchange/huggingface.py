@@ -165,8 +165,7 @@ def family_of(folder: Path, fields: dict[str, Any]) -> str:
 def heads_of(fields: dict[str, Any], family: str, stored: Mapping[str, Tensor]) -> tuple[HeadSizes, bool]:
     """Return the heads that the weights belong to, and whether the sequence head is for pairs of sentences.
 
-    A `classifier` is of tokens or of sequences as the architecture's name says; if it says neither, of sequences if
-    there is a pooler.
+    A `classifier` is of what the architecture's name says; if it says neither, of sequences if there is a pooler.
     """
     vocabulary = any(name.startswith(("cls.predictions.", "vocab_")) for name in stored)
     pair_head = family == "bert" and "cls.seq_relationship.weight" in stored
@@ -390,8 +389,7 @@ def _shapes(
 def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tensor]:
     """Return the weights by the names that transformers gives them today, without duplicates such as a tied decoder.
 
-    As in transformers, a decoder that differs from the embeddings is not tied, whatever config.json says; its bias is
-    the head's.
+    As in transformers, a decoder that differs from the embeddings is not tied, whatever config.json says.
     """
     stored: dict[str, Tensor] = {}
     for written, weight in stored_weights(folder):

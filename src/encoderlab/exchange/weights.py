@@ -39,10 +39,7 @@ def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """Return all weights of a file, by name; those in compact storage as float32.
-
-    Raises DataError if it is damaged, or holds anything but floats.
-    """
+    """Return the weights of a file by name, of compact storage as float32. Raises DataError unless all are floats."""
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
             is_compact = opened.metadata() == COMPACT

@@ -86,8 +86,7 @@ def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O with head_i = Attention(x W_i^Q, x W_i^K, x W_i^V) (paper, section 3.2.2).
 
-    The W_i of all heads are concatenated in one linear map. `d_head` need not be d_model / n_heads. Rotary positions,
-    if configured, rotate queries and keys.
+    The W_i of all heads are one linear map. `d_head` need not be d_model / n_heads. Rotary positions turn q and k.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -17,10 +17,7 @@ AttentionMap = Float[Tensor, "batch heads length length"]  # [sequence, head, at
 
 
 class Embeddings(nn.Module):
-    """Token + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2).
-
-    Padding's token embedding is and stays zero.
-    """
+    """Token (zero for padding) + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2)."""
 
     norm: nn.Module
 
@@ -50,8 +47,7 @@ class Embeddings(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each in a residual connection with a norm (paper, section 3.1).
 
-    Given the vectors `x` of tokens in `layout`, it computes those of all tokens or, faster, only of the `selected`
-    ones.
+    Given the vectors `x` of tokens in `layout`, it computes those of all or, faster, only of the `selected` tokens.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -89,8 +89,7 @@ class Layout:
 class Selection(NamedTuple):
     """The tokens to compute vectors for, at most `most` of each sequence.
 
-    `positions` are their indices in the flattened padded batch, in any order; None means the first `most` of each
-    sequence.
+    `positions` are their indices in the flattened padded batch, in any order; None: the first `most` of each sequence.
     """
 
     positions: Int[Tensor, " targets"] | None

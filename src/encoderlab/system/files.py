@@ -54,8 +54,7 @@ def write_manifest(folder: Path, names: Iterable[str], **facts: int) -> None:
 def differing_files(folder: Path, names: Collection[str] | None = None, **facts: int) -> list[str]:
     """Return the names of the files in `folder` that are missing, or differ from its manifest.
 
-    It is manifest.json itself if that cannot be read, states other `facts`, or does not have exactly these `names`
-    (None: any).
+    It is manifest.json itself if that is unreadable, or has other `facts` or other `names` (None: any).
     """
     try:
         manifest = _read(folder)

@@ -26,8 +26,7 @@ _BITS = 24  # of each random number: as many as a float32 holds
 class Pretraining(Task):
     """Predicts the masked tokens and, for a pair, whether the second text follows the first.
 
-    The labels are the task's own, in the order of BERT's code: 0 means that it follows. Raises DataError if the
-    tokenizer has no mask token.
+    Its labels are in the order of BERT's code: 0 means that it follows. Raises DataError without a mask token.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
@@ -59,10 +58,7 @@ class Pretraining(Task):
         return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)
 
     def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
-        """Return the relation of the second text to the first, for each row.
-
-        Raises DataError if the run was not trained on pairs.
-        """
+        """Return the relation of each row's second text to the first. Raises DataError without training on pairs."""
         if prediction.sequence_logits is None:
             wrong = "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text"
             raise DataError(wrong, remedy=INSTEAD)
@@ -161,8 +157,7 @@ class Masking:
     def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
         """Return True at the tokens to predict: [batch, length].
 
-        In each row it selects `mlm_probability` of the ordinary tokens, to the nearest whole number, and at least one
-        if there is any.
+        In each row they are `mlm_probability` of the ordinary tokens, rounded, and at least one if there is any.
         """
         ordinary = self._tables_on(ids.device)[1][ids]
         n_targets = self._n_targets(ordinary.sum(1, keepdim=True))

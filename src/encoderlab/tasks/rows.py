@@ -148,8 +148,7 @@ class ExampleRows:
 def side_by_side(
     flat: np.ndarray, lengths: np.ndarray, first_lengths: np.ndarray, pad_id: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Return the sequences that follow one another in `flat`, padded to the longest: ids, segments, and the mask or
-    None.
+    """Return the sequences that follow one another in `flat`, padded to the longest: ids, segments, mask or None.
 
     All are [sequences, longest]. A sequence's first `first_lengths` tokens are segment 0, the others 1.
     """

@@ -25,8 +25,7 @@ Places = np.ndarray  # indices of sentences in the store: int32 if that is enoug
 class Sentences:
     """Where the sentences of a store begin, and their documents and paragraphs.
 
-    `offsets` [sentences + 1] is where each one's tokens begin; `document` and `paragraph` [sentences] are their
-    numbers.
+    `offsets` [sentences + 1] is where their tokens begin; `document` and `paragraph` [sentences] are numbers.
     """
 
     offsets: np.ndarray

@@ -127,10 +127,7 @@ class StreamedRows:
         return len(store) > 1 and not alone
 
     def _shares(self, positions: Sequence[Position]) -> tuple[list[SentenceBlock], list[Position]]:
-        """Return what each reader adds, and its position afterwards.
-
-        The readers of this process read, and all processes exchange what they have read.
-        """
+        """Return what each reader adds, and its position afterwards, as all processes exchange what theirs read."""
         mine = range(self._processes.rank, len(positions), self._processes.size)
         try:
             read: dict[int, tuple[list[SentenceBlock], Position]] | DataError = {

@@ -1,7 +1,6 @@
 """A task decides how an example becomes ids and targets, and what a prediction means; nothing else ever mentions one.
 
-Ids become the sequences that a BERT-like encoder reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al. 2019,
-section 3).
+Ids become the sequences that BERT reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al. 2019, section 3).
 """
 
 from __future__ import annotations

@@ -232,10 +232,7 @@ def _sharded_like(tensor: Tensor, other: Tensor) -> Tensor:
 
 
 def random_states(device: torch.device, processes: Processes) -> list[dict[str, Any]]:
-    """Return the states of the generators in each process, by rank.
-
-    All processes call it; only the main process gets the states, the others an empty list.
-    """
+    """Return the states of each process's generators, by rank, to the main process; to the others an empty list."""
     return processes.gather(random_state(device)) or []
 
 

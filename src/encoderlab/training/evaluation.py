@@ -108,8 +108,7 @@ def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
 def _in_threads(
     batches: Iterator[Batch], compute_batch: _InHalves[Output], cores: int, most: int
 ) -> Generator[list[tuple[Batch, Output]]]:
-    """Yield the outputs for each batch, in order, computed by `most` threads or fewer: as many as use most of the
-    cores.
+    """Yield the outputs for each batch, in order, computed by `most` threads or as many fewer as use more cores.
 
     An error in a thread is raised here, when its batch is due. The threads end with this generator, however that ends.
     """

@@ -1,7 +1,6 @@
 """The length of a run: a number of steps, or as many as a time budget allows; and how the number of rows determines it.
 
-With a time budget the number of steps is re-estimated after each step, so that every schedule reaches zero just in
-time.
+With a time budget the number of steps is re-estimated after each, so that a schedule reaches zero just in time.
 """
 
 import math

@@ -28,8 +28,7 @@ from encoderlab.training.optimizer import clip_gradients, learning_rate_at, set_
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A step's examples, real tokens, tokens with padding, and `targets` by the name of the loss that averages over
-    them, over all micro-batches and processes.
+    """The counts of a step over all micro-batches and processes; `targets` by the name of the loss averaged over them.
 
     `stop` is True if one of the processes was asked to stop before this step.
     """
@@ -75,8 +74,7 @@ class NonFiniteGuard:
     def arm(
         self, optimizer: torch.optim.Optimizer, step: int, losses: Mapping[str, Tensor], gradient_norm: Tensor
     ) -> None:
-        """Make the next `optimizer.step()` change nothing if a loss or the gradient is not finite. Raises TrainingError
-        as `read` does.
+        """Make the next `optimizer.step()` change nothing if a loss or the gradient is not finite. Raises as `read`.
 
         If several processes train one model, all must pass the losses of the whole step, so that all decide alike.
         """

@@ -45,8 +45,7 @@ def sequence_loss(
 ) -> Float[Tensor, ""]:
     """Return the loss of whole sequences, summed over them; it depends on the kind of `targets` (`batch.TargetKind`).
 
-    Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over the labels. Numbers: squared
-    error.
+    Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over them. Numbers: squared error.
     """
     if not targets.is_floating_point():
         return F.cross_entropy(logits, targets, label_weights, reduction="sum")

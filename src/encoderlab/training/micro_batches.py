@@ -90,8 +90,7 @@ class StepsWithinMemory:
     def take(
         self, learner: Learner, horizon: Horizon, after: int = 0, stopping: Callable[[], bool] = never
     ) -> Iterator[Step]:
-        """Yield the steps of `training.loop.optimize`, which restarts after the last finished step when memory runs
-        out.
+        """Yield the steps of `loop.optimize`, which restarts after the last finished one when memory runs out.
 
         Raises MemoryTooSmallError if the settings fix the number of micro-batches, or more of them do not help.
         """

@@ -21,8 +21,7 @@ class _Deep(Protocol):
 
 
 class EagerAdamW(torch.optim.AdamW):
-    """PyTorch's AdamW without the guards that keep its methods from being compiled, because no compiled code calls them
-    here.
+    """PyTorch's AdamW without the guards that keep its methods from being compiled: no compiled code calls them here.
 
     The guards load the compiler's front end when the optimizer is built, which takes as long as loading PyTorch.
     """
