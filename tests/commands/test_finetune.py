@@ -196,6 +196,25 @@ def test_few_rows_are_all_trained_on_unless_a_fraction_is_typed(command, tmp_pat
     command("eval", "run=run", "split=train")
 
 
+@pytest.mark.parametrize(
+    ("each", "typed", "expected"),
+    [
+        (20, (), ("random", 1)),
+        (20, ("training.batching=length", "training.freeze_layers=0"), ("length", 0)),
+        (260, (), ("length", 0)),
+    ],
+    ids=["few", "few, as typed", "many"],
+)
+def test_few_rows_are_batched_at_random_and_train_the_upper_layers_unless_typed(
+    command, tmp_path, each, typed, expected
+):
+    command(*few(tmp_path, 2, each, *typed))
+    training = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]
+    assert (training["batching"], training["freeze_layers"]) == expected
+    notes = report_of(tmp_path / "run")["notes"]
+    assert any("layers stayed as pretrained" in note for note in notes) == (expected[1] > 0)
+
+
 @pytest.mark.parametrize(("labels", "linear"), [(50, True), (49, False)])
 def test_the_head_of_many_labels_with_few_rows_starts_at_a_linear_model(command, tmp_path, labels, linear):
     command(*few(tmp_path, labels, 4, "training.learning_rate=1e-9"))

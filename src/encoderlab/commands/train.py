@@ -17,7 +17,15 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows, show_survey
 from encoderlab.reports.training import build_report, show_report, write_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
+from encoderlab.runs.assembly import (
+    Assembly,
+    assemble,
+    cache_folder,
+    few_rows_note,
+    has_few_rows,
+    load_start,
+    resolve_training,
+)
 from encoderlab.runs.corpus import Corpus, reading_notes
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted, fit, score_splits, threshold_notes
@@ -27,12 +35,11 @@ from encoderlab.runs.records import Run, files_of, open_run, run_facts, start_of
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.task import build_task, uneven_note
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, PretrainingConfig
+from encoderlab.tasks.config import DocumentTaskConfig, MultilabelConfig, PretrainingConfig
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task
 from encoderlab.tasks.texts import Classification
 from encoderlab.training.batches import Rows
-from encoderlab.training.horizon import can_choose_by
 
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 LINEAR_START = (
@@ -81,7 +88,7 @@ def train_on_labels(
 
         return dry_run(assembly, rows, command)
     notes = []
-    if config.starts_from is not None and starts_from_linear_model(assembly, rows["train"]):
+    if config.starts_from is not None and starts_from_linear_model(assembly, corpus):
         notes.append(LINEAR_START)
         if start.resumed is None or not start.resumed.has_checkpoint:  # otherwise its weights replace these
             start_from_linear_model(assembly, cast("ExampleRows", rows["train"]))
@@ -111,9 +118,7 @@ def load_examples(config: AnyRunConfig, *, scored: bool = True) -> tuple[AnyRunC
     if not is_open or "validation" not in splits.origin.get("taken_from_train", {}):
         return config, corpus
     fits_thresholds = isinstance(task, MultilabelConfig) or isinstance(getattr(task, "threshold", None), str)
-    n_labels = len(corpus.labels) if isinstance(task, ClassificationConfig) else 0
-    enough = can_choose_by(config.training, len(splits.by_name["validation"]), n_labels)
-    if enough or fits_thresholds or (scored and "test" not in splits.by_name):
+    if not has_few_rows(config, corpus) or fits_thresholds or (scored and "test" not in splits.by_name):
         return config, corpus
     config = replace(config, dataset=replace(dataset, validation_fraction=0.0))
     corpus = Corpus.load(config.dataset, corpus.cache, task.target)
@@ -147,7 +152,7 @@ def report_on_labels(
     survey = corpus.survey.as_dict()
     labels = survey["train"]["labels"]
     warnings = [shared_rows(split, survey[split]), labels_alike(labels), conflicting_rows(survey)]
-    warnings.append(uneven_note(config.task, corpus) or "")
+    warnings += [few_rows_note(assembly, corpus), uneven_note(config.task, corpus) or ""]
     notes = [*fitted.notes, *reading_notes(rows, assembly.task), *threshold_notes(config.task, scores)]
     notes += filter(None, warnings)
     summary = summary_of(run.command, assembly, replace(fitted, notes=notes), config.starts_from)

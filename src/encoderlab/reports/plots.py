@@ -151,7 +151,7 @@ def curves(lines: Lines, columns: Sequence[Column]) -> Figure:
 
 def _draw_evaluations(axes: Axes, evaluations: Any, name: str, color: str) -> None:
     """Draw one line for each split, with its best point in words."""
-    if name not in evaluations:
+    if not len(evaluations) or name not in evaluations:
         return
     known = evaluations[["split", "step", name]].dropna()
     for (split, points), style in zip(known.groupby("split"), STYLES, strict=False):

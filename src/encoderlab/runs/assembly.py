@@ -32,7 +32,7 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.config.schemas import settings_to_dict
-from encoderlab.data.dataset import DatasetConfig
+from encoderlab.data.dataset import VALIDATION_FRACTION, DatasetConfig
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.scores import SplitScores
@@ -53,7 +53,15 @@ from encoderlab.training.compilation import COMPILED, compile_encoder, seconds_u
 from encoderlab.training.config import TrainingConfig, seconds_of
 from encoderlab.training.distribution import Sharded, Whole, distribute, distribution, is_sharded
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import fixed_by_rows, fixed_by_validation, passes_for, steps_per_epoch, total_steps
+from encoderlab.training.horizon import (
+    can_choose_by,
+    fixed_by_rows,
+    fixed_by_validation,
+    fixed_for_few_rows,
+    passes_for,
+    steps_per_epoch,
+    total_steps,
+)
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
 from encoderlab.training.optimizer import freeze, peak_for_width
@@ -169,7 +177,9 @@ def assemble(
     if note := uneven_note(task_config, corpus):
         print(note, file=sys.stderr)
     model_config = resolve_length(model_config, task_config, tokenizer, corpus, pretrained)
-    settings = replace(settings, task=task_config, model=model_config)
+    few = isinstance(config.task, ClassificationConfig) and isinstance(corpus, Corpus) and has_few_rows(config, corpus)
+    training = fixed_for_few_rows(config.training, few, model_config.n_layers)
+    settings = replace(settings, task=task_config, model=model_config, training=training)
     task = build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
     sharded = is_sharded(training, processes)
@@ -188,6 +198,29 @@ def assemble(
     if not sharded:  # a model to be sharded may not fit on the device
         model.to(compute.device)
     return Assembly(settings, compute, tokenizer, task, model, processes=processes, label_weights=label_weights)
+
+
+def has_few_rows(config: RunConfig, corpus: Corpus) -> bool:
+    """Return whether a tenth of the training rows, before any are held out, is too few to choose a checkpoint by."""
+    labels = len(corpus.labels) if isinstance(config.task, ClassificationConfig) else 0
+    parts = ("train", "validation") if "validation" in corpus.splits.origin.get("taken_from_train", {}) else ("train",)
+    rows = sum(len(corpus.split(name)) for name in parts)
+    return not can_choose_by(config.training, round(VALIDATION_FRACTION * rows), labels)
+
+
+def few_rows_note(assembly: Assembly, corpus: Corpus) -> str:
+    """Return a sentence on how a run on few training rows was trained; "" if they are more."""
+    training, model = assembly.config.training, assembly.config.model
+    if not has_few_rows(assembly.config, corpus):
+        return ""
+    rows = len(corpus.split("train"))
+    note = (
+        f"{rows:,} training rows are few: a tenth of them could not choose a checkpoint (training.min_validation_rows)"
+    )
+    if training.freeze_layers:
+        frozen = f"the embeddings and {training.freeze_layers} of {model.n_layers} layers"
+        note += f", and {frozen} stayed as pretrained (training.freeze_layers)"
+    return note
 
 
 def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:

@@ -95,8 +95,10 @@ class TrainingConfig:
         "allows. On a CPU, set more if the system ends the run for its memory.",
         least=1,
     )
-    batching: Batching = setting(
-        Batching.length, "length: rows of nearly equal length share a batch; random: any rows, padded to the longest."
+    batching: Batching | None = setting(
+        Batching.length,
+        "length: rows of nearly equal length share a batch; random: any rows, padded to the longest; null: random for "
+        "few rows (see min_validation_rows), otherwise length.",
     )
     learning_rate: float | None = setting(
         1e-3,
@@ -115,8 +117,11 @@ class TrainingConfig:
     layer_decay: float = setting(
         1.0, "Factor on the learning rate from each layer to the layer below, starting at the heads.", above=0, most=1
     )
-    freeze_layers: int = setting(
-        0, "Number of lowest layers to freeze, together with the embeddings; 0: train everything.", least=0
+    freeze_layers: int | None = setting(
+        0,
+        "Number of lowest layers to freeze, together with the embeddings; 0: train everything; null: a quarter of them "
+        "for few rows (see min_validation_rows), otherwise 0.",
+        least=0,
     )
     precision: Precision = setting(
         Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16."

@@ -12,7 +12,7 @@ from itertools import count
 
 from encoderlab.batch import Batch
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.config import Keep, TrainingConfig, seconds_of
+from encoderlab.training.config import Batching, Keep, TrainingConfig, seconds_of
 
 FEW_EPOCHS = 3  # the least for long rows, unless there are many rows
 MANY_LABELS = 50  # which take longer to learn
@@ -77,6 +77,23 @@ def fixed_by_validation(config: TrainingConfig, rows: int, labels: int = 0) -> T
     >>> fixed_by_validation(TrainingConfig(patience=4, min_validation_rows=100), rows=30).patience
     """
     return config if can_choose_by(config, rows, labels) else replace(config, keep=Keep.last, patience=None)
+
+
+def fixed_for_few_rows(config: TrainingConfig, few: bool, n_layers: int) -> TrainingConfig:
+    """Return the settings with `batching` and `freeze_layers` decided if they were left open, for a `few` rows or more.
+
+    A few rows are batched at random: of three batches by length, the same rows would meet in each epoch. The embeddings
+    and the lowest quarter of the layers stay as they are.
+
+    >>> fixed = fixed_for_few_rows(TrainingConfig(batching=None, freeze_layers=None), few=True, n_layers=4)
+    >>> fixed.batching.value, fixed.freeze_layers
+    ('random', 1)
+    """
+    batching = config.batching or (Batching.random if few else Batching.length)
+    freeze_layers = config.freeze_layers
+    if freeze_layers is None:
+        freeze_layers = n_layers // 4 if few else 0
+    return replace(config, batching=batching, freeze_layers=freeze_layers)
 
 
 def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
