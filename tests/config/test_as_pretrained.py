@@ -78,7 +78,7 @@ def test_more_positions_than_were_learned_are_refused_with_both_values(choice):
     with pytest.raises(SettingError) as refused:
         choice.resolve(PRETRAINED)
     assert str(refused.value) == (
-        "model.max_length is 41, but the pretrained encoder has only 40 positions. Allowed: at most 40. Set model.max_length=40."
+        "model.max_length is 41, but the pretrained encoder has only 40 positions. Set model.max_length=40."
     )
 
 

@@ -1,7 +1,7 @@
 """The model's settings: size, shape, and the choices of the paper and later work."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import ClassVar
 
@@ -53,24 +53,6 @@ class Pairs(Enum):
 
     joint = "joint"
     separate = "separate"
-
-
-# the settings that pretrained weights depend on: with other values they would mean something else, or not fit
-AGREEING = (
-    "n_layers",
-    "d_model",
-    "n_heads",
-    "d_head",
-    "d_ff",
-    "positions",
-    "segments",
-    "embedding_norm",
-    "norm",
-    "norm_position",
-    "norm_epsilon",
-    "activation",
-    "bias",
-)
 
 
 @dataclass
@@ -179,6 +161,20 @@ class ModelConfig(ModelChoice):
     def feed_forward_width(self) -> int:
         """Return `d_ff`, derived if it is not set."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+
+MAY_DIFFER = (
+    "name",
+    "max_length",
+    "pooling",
+    "pairs",
+    "tie_decoder",
+    "dropout",
+    "attention_dropout",
+    "initializer_range",
+)
+# The settings that pretrained weights depend on: with other values they would mean something else, or not fit.
+AGREEING = tuple(declared.name for declared in fields(ModelConfig) if declared.name not in MAY_DIFFER)
 
 
 def check_reach(max_length: int | None, pretrained: ModelConfig) -> None:

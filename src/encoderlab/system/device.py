@@ -123,11 +123,7 @@ def _choose_device(name: str, setting: str, processes: Processes) -> torch.devic
         raise SettingError(f"{setting}={name} is not a device", allowed=allowed) from None
     gpus = torch.cuda.device_count() if device.type == "cuda" else 0
     if not available.get(device.type) or (device.type == "cuda" and (device.index or 0) >= gpus):
-        raise SettingError(
-            f"{setting}={name} is not available on this machine",
-            allowed=allowed,
-            remedy=f"Remove {setting} to use what is available",
-        )
+        raise SettingError(f"{setting}={name} is not available on this machine", allowed=allowed)
     if processes.size == 1:
         return device
     if device.type == "mps" and name == "auto":

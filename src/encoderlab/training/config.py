@@ -168,10 +168,8 @@ class TrainingConfig:
         if self.budget is not None:
             seconds_of(self.budget)
         if self.budget is not None and self.steps is not None:
-            raise SettingError(
-                f"training.steps={self.steps} and training.budget={self.budget} both determine when to stop",
-                remedy="Set training.steps=null or training.budget=null",
-            )
+            wrong = f"training.steps={self.steps} and training.budget={self.budget} both determine when to stop"
+            raise SettingError(wrong, remedy="Set training.steps=null or training.budget=null")
         if self.accumulate is not None and self.accumulate > self.batch_size:
             wrong = f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}"
             raise SettingError(wrong, allowed="at most one micro-batch per row")
@@ -182,7 +180,5 @@ def seconds_of(budget: str, name: str = "training.budget") -> float:
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
     seconds = float(matched[1]) * {"s": 1, "m": 60, "h": 3600}[matched[2]] if matched else 0.0
     if not seconds:
-        raise SettingError(
-            f"{name}={budget} is not a time", allowed="a number above 0 followed by s, m or h", remedy=f"Set {name}=30m"
-        )
+        raise SettingError(f"{name}={budget} is not a time", allowed="a number above 0 followed by s, m or h")
     return seconds

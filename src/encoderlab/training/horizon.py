@@ -101,19 +101,16 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
 
     `epoch` is the word for a pass over the rows.
     """
-    every = config.evaluate_every or steps_per_epoch(config, rows)
+    per_epoch = steps_per_epoch(config, rows)
+    every = config.evaluate_every or per_epoch
     if config.budget is not None:
-        length = (
-            f"{config.budget} of steps of {config.batch_size:,} rows ({steps_per_epoch(config, rows):,} per {epoch})"
-        )
+        length = f"{config.budget} of steps of {config.batch_size:,} rows ({per_epoch:,} per {epoch})"
     else:
         steps = total_steps(config, rows)
-        passes = steps / steps_per_epoch(config, rows)
+        every, passes = min(every, steps), steps / per_epoch
         epochs = f"{passes:.3g}" if passes < 1000 else f"{passes:,.0f}"
-        every = min(every, steps)
-        length = (
-            f"{epochs} {epoch}{'s' * (epochs != '1')}, {steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
-        )
+        counted = f"{steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
+        length = f"{epochs} {epoch}{'s' * (epochs != '1')}, {counted}"
     if not evaluated:
         return length
     often = f"{length}; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"

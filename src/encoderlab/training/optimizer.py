@@ -81,7 +81,6 @@ def freeze(model: nn.Module, config: TrainingConfig) -> None:
     if config.freeze_layers > len(layers):
         raise SettingError(
             f"training.freeze_layers is {config.freeze_layers}, but the encoder has {len(layers)} layers",
-            allowed=f"at most {len(layers)}",
             remedy=f"Set training.freeze_layers={len(layers)} to train only the heads",
         )
     for parameters in (embeddings, *layers[: config.freeze_layers]):
