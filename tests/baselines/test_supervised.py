@@ -93,7 +93,7 @@ def test_unlabelled_rows_are_predicted_but_neither_trained_on_nor_scored():
     ],
 )
 def test_a_linear_model_that_cannot_be_fitted_is_skipped_with_a_reason(monkeypatch, train, method, reason):
-    for name, most in (("MOST_ROWS", 3), ("MOST_CELLS", 8), ("MOST_CELLS_OF_SETS", 8)):
+    for name, most in (("MOST_ROWS", 3), ("MOST_CELLS", {"label": 8, "label_set": 8})):
         monkeypatch.setattr(supervised, name, most)
     found = baselines(train, train, "abc")
     assert reason in found[method].skipped and found[method].scores == {}
