@@ -8,7 +8,7 @@ import pytest
 from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
 from encoderlab.data.dataset import Pack
-from encoderlab.data.sentences import SentenceSplitter, hastened
+from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.task import build_task
@@ -26,7 +26,7 @@ def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_o
     """Compare with the plainest way to build it, which reads like the store's description."""
     monkeypatch.setattr("encoderlab.data.sentences._CHARACTERS", 200)
     monkeypatch.setattr("encoderlab.data.sentences._MOST_WORKERS", workers)
-    splitter = SentenceSplitter(hastened(PunktSentenceTokenizer(PunktParameters())), "Punkt", "Punkt 1")
+    splitter = SentenceSplitter(PunktSentenceTokenizer(PunktParameters()), "Punkt", "Punkt 1")
     documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
     corpus = replace(corpus_of(documents=documents), splitter=splitter)
     task = task_of(corpus)

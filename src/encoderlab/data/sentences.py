@@ -6,17 +6,14 @@ Source: Kiss and Strunk, Unsupervised multilingual sentence boundary detection, 
 from __future__ import annotations
 
 import hashlib
-import io
 import multiprocessing
 import os
 import re
 import signal
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -28,7 +25,7 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError, closest
 
 if TYPE_CHECKING:
-    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTokenizer
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
 
 _PUNKT_TAB = (
@@ -36,8 +33,7 @@ _PUNKT_TAB = (
     "ml malayalam, no norwegian, pl polish, pt portuguese, ru russian, sl slovene, es spanish, sv swedish, tr turkish"
 )
 LANGUAGES: dict[str, str] = dict(re.findall(r"(\w+) (\w+)", _PUNKT_TAB))  # those of punkt_tab, by their codes
-TRAINING_CHARACTERS = 5_000_000  # enough for all but rare abbreviations, in about 8 seconds
-_FETCHING_SECONDS = 10.0
+_TRAINING_CHARACTERS = 5_000_000  # enough for all but rare abbreviations, in about 8 seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,101 +53,42 @@ class SentenceSplitter:
 
 
 def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceSplitter:
-    """Return the splitter of a language: its punkt_tab, downloaded if it is not installed.
+    """Return the splitter of a language: its punkt_tab, if NLTK finds it.
 
-    If the download fails within 10 seconds, Punkt is trained on the first 5 million characters of `texts`, with a line
-    on standard error. Raises SettingError for a language that punkt_tab lacks.
+    Otherwise Punkt is trained on the first 5 million characters of `texts`, with a line on standard error. Raises
+    SettingError for a language that punkt_tab lacks.
     """
+    from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTokenizer, PunktTrainer
+
     if language not in LANGUAGES.values():
         near = closest(language, LANGUAGES.values())
         remedy = f"Set task.language={near}" if near else ""
         raise SettingError(f"task.language is {language!r}", allowed=", ".join(LANGUAGES.values()), remedy=remedy)
-    tokenizer = _installed(language)
-    if tokenizer is None:
-        _fetch()
-        tokenizer = _installed(language)
-    if tokenizer is not None:
-        return SentenceSplitter(hastened(tokenizer), f"punkt_tab ({language})", _key(tokenizer._params))
-    return _trained(texts(), language)
-
-
-def _installed(language: str) -> PunktTokenizer | None:
-    """Return the tokenizer from NLTK's own data folders (including NLTK_DATA), from tables of text and never from
-    pickles.
-    """
-    from nltk.tokenize.punkt import PunktTokenizer
-
     try:
-        return PunktTokenizer(language)
+        tokenizer = PunktTokenizer(language)
+        return SentenceSplitter(tokenizer, f"punkt_tab ({language})", _key(tokenizer._params))
     except (LookupError, OSError, ValueError):  # missing, half installed, or not readable
-        return None
-
-
-def _fetch() -> None:
-    """Let NLTK download punkt_tab to its own folder, if that takes no longer than 10 seconds.
-
-    It runs in a daemon thread, because NLTK waits two minutes for a server that does not answer.
-    """
-    thread = threading.Thread(target=_download, daemon=True)
-    thread.start()
-    thread.join(_FETCHING_SECONDS)
-
-
-def _download() -> None:
-    from nltk.downloader import Downloader
-
-    try:
-        Downloader().download("punkt_tab", quiet=True, print_error_to=io.StringIO())
-    except Exception:  # whatever goes wrong, Punkt can be trained on the corpus instead
-        return
-
-
-def _trained(texts: Iterator[str], language: str) -> SentenceSplitter:
-    from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
-
-    name = "Punkt trained on this corpus"
+        name = "Punkt trained on this corpus"
     print(
-        f"NLTK's punkt_tab ({language}) is not installed and cannot be downloaded. Sentences are split with {name}",
+        f"encoderlab: NLTK's punkt_tab is not installed (python -m nltk.downloader punkt_tab), so sentences are split "
+        f"with {name}",
         file=sys.stderr,
     )
     trainer, characters = PunktTrainer(), 0
-    for text in texts:
-        text = text[: TRAINING_CHARACTERS - characters]
+    for text in texts():
+        text = text[: _TRAINING_CHARACTERS - characters]
         trainer.train(text, finalize=False)
         characters += len(text)
-        if characters >= TRAINING_CHARACTERS:
+        if characters >= _TRAINING_CHARACTERS:
             break
     parameters = trainer.get_params()
-    return SentenceSplitter(hastened(PunktSentenceTokenizer(parameters)), name, _key(parameters))
+    return SentenceSplitter(PunktSentenceTokenizer(parameters), name, _key(parameters))
 
 
 def _key(parameters: PunktParameters) -> str:
-    learned = (
-        parameters.abbrev_types,
-        parameters.collocations,
-        parameters.sent_starters,
-        parameters.ortho_context.items(),
-    )
-    return hashlib.sha256(repr([sorted(part) for part in learned]).encode()).hexdigest()[:16]
-
-
-def hastened(tokenizer: PunktSentenceTokenizer) -> PunktSentenceTokenizer:
-    """Return NLTK's tokenizer without most of its work at full stops that plainly end a sentence.
-
-    Sentences stay the same, and are found twice as fast.
-    """
-    learned, decide = tokenizer._params, type(tokenizer).text_contains_sentbreak
-    doubtful = {*learned.abbrev_types, *(first for first, _ in learned.collocations)}
-    # NLTK declares the method without types.
-    tokenizer.text_contains_sentbreak = partial(_ends_sentence, partial(decide, tokenizer), doubtful)  # pyright: ignore
-    return tokenizer
-
-
-def _ends_sentence(decide: Callable[[str], bool], doubtful: set[str], context: str) -> bool:
-    """Return whether a sentence ends in `context`: after a word that is no abbreviation, or if NLTK decides so."""
-    word, _, after = context.partition(".")
-    is_plain = len(word) > 1 and word.isalpha() and after[:1].isspace() and word.lower() not in doubtful
-    return is_plain or decide(context)
+    learned = (parameters.abbrev_types, parameters.collocations, parameters.sent_starters)
+    parts = (*learned, parameters.ortho_context.items())
+    return hashlib.sha256(repr([sorted(part) for part in parts]).encode()).hexdigest()[:16]
 
 
 _CHARACTERS = 1_000_000  # per block, roughly: a tenth of a second of work

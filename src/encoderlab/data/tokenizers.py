@@ -46,8 +46,6 @@ _SPECIAL_TOKENS = list(BERT_SPECIALS.values())
 _MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
 _TRAINING_VERSION = 1  # part of the cache key: increase it whenever the same texts would give another vocabulary
 MOST_GROWTH = 1000  # times, by a normalizer; honest ones put single characters
-_BYTES_KEPT = 2_000_000  # of words to keep ids for: about 50 MB with the ids
-_APART = b",.\"()-'"  # frequent punctuation: splitting it off leaves fewer distinct words
 Texts = Callable[[], Iterable[str]]  # yields the same texts at each call, so that only a few need to be in memory
 
 
@@ -102,17 +100,10 @@ class Tokenizer:
         """
         texts = list(texts)
         with _valid_unicode(texts):
-            flat, lengths = self._flat(texts) if self._by_words is None else self._by_words.encode(texts)
-        return self._as_text[flat], lengths
-
-    def _flat(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        ids = [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+            ids = [one.ids for one in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return np.fromiter(chain.from_iterable(ids), self._as_text.dtype, int(lengths.sum())), lengths
-
-    @cached_property
-    def _by_words(self) -> DistinctWords | None:
-        return DistinctWords.of(self._backend, self._as_text.dtype)
+        flat = np.fromiter(chain.from_iterable(ids), self._as_text.dtype, int(lengths.sum()))
+        return self._as_text[flat], lengths
 
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """Return for each sequence of words its token ids, and for each token the index of its word in the sequence.
@@ -124,12 +115,14 @@ class Tokenizer:
             encodings = self._backend.encode_batch(
                 [list(row) for row in words], is_pretokenized=True, add_special_tokens=False
             )
-        return [
-            self._with_every_word(
-                self._as_text[np.array(encoding.ids, np.int64)].tolist(), cast("list[int]", encoding.word_ids), len(row)
-            )
-            for row, encoding in zip(words, encodings, strict=True)
-        ]
+        rows = []
+        for row, encoding in zip(words, encodings, strict=True):
+            places = cast("list[int]", encoding.word_ids)
+            pieces = [*zip(places, self._as_text[np.array(encoding.ids, np.int64)].tolist(), strict=True)]
+            pieces += [(place, self.unk_id) for place in set(range(len(row))) - set(places)]
+            pieces.sort(key=lambda piece: piece[0])
+            rows.append(([id_ for _, id_ in pieces], [place for place, _ in pieces]))
+        return rows
 
     def spans(self, text: str) -> list[tuple[int, int, int]]:
         """Return for each token that `encode` makes of `text` the number of its word, and where in `text` it begins and
@@ -170,21 +163,15 @@ class Tokenizer:
             raise DataError(
                 f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name"
             )
-        backend = open_backend(path)
         named = BERT_SPECIALS | _stated_specials(path.with_name("tokenizer_config.json"))
         specials = {role: text for role, text in named.items() if text is not None}
-        return cls(backend, specials, str(path))
+        return cls(open_backend(path), specials, str(path))
 
     @cached_property
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that change whenever the tokenizer does."""
         content = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-    def _with_every_word(self, ids: list[int], places: list[int], n_words: int) -> tuple[list[int], list[int]]:
-        unknown = ((place, self.unk_id) for place in set(range(n_words)) - set(places))
-        pieces = sorted([*zip(places, ids, strict=True), *unknown], key=lambda piece: piece[0])
-        return [id_ for _, id_ in pieces], [place for place, _ in pieces]
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:
@@ -194,25 +181,28 @@ def open_backend(path: Path) -> tokenizers.Tokenizer:
     try:
         backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
         growth = 1 if backend.normalizer is None else _growth(json.loads(backend.normalizer.__getstate__()))
+        if growth > MOST_GROWTH:
+            raise ValueError("its normalizer makes texts many times as long")
+        return backend
     except Exception as error:  # the library raises plain Exception, whatever is wrong with the file
         raise _damaged(path, error) from error
-    if growth > MOST_GROWTH:
-        raise _damaged(path, ValueError("its normalizer makes texts many times as long"))
-    return backend
 
 
 def _growth(part: Any) -> int:
     """Return the most times longer that a normalizer makes a text, by what it puts before or in place of characters."""
-    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-    prepended, content = (part.get("prepend"), part.get("content")) if isinstance(part, dict) else (None, None)
-    return math.prod([*map(_growth, inner), 1 + len(prepended or ""), max(len(content or ""), 1)])
+    if isinstance(part, list):
+        return math.prod(map(_growth, part))
+    if not isinstance(part, dict):
+        return 1
+    own = (1 + len(part.get("prepend") or "")) * max(len(part.get("content") or ""), 1)
+    return own * math.prod(map(_growth, part.values()))
 
 
-def _stated_specials(path: Path) -> dict[str, Any]:
+def _stated_specials(path: Path) -> dict[str, str | None]:
     """Return the special tokens that the tokenizer_config.json at `path` names; none if there is no such file."""
+    if not path.is_file():
+        return {}
     try:
-        if not path.is_file():
-            return {}
         fields = json.loads(path.read_text(encoding="utf-8"))
         named = {role: fields[role] for role in BERT_SPECIALS if role in fields}  # a text, an object with it, or null
         tokens = {role: token["content"] if isinstance(token, dict) else token for role, token in named.items()}
@@ -379,8 +369,7 @@ class PretrainedConfig(TokenizerConfig):
         """Load it through Transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is
         never run.
 
-        Raises DataError if there is no tokenizer of that name, the hub cannot be reached, it is not a fast tokenizer,
-        or it lacks a special token.
+        Raises DataError if there is no fast tokenizer of that name with all special tokens.
         """
         if (shipped := shipped_folder(self.name)) is not None:
             return Tokenizer.load(shipped / "tokenizer.json")
@@ -396,20 +385,20 @@ class PretrainedConfig(TokenizerConfig):
         from huggingface_hub import constants
         from transformers import AutoTokenizer
 
-        if (file := Path(self.name) / "tokenizer.json").is_file():
-            open_backend(file)  # refuses a damaged file, for which transformers could raise any error
+        folder = Path(self.name)
+        if (folder / "tokenizer.json").is_file():
+            open_backend(folder / "tokenizer.json")  # refuses a damaged file, for which transformers raises any error
         # Without a hub that answers, transformers would keep trying for most of a minute.
-        local = Path(self.name).is_dir() or not hub_answers(constants.ENDPOINT)
+        local = folder.is_dir() or not hub_answers(constants.ENDPOINT)
         try:
             return AutoTokenizer.from_pretrained(
                 self.name, revision=self.revision or "main", trust_remote_code=False, local_files_only=local
             )
         except (OSError, ValueError, ImportError) as error:
-            if local and not Path(self.name).is_dir():
-                wrong = "is not in the cache, and the hub cannot be reached"
-                raise self._refused(wrong, "a folder, or a hub that can be reached") from error
-            why = " ".join(str(error).split())[:200]
-            raise self._refused(f"cannot be read ({why})", "a folder, or owner/name, with a tokenizer.json") from error
+            why = f"cannot be read ({' '.join(str(error).split())[:200]})"
+            if local and not folder.is_dir():
+                why = "is not in the cache, and the hub cannot be reached"
+            raise self._refused(why, "a folder, or owner/name, with a tokenizer.json") from error
 
     def _refused(self, wrong: str, allowed: str) -> DataError:
         remedy = "Check the name and the network (HF_ENDPOINT), or set tokenizer=wordpiece, which needs neither"
@@ -448,8 +437,7 @@ class AsPretrainedTokenizer(TokenizerConfig):
         """Raise SettingError: this can only be replaced by the tokenizer of a pretrained encoder."""
         raise SettingError(
             "tokenizer=as_pretrained needs init_from=..., the encoder that it belongs to",
-            remedy="Set init_from=... (encoderlab finetune or pretrain), or choose another, such as "
-            "tokenizer=wordpiece",
+            remedy="Set init_from=... (finetune or pretrain), or choose another, such as tokenizer=wordpiece",
         )
 
 
@@ -459,56 +447,3 @@ def _wordpiece(model: models.WordPiece, normalizer: normalizers.Normalizer) -> t
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
     return backend
-
-
-class DistinctWords:
-    """Encodes texts of a `backend` whose words can be encoded one by one: each distinct word once, then looked up.
-
-    The ids of words, of `dtype`, are kept, up to a bound. Threads may share it. The library alone takes five times as
-    long for paragraphs of 100 words (two cores).
-    """
-
-    def __init__(self, backend: tokenizers.Tokenizer, dtype: np.dtype, *, lowercase: bool) -> None:
-        self._backend, self._dtype, self._lowercase = backend, dtype, lowercase
-        self._known: dict[bytes, bytes] = {b"": b""}  # UTF-8 to the bytes of an array of ids
-        self._size = 0
-
-    @classmethod
-    def of(cls, backend: tokenizers.Tokenizer, dtype: np.dtype) -> DistinctWords | None:
-        """Return it for a tokenizer that gives a text the ids of its parts between blanks and punctuation, such as
-        BERT's, cased or not. None for any other.
-
-        BERT's steps (`BertNormalizer`, `BertPreTokenizer`, WordPiece) look at one character or one word at a time, and
-        ASCII punctuation is a word of its own. Tokens added to the vocabulary could contain a blank.
-        """
-        made_of = json.loads(backend.to_str())
-        kinds = [(made_of[step] or {}).get("type") for step in ("normalizer", "pre_tokenizer", "model")]
-        own_tokens = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
-        if kinds[0] not in (None, "BertNormalizer") or kinds[1:] != ["BertPreTokenizer", "WordPiece"] or own_tokens:
-            return None
-        return cls(backend, dtype, lowercase=bool((made_of["normalizer"] or {}).get("lowercase")))
-
-    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of all texts one after the other, and how many each has (int64).
-
-        Raises UnicodeEncodeError if a text is not valid Unicode, TypeError if one is not a text.
-        """
-        known = self._known  # never emptied in place, so this reference keeps its words
-        rows = [self._words(text) for text in texts]
-        new = [word for word in dict.fromkeys(chain.from_iterable(rows)) if word not in known]
-        encodings = self._backend.encode_batch_fast([word.decode() for word in new], add_special_tokens=False)
-        known.update((word, np.array(one.ids, self._dtype).tobytes()) for word, one in zip(new, encodings, strict=True))
-        ids = [b"".join(map(known.__getitem__, row)) for row in rows]
-        self._size += sum(map(len, new))
-        if self._size > _BYTES_KEPT:
-            self._known, self._size = {b"": b""}, 0
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids)) // self._dtype.itemsize
-        return np.frombuffer(b"".join(ids), self._dtype), lengths
-
-    def _words(self, text: str) -> list[bytes]:
-        whole = str.encode(text)
-        if self._lowercase:
-            whole = whole.lower()  # bytes.lower changes only ASCII
-        for character in _APART:
-            whole = whole.replace(b"%c" % character, b" %c " % character)
-        return whole.split(b" ")
