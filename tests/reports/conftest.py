@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from encoderlab.metrics.texts import classification_scores
-from encoderlab.reports.training import RunSummary
 
 ATTACK = "<script>alert('x')</script>\x1b[31m"
 SPLIT = {
@@ -91,8 +90,9 @@ def facts():
 def run():
     """A run without scores."""
     checkpoint = {"step": 1_700, "chosen_by": "accuracy", "chosen_on": "validation"}
-    parameters = {"total": 1_234_567, "encoder": 1_234_000, "head": 567}
-    return RunSummary("train", "sst2", 3, parameters, {"train_seconds": 3.0}, checkpoint, ["a note"])
+    model = {"parameters": 1_234_567, "parameters_by_part": {"encoder": 1_234_000, "head": 567}}
+    names = {"command": "train", "task": "sst2", "data": None, "seed": 3, "init_from": None, "model": model}
+    return {**names, "throughput": {"train_seconds": 3.0}, "checkpoint": checkpoint, "notes": ["a note"]}
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_the_screen_shows_the_numbers_of_report_json(report):
 def test_rare_labels_come_first_and_a_model_of_one_class_is_called_so(run, tmp_path, facts, scores_of):
     labels = np.arange(100) < 5
     scores = scores_of(labels.astype(int), np.zeros(100, int))
-    report, screen = build_report(replace(run, data="mails.csv"), {"test": scores}, {}), io.StringIO()
+    report, screen = build_report(run | {"data": "mails.csv"}, {"test": scores}, {}), io.StringIO()
     show_report(report, {}, [], screen)
     write_report(tmp_path, report, facts, Rows([Example("a")] * 100), scores)
     for text in (screen.getvalue(), Page(tmp_path / "report.html").text):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from encoderlab.commands.pretrain import pretraining_report
 from encoderlab.config.commands import EvalConfig
@@ -78,7 +78,7 @@ def eval_on_documents(config: EvalConfig, assembly: Assembly, processes: Process
             raise DataError(f"split={split} is not in this dataset", allowed=", ".join(corpus.documents.by_name))
         if config.dataset is None:
             _check_unchanged(assembly, corpus.fingerprints(), split)
-        rows = {name: corpus.rows(name, task) for name in ("train", split)}
+        rows: dict[str, Any] = {name: corpus.rows(name, task) for name in ("train", split)}
     with _new_folder(config, assembly, corpus) as folder:
         scores, scored = _score(assembly, config, rows[split])
         if processes.is_main:

@@ -22,7 +22,6 @@ from encoderlab.reports.pretraining import (
     show_pretraining_report,
     write_pretraining_report,
 )
-from encoderlab.reports.training import RunSummary
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
 from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.dry_run import dry_run
@@ -98,7 +97,7 @@ def document_rows(corpus: DocumentCorpus, assembly: Assembly, scored: list[str])
 
 
 def pretraining_report(
-    summary: RunSummary,
+    summary: Mapping[str, Any],
     assembly: Assembly,
     rows: Mapping[str, Any],
     scores: Mapping[str, PretrainingScores],

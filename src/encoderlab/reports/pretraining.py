@@ -21,7 +21,7 @@ NO_TEXT = {"[CLS]", "[PAD]", "<s>", "<pad>"}
 
 
 def build_pretraining_report(
-    run: training.RunSummary,
+    run: Mapping[str, Any],
     splits: Mapping[str, PretrainingScores],
     baselines: Mapping[str, Mapping[str, Any]],
     *,
@@ -34,17 +34,17 @@ def build_pretraining_report(
     `pairs` are the facts that `show_pairs` prints, `filled_masks` what `readable` makes, `second_sentence` the setting.
     The seed also draws the bootstrap.
     """
-    scores = {name: part.with_intervals(run.seed).as_dict() for name, part in splits.items()}
+    scores = {name: part.with_intervals(run["seed"]).as_dict() for name, part in splits.items()}
     verdict = _verdict(scores[training.scored_split(splits)], baselines)
     own = {"second_sentence": second_sentence, "pairs": pairs, "filled_masks": filled_masks}
     return training.run_report(run, splits, scores, baselines=baselines, verdict=verdict, **own)
 
 
 def build_vectors_report(
-    run: training.RunSummary, splits: Mapping[str, TeacherVectorsScores], *, teacher: str, pairs: Mapping[str, Any]
+    run: Mapping[str, Any], splits: Mapping[str, TeacherVectorsScores], *, teacher: str, pairs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the content of report.json of a student that learned the vectors of `teacher`; `pairs` as above."""
-    scores = {name: part.with_intervals(run.seed).as_dict() for name, part in splits.items()}
+    scores = {name: part.with_intervals(run["seed"]).as_dict() for name, part in splits.items()}
     return training.run_report(run, splits, scores, teacher=teacher, pairs=pairs)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -45,50 +44,29 @@ THRESHOLD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """A run without its scores.
-
-    `parameters` counts the model's, by part and as `total`; `checkpoint` holds step, chosen_by and chosen_on; `data` is
-    the name of your own file or folder.
-    """
-
-    command: str
-    task: str
-    seed: int
-    parameters: Mapping[str, int]
-    throughput: Mapping[str, float]
-    checkpoint: Mapping[str, Any]
-    notes: Sequence[str] = ()
-    init_from: str | None = None
-    data: str | None = None
-
-
 def scored_split(splits: Mapping[str, Any]) -> str:
     """Return the split that the verdict is about: test, otherwise validation, otherwise the first."""
     return next(name for name in ("test", "validation", *splits) if name in splits)
 
 
 def run_report(
-    run: RunSummary, splits: Mapping[str, SplitScores], scores: Mapping[str, Mapping[str, Any]], **own: Any
+    run: Mapping[str, Any], splits: Mapping[str, SplitScores], scores: Mapping[str, Mapping[str, Any]], **own: Any
 ) -> dict[str, Any]:
     """Return the content of report.json of any run: JSON-safe, with null for any number that is not finite.
 
-    `scores` are those of each split, with intervals; `own` is what one kind of run adds.
+    `run` is what it holds of a run without scores: command, task, data (the name of your own file or folder), seed,
+    init_from, model, throughput, checkpoint and notes. `scores` are those of each split, with intervals; `own` is what
+    one kind of run adds.
     """
     scored = scored_split(splits)
-    parts = {part: n for part, n in run.parameters.items() if part != "total"}
     report = {
-        **{name: getattr(run, name) for name in ("command", "task", "data", "seed", "init_from")},
-        "model": {"parameters": run.parameters["total"], "parameters_by_part": parts},
+        **run,
         "scored_split": scored,
         "main_figure": splits[scored].main,
         "splits": scores,
         "baselines": {},
         "verdict": None,
-        "throughput": run.throughput,
-        "checkpoint": run.checkpoint,
-        "notes": [*run.notes, *_caveats(splits[scored], scored, run.checkpoint)],
+        "notes": [*run["notes"], *_caveats(splits[scored], scored, run["checkpoint"])],
     }
     return json_safe({**report, **own})
 
@@ -111,7 +89,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
 
 
 def build_report(
-    run: RunSummary, splits: Mapping[str, PredictionScores], baselines: Mapping[str, Baseline]
+    run: Mapping[str, Any], splits: Mapping[str, PredictionScores], baselines: Mapping[str, Baseline]
 ) -> dict[str, Any]:
     """Return the content of report.json; `splits` are the labelled ones, `baselines` were scored on the verdict's
     split.
@@ -120,8 +98,8 @@ def build_report(
     """
     name = scored_split(splits)
     scored = splits[name]
-    compared = {key: _baseline(baseline, scored, run.seed) for key, baseline in baselines.items()}
-    scores = {key: {**one.with_intervals(run.seed).as_dict(), **_calibration(one)} for key, one in splits.items()}
+    compared = {key: _baseline(baseline, scored, run["seed"]) for key, baseline in baselines.items()}
+    scores = {key: {**one.with_intervals(run["seed"]).as_dict(), **_calibration(one)} for key, one in splits.items()}
     main = wording.named_score(scored.main, {"positive_label": getattr(scored, "positive_label", None)})
     verdict = verdict_on(compared, f"The model's {main}", where=", on the same rows")
     report = run_report(run, splits, scores, baselines=compared, verdict=verdict)

@@ -33,7 +33,6 @@ from encoderlab.config.composing import settings_from_dict
 from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, settings_to_dict
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.reports.training import RunSummary
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.settings import REQUIRED, flat_settings, without_folders
 from encoderlab.system.device import Compute
@@ -226,24 +225,23 @@ def _git_commit() -> str | None:
 
 def summary_of(
     command: str, assembly: Assembly, fitted: Fitted, init_from: str | None = None, dataset: object = None
-) -> RunSummary:
-    """Return the summary of a run that `command` has trained or scored, on its own dataset unless another is named."""
-    config = assembly.config
-    parameters = {"total": assembly.model.n_parameters, **assembly.model.parameters_by_part()}
-    source = dataset or config.dataset
+) -> dict[str, Any]:
+    """Return what report.json holds besides scores of a run that `command` has trained or scored, on its own dataset
+    unless another is named.
+    """
+    config, model, source = assembly.config, assembly.model, dataset or assembly.config.dataset
     files = (source.path or source.train) if isinstance(source, FilesDataset) else None
-    data = None if files is None else Path(files if isinstance(files, str) else next(iter(files))).name
-    return RunSummary(
-        command=command,
-        task=config.task.name,
-        seed=config.seed,
-        parameters=parameters,
-        throughput=fitted.throughput,
-        checkpoint=fitted.checkpoint,
-        notes=fitted.notes,
-        init_from=without_folders(init_from),
-        data=data,
-    )
+    return {
+        "command": command,
+        "task": config.task.name,
+        "data": None if files is None else Path(files if isinstance(files, str) else next(iter(files))).name,
+        "seed": config.seed,
+        "init_from": without_folders(init_from),
+        "model": {"parameters": model.n_parameters, "parameters_by_part": model.parameters_by_part()},
+        "throughput": fitted.throughput,
+        "checkpoint": fitted.checkpoint,
+        "notes": fitted.notes,
+    }
 
 
 def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
