@@ -33,7 +33,6 @@ from encoderlab.runs.predict import encoded_rows, example_of, is_blank, predicti
 from encoderlab.settings import CACHE
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
-TRAINING_COMMANDS = tuple(COMMAND_OF.values())
 
 
 def compose(*settings: str, command: str = "train") -> RunConfig:
@@ -41,12 +40,11 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
 
     They come from the shipped configs, and are dataclasses that `dataclasses.replace` can change. Raises SettingError.
     """
-    if command not in TRAINING_COMMANDS:
-        raise SettingError(f"command={command} does not start a run", allowed=", ".join(TRAINING_COMMANDS))
+    if command not in COMMAND_OF.values():
+        raise SettingError(f"command={command} does not start a run", allowed=", ".join(COMMAND_OF.values()))
     if not all(isinstance(one, str) for one in settings):
-        raise SettingError(
-            f"compose was given {one_line(str(settings))}", allowed='settings as strings, such as "task=sst2"'
-        )
+        wrong = f"compose was given {one_line(str(settings))}"
+        raise SettingError(wrong, allowed='settings as strings, such as "task=sst2"')
     return composed(read_line(command, settings))
 
 
@@ -105,9 +103,8 @@ class Run:
     @cached_property
     def assembly(self) -> Assembly:
         """Return the model with its tokenizer, task and settings."""
-        return reopen(
-            OpenRunConfig(cache_dir=os.environ.get("ENCODERLAB_CACHE", CACHE), run=str(self.folder), device=self.device)
-        )
+        cache = os.environ.get("ENCODERLAB_CACHE", CACHE)
+        return reopen(OpenRunConfig(cache_dir=cache, run=str(self.folder), device=self.device))
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -150,17 +147,15 @@ class Run:
         if pooling not in VectorPooling.__members__:
             raise SettingError(f"pooling={pooling} is not a valid choice", allowed=", ".join(VectorPooling.__members__))
         rows = encoded_rows(self.assembly, self._examples(texts, any_number=True))
-        vectors = np.empty((len(rows), self.assembly.config.model.d_model), dtype=np.float32)
-        for row, of_row in vectors_of(self.assembly, rows, VectorPooling[pooling], normalize=normalize):
-            vectors[row] = of_row[0]
-        return vectors
+        vectors = dict(vectors_of(self.assembly, rows, VectorPooling[pooling], normalize=normalize))
+        width = self.assembly.config.model.d_model
+        return np.array([vectors[row][0] for row in range(len(rows))], np.float32).reshape(len(rows), width)
 
     def _examples(self, texts: str | Sequence[str | tuple[str, str]], *, any_number: bool = False) -> list[Example]:
         texts = [texts] if isinstance(texts, str) else texts
         if not isinstance(texts, Sequence) or not all(map(_is_text, texts)):
-            raise SettingError(
-                f"{one_line(repr(texts))[:80]} is not a list of texts", allowed='["..."], or pairs as [("...", "...")]'
-            )
+            wrong = f"{one_line(repr(texts))[:80]} is not a list of texts"
+            raise SettingError(wrong, allowed='["..."], or pairs as [("...", "...")]')
         words = reads_words(self.assembly)
         examples = []
         for text in texts:
@@ -173,6 +168,5 @@ class Run:
 
 def _is_text(value: Any) -> bool:
     """Return whether the value is a text, or a pair of texts."""
-    return isinstance(value, str) or (
-        isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, str) for one in value)
-    )
+    pair = isinstance(value, tuple) and len(value) == 2
+    return isinstance(value, str) or (pair and all(isinstance(one, str) for one in value))

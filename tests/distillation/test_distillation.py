@@ -7,8 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, HeadSizes
 from encoderlab.config.commands import DistillConfig, StudentStart
@@ -17,7 +15,7 @@ from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.distillation import teachers
 from encoderlab.distillation.student import projection, start_student
-from encoderlab.distillation.teachers import TaskTeacher, TeacherLogits, taught_rows, teach_vectors
+from encoderlab.distillation.teachers import TaskTeacher, taught_rows, teach_vectors
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
@@ -35,7 +33,6 @@ from tests.runs.small_assembly import CPU, LABELS, TOKENIZER, assembly_of
 pytestmark = pytest.mark.usefixtures("same_threads")
 TEXTS = ["0123", "45", "9a", "b", "777", "12"]
 TASKS = {False: ClassificationConfig(name="digits"), True: TaggingConfig(name="digits", special_tokens=False)}
-COUNTS = st.lists(st.integers(0, 4), min_size=1, max_size=8)
 
 
 def encoder_of(**shape):
@@ -159,14 +156,14 @@ def test_logits_are_those_of_the_teacher_in_the_students_order_of_classes(opened
     teacher = opened(words, labels=LABELS if words else LABELS[::-1])
     examples = [WordsExample(tuple(text)) if words else TextExample(text) for text in TEXTS]
     logits = teacher.logits(examples)
-    assert np.diff(logits.offsets).tolist() == ([len(text) for text in TEXTS] if words else [1] * len(TEXTS))
+    assert [len(of_row) for of_row in logits] == ([len(text) for text in TEXTS] if words else [1] * len(TEXTS))
     (encoded,), model = teacher.assembly.task.encode([examples[0]]), teacher.assembly.model
     ids = torch.tensor([encoded.input_ids])
     with torch.no_grad():
         hidden = model.encoder(ids, torch.tensor([encoded.token_type_ids]), None)
         head = model.token_head(hidden[0]) if words else model.sequence_head(hidden[:, 0])
     expected = head.numpy() if words else head.numpy()[:, ::-1]
-    np.testing.assert_allclose(logits.values[: logits.offsets[1]], expected, rtol=1e-4)
+    np.testing.assert_allclose(logits[0], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("words", [False, True])
@@ -177,7 +174,7 @@ def test_every_row_of_a_student_has_its_teachers_logits(opened, tmp_path, words)
     batch = rows.prepare(rows.gather(np.array([2, 0]), 0))
     examples = list(corpus_of(tmp_path, words).split("train"))
     targets = batch.targets.token_logits if words else batch.targets.sequence_logits
-    expected = teacher.logits([examples[2], examples[0]]).values
+    expected = np.concatenate(teacher.logits([examples[2], examples[0]]))
     np.testing.assert_allclose(targets, expected, rtol=1e-4, atol=1e-5)
     assert not isinstance(taught(teacher, tmp_path, words, teacher_weight=0.0), TaughtRows)
 
@@ -209,23 +206,3 @@ def test_a_teacher_that_reads_less_than_the_student_is_refused(opened, tmp_path)
 def test_a_run_of_another_task_is_refused(opened, task, labels, words, refusal):
     with pytest.raises(DataError, match=refusal):
         opened(words, task, labels)
-
-
-def logits_of(counts):
-    values = np.arange(2 * sum(counts), dtype=np.float32).reshape(-1, 2)
-    return TeacherLogits(values, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-
-
-def rows_of(logits):
-    return [logits.values[start:stop].tolist() for start, stop in zip(logits.offsets, logits.offsets[1:], strict=False)]
-
-
-@given(COUNTS, COUNTS, st.data())
-def test_rows_keep_their_logits_when_appended_and_give_the_first_ones(first, second, data):
-    logits = logits_of(first).followed_by(logits_of(second))
-    assert rows_of(logits) == rows_of(logits_of(first)) + rows_of(logits_of(second))
-    rows = data.draw(st.lists(st.integers(0, len(first) - 1), min_size=1))
-    counts = [data.draw(st.integers(0, first[row])) for row in rows]
-    expected = [one for row, count in zip(rows, counts, strict=True) for one in rows_of(logits)[row][:count]]
-    assert logits.of(np.array(rows), np.array(counts)).tolist() == expected
-    assert logits.too_short_for(np.array(first + second) + 1) == len(first + second)

@@ -39,33 +39,6 @@ ENCODED_AT_A_TIME = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class TeacherLogits:
-    """Logits for the rows of a split, one row after another.
-
-    `values` is [outputs, classes]; a row has those from `offsets[row]` to `offsets[row + 1]`: one, or one for each
-    word.
-    """
-
-    values: np.ndarray
-    offsets: np.ndarray
-
-    def followed_by(self, more: TeacherLogits) -> TeacherLogits:
-        """Return these rows, followed by those of `more`."""
-        offsets = np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]])
-        return TeacherLogits(np.concatenate([self.values, more.values]), offsets)
-
-    def of(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the first `counts` outputs of each of `rows`, one row after another; no row has fewer."""
-        starts = self.offsets[rows]
-        assert (starts + counts <= self.offsets[rows + 1]).all(), "the teacher has read fewer words"
-        return np.concatenate([self.values[start : start + count] for start, count in zip(starts, counts, strict=True)])
-
-    def too_short_for(self, n_targets: np.ndarray) -> int:
-        """Return how many rows have fewer outputs than the student has `n_targets` target positions, [rows]."""
-        return int((np.diff(self.offsets) < n_targets).sum())
-
-
-@dataclass(frozen=True, slots=True)
 class TaskTeacher:
     """A finished run, with its classes in the student's order."""
 
@@ -98,8 +71,8 @@ class TaskTeacher:
         check_paired(assembly, corpus.paired)
         return cls(assembly, [theirs.index(label) for label in corpus.labels])
 
-    def logits(self, examples: Sequence[Example]) -> TeacherLogits:
-        """Return its logits for the examples, computed once."""
+    def logits(self, examples: Sequence[Example]) -> list[np.ndarray]:
+        """Return its logits for each example, [outputs, classes]: one output, or one for each word."""
         of_row: dict[int, np.ndarray] = {}
         for start in range(0, len(examples), ENCODED_AT_A_TIME):
             rows = encoded_rows(self.assembly, examples[start : start + ENCODED_AT_A_TIME])
@@ -108,8 +81,7 @@ class TaskTeacher:
                 stop_if_interrupted()
                 pieces = np.split(logits, np.cumsum(counts)[:-1])
                 of_row |= {start + int(row): piece for row, piece in zip(batch.rows.tolist(), pieces, strict=True)}
-        parts = [of_row[row] for row in range(len(examples))]
-        return TeacherLogits(np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])]))
+        return [of_row[row] for row in range(len(examples))]
 
     def _predict(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return a batch's logits, [outputs, classes] in the student's order, and how many each row has."""
@@ -134,7 +106,7 @@ def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, 
     logits = teacher.logits(list(corpus.split("train")))
     of_words = "target_positions" in rows.store
     n_targets = rows.store["target_positions"].lengths() if of_words else np.ones(len(rows), dtype=np.int64)
-    if few := logits.too_short_for(n_targets):
+    if few := sum(len(of_row) < n for of_row, n in zip(logits, n_targets.tolist(), strict=True)):
         raise DataError(
             f"The teacher reads fewer words of {few:,} rows than the student",
             remedy=f"Set model.max_length to at most {teacher.assembly.config.model.max_length}, the teacher's",
@@ -142,8 +114,13 @@ def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, 
     if config.unlabelled is not None:
         texts = _unlabelled(config, corpus)
         more = teacher.logits(texts)
-        rows, logits = concatenated([rows, encoded_rows(student, _labelled(texts, more))]), logits.followed_by(more)
-    return TaughtRows(rows, logits.of, config.temperature, config.teacher_weight)
+        rows, logits = concatenated([rows, encoded_rows(student, _labelled(texts, more))]), logits + more
+
+    def of(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return the logits of the first `counts` outputs of each of `rows`, one row after another."""
+        return np.concatenate([logits[row][:n] for row, n in zip(rows.tolist(), counts.tolist(), strict=True)])
+
+    return TaughtRows(rows, of, config.temperature, config.teacher_weight)
 
 
 def _unlabelled(config: DistillConfig, corpus: Corpus) -> list[Example]:
@@ -159,11 +136,11 @@ def _unlabelled(config: DistillConfig, corpus: Corpus) -> list[Example]:
     return texts
 
 
-def _labelled(examples: Sequence[Example], logits: TeacherLogits) -> list[Example]:
+def _labelled(examples: Sequence[Example], logits: Sequence[np.ndarray]) -> list[Example]:
     """Return the examples with the teacher's best class as their label."""
-    best, labelled = logits.values.argmax(1), []
-    for row, example in enumerate(examples):
-        classes = best[logits.offsets[row] : logits.offsets[row + 1]].tolist()
+    labelled = []
+    for example, of_row in zip(examples, logits, strict=True):
+        classes = of_row.argmax(1).tolist()
         if isinstance(example, TextExample):
             labelled.append(replace(example, label=classes[0]))
         else:

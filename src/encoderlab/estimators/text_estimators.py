@@ -8,7 +8,7 @@ import io
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -209,12 +209,10 @@ class _TextEstimator(BaseEstimator):
 class TextClassifier(ClassifierMixin, _TextEstimator):
     """A classifier of texts, or of pairs of texts, for scikit-learn.
 
-    `init_from` is the pretrained encoder (as in encoderlab finetune; None: fresh weights, as encoderlab train). The
-    other parameters are the settings of those names, None being the command's own default; `settings` takes any other
-    by its full name, as {"training.warmup": 0.1}, and wins over them. A tenth of the rows, if that is at least
-    50 rows and two per class, is held out to choose the checkpoint (`validation_fraction`; 0: none, and the last step
-    is kept). Compare it with scikit-learn's LogisticRegression on `encoderlab embed`'s vectors: with run_dir, the
-    report does. Nothing is left on disk, unless `run_dir`
+    `init_from` is the pretrained encoder (None: fresh weights). The other parameters are the settings of those names,
+    None being the command's own default; `settings` takes any other by its full name, as {"training.warmup": 0.1}, and
+    wins over them. A tenth of the rows, if that is at least 50 rows and two per class, is held out to choose the
+    checkpoint (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, unless `run_dir`
     names a folder for the run; its rows are then written next to it. Nothing is printed without `verbose`.
 
     After `fit`: `classes_`, sorted; `model_`, the trained model.
@@ -299,9 +297,8 @@ def _targets(y: Any, n_rows: int, estimator: str) -> np.ndarray:
     if n_rows < 2:
         raise InputError(f"X has {n_rows} sample{'' if n_rows else 's'}", allowed="at least two")
     targets = column_or_1d(y, warn=True)
-    missing = next((row for row, value in enumerate(targets.tolist()) if value is None), None)
-    if missing is not None:
-        raise InputError(f"Row {missing} of y is None", allowed="a target for each row")
+    if None in (values := targets.tolist()):
+        raise InputError(f"Row {values.index(None)} of y is None", allowed="a target for each row")
     assert_all_finite(targets, input_name="y")
     check_consistent_length(range(n_rows), targets)
     return targets
@@ -338,8 +335,7 @@ def _as_typed(value: Any, *, inside: bool = False) -> str:
 @contextmanager
 def _quiet(verbose: bool) -> Iterator[None]:
     """Suppress what training prints, unless `verbose`."""
-    if verbose:
-        yield
-        return
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with ExitStack() as stack:
+        for redirect in () if verbose else (redirect_stdout, redirect_stderr):
+            stack.enter_context(redirect(io.StringIO()))
         yield
