@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -34,6 +35,7 @@ LOST_CONNECTION = ("gloo", "nccl", "connection", "broken pipe", "tcpstore", "tim
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
 Value = TypeVar("Value")
+_turns = count(1)  # of `main_process_first`, which all processes call equally often
 
 
 class ConnectionLostError(TrainingError):
@@ -55,7 +57,6 @@ class Processes:
     restarted: bool = False  # torchrun restarted one of them after a failure, as `--max-restarts` allows
     stay: bool = False  # another run follows, so the end of one does not end the process group
     store: Any = field(default=None, repr=False, compare=False)
-    turns: list[None] = field(default_factory=list, repr=False, compare=False)  # one for each `main_process_first`
 
     @property
     def is_main(self) -> bool:
@@ -129,8 +130,7 @@ class Processes:
         if self.size == 1:
             yield
             return
-        self.turns.append(None)
-        turn = f"turn {len(self.turns)} of machine"
+        turn = f"turn {next(_turns)} of machine"
         if not self.is_main:
             self._wait_for(f"{turn} 0")
             if self.local_rank:
