@@ -29,7 +29,7 @@ from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.predict import encoded_rows, example_of, is_blank, predictions_of, reads_words, vectors_of
+from encoderlab.runs.predict import encoded_rows, example_of, predictions_of, reads_words, unless_blank, vectors_of
 from encoderlab.settings import CACHE
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
@@ -123,18 +123,16 @@ class Run:
         """Return a prediction for each text, or pair of texts, in their order; for a single string, a list of one.
 
         `predicted` is a label, with the `probabilities` of all labels; a list of labels, with those probabilities; or a
-        number; None for a blank text. For a task on words, it is a list with a label for each word that the model
-        reads. Raises SettingError if `texts` is not a list of texts, DataError for texts the model cannot read.
+        number. A blank text has None for each of them. For a task on words, it is a list with a label for each word
+        that the model reads. Raises SettingError if `texts` is not a list of texts, DataError for texts that cannot be
+        read.
         """
         examples = self._examples(texts)
         answers = predictions_of(self.assembly, examples)
         if reads_words(self.assembly):
             return [{"predicted": list(answer.labels)} for answer in answers]
         target = self.assembly.task.heads.sequence_target
-        predictions = [answer.as_dict(self.labels, target) for answer in answers]
-        for prediction, example in zip(predictions, examples, strict=True):
-            prediction |= {"predicted": None} if is_blank(example) else {}
-        return predictions
+        return list(map(unless_blank, examples, (answer.as_dict(self.labels, target) for answer in answers)))
 
     def embed(
         self, texts: str | Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False

@@ -119,6 +119,8 @@ def test_a_label_below_the_least_probability_is_null_and_its_probabilities_stay(
     (sure,) = predictions(client_of(opened(), min_probability=0.0), text="012")
     (unsure,) = predictions(client_of(opened(), min_probability=1.0), text="012")
     assert unsure == sure | {"predicted": None}
+    (blank,) = predictions(client_of(opened()), text=" ")
+    assert {blank["predicted"], *blank["probabilities"].values()} == {None}
     (tagged,) = predictions(client_of(opened(TaggingConfig(name="parts")), min_probability=1.0), text="1 2")
     assert all(word["predicted"] is None and 0 < word["probability"] < 1 for word in tagged["words"])
 

@@ -63,6 +63,8 @@ def test_a_fitted_classifier_predicts_classes_and_probabilities(classifier):
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
     assert classifier.predict(pd.Series(TEXTS)).tolist() == classifier.classes_[probabilities.argmax(axis=1)].tolist()
     assert classifier.predict_proba([]).shape == (0, 2)
+    with pytest.raises(ValueError, match="Row 1 of X has a blank text"):
+        classifier.predict([TEXTS[0], " "])
 
 
 def test_it_pickles_and_its_saved_model_opens_like_any_other(classifier, tmp_path):

@@ -60,7 +60,7 @@ def test_report_json_has_the_promised_keys(report):
     assert report["baselines"]["majority"]["accuracy"] == 0.5
     assert report["baselines"]["majority"]["model_leads_by"] == pytest.approx(test["accuracy"] - 0.5)
     assert report["verdict"]["outcome"] == "above"
-    assert any("tfidf_logreg was skipped: too many rows" in note for note in report["notes"])
+    assert any("TF-IDF + logistic regression was skipped: too many rows" in note for note in report["notes"])
     assert json.loads(json.dumps(report, allow_nan=False)) == report
 
 
@@ -107,8 +107,10 @@ def test_rare_labels_come_first_and_a_model_of_one_class_is_called_so(run, tmp_p
     show_report(report, {}, [], screen)
     write_report(tmp_path, report, facts, Rows([Example("a")] * 100), scores)
     for text in (screen.getvalue(), Page(tmp_path / "report.html").text):
-        assert "mails.csv, sst2" in text and "F1 of yes 0.000" in text
-        assert "Warning: The model predicts no for every row" in text
+        assert "mails.csv, sst2" in text and "F1 of yes 0.000" in text and "expected calibration error" in text
+        assert "Warning: The model predicts no for every row" in text and "task.class_weights=balanced" in text
+    assert headline(report | {"main_figure": "f1"}).count("F1 of yes") == 1
+    assert "No temperature was fitted" in Page(tmp_path / "report.html").text
     balanced = build_report(run, {"test": scores_of([0, 1], [0, 1])}, {})
     assert "F1 of" not in headline(balanced) and single_class_warning(balanced) == []
 

@@ -16,7 +16,8 @@ from encoderlab.tasks.config import ClassificationConfig, ClassificationScore, M
 
 def corpus_of(rows=None, **labels):
     train = SimpleNamespace(labels=labels, rows=rows or sum(labels.values()), numbers=None)
-    members = {"labels": list(labels), "survey": SimpleNamespace(splits={"train": train})}
+    splits = SimpleNamespace(by_name={"train", "validation"})
+    members = {"labels": list(labels), "survey": SimpleNamespace(splits={"train": train}), "splits": splits}
     return object.__new__(type("CorpusOfCounts", (Corpus,), members))
 
 
@@ -52,6 +53,8 @@ def test_a_label_of_nearly_all_rows_changes_what_is_learned_and_fitted_unless_a_
     assert resolve_task(task, corpus) == task  # as when a run is resumed
     note = uneven_note(task, corpus)
     assert (note is not None) == (weights is not None) and (note is None or note.startswith("9"))
+    corpus.splits.by_name.remove("validation")
+    assert resolve_task(ClassificationConfig(name="t"), corpus).threshold is None, "there are no rows to fit it on"
     mine = ClassificationConfig(name="t", score=ClassificationScore.matthews)
     assert resolve_task(mine, corpus).class_weights is None
 

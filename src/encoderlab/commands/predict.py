@@ -27,11 +27,11 @@ from encoderlab.runs.predict import (
     example_of,
     file_examples,
     in_chunks,
-    is_blank,
     predictions_of_rows,
     reads_words,
     split_examples,
     standard_input_examples,
+    unless_blank,
 )
 from encoderlab.system.files import atomic_write
 from encoderlab.tasks.task import RowPrediction, as_objects, likeliest
@@ -153,17 +153,9 @@ def _rows(
             }  # joined columns are carried as they are
             columns = {name: texts.get(name, other[name]) for name in other} | texts
             n_words = len(example.words) if isinstance(example, WordsExample) else 1
-            prediction = _prediction(config, assembly, answer, n_words)
-            if is_blank(example):
-                prediction = _of_no_text(prediction)
+            prediction = unless_blank(example, _prediction(config, assembly, answer, n_words))
             renamed = carried_names(columns, prediction)
             yield {renamed[name]: value for name, value in columns.items()} | prediction
-
-
-def _of_no_text(prediction: Row) -> Row:
-    """Return the prediction for a blank text: the same keys without values."""
-    empty = {"probabilities": dict.fromkeys(prediction.get("probabilities", {})), "top": []}
-    return {name: empty.get(name) for name in prediction}
 
 
 def _prediction(config: PredictConfig, assembly: Assembly, answer: RowPrediction, n_words: int) -> Row:

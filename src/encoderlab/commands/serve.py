@@ -22,7 +22,7 @@ from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.reports.blocks import render
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
-from encoderlab.runs.predict import example_of, is_blank, predictions_of, reads_words
+from encoderlab.runs.predict import example_of, predictions_of, reads_words, unless_blank
 from encoderlab.system.processes import deferred, is_interrupted
 from encoderlab.tasks.task import RowPrediction, Task, as_objects, likeliest
 
@@ -191,10 +191,10 @@ class _Service:
                 for example, answer in zip(examples, answers, strict=True)
             ]
         predictions = [answer.as_dict(task.labels, task.heads.sequence_target, top_k) for answer in answers]
-        for prediction, answer, example in zip(predictions, answers, examples, strict=True):
-            if is_blank(example) or (least and answer.by_label(task.labels)[prediction["predicted"]] < least):
+        for prediction, answer in zip(predictions, answers, strict=True):
+            if least and answer.by_label(task.labels)[prediction["predicted"]] < least:
                 prediction["predicted"] = None
-        return predictions
+        return list(map(unless_blank, examples, predictions))
 
 
 def _words(

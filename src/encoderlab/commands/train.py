@@ -132,10 +132,10 @@ def load_examples(config: AnyRunConfig, *, scored: bool = True) -> tuple[AnyRunC
 
 
 def encoded_splits(corpus: Corpus, task: Task, scored: list[str]) -> dict[str, Rows]:
-    """Return the rows of `train` and of the `scored` splits, and print how much of long ones is read in windows."""
+    """Return the rows of `train` and of the `scored` splits, and print how much of long ones is read."""
     rows: dict[str, Rows] = {name: corpus.rows(name, task) for name in ("train", *scored)}
-    if task.windows is not None:
-        print(*reading_notes(rows, task), sep="\n", file=sys.stderr)
+    for note in reading_notes(rows, task):
+        print(note, file=sys.stderr)
     return rows
 
 

@@ -247,6 +247,8 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
         raise DataError(
             f"Column {name!r} holds {array.type}, not text ({where(0)})", remedy=f"Choose another with {setting}=COLUMN"
         )
+    if not columns.setting.startswith("dataset.") and not is_list(array):
+        array = array.fill_null("")  # as an empty cell of csv, for which nothing is predicted
     lacking = missing(array) if is_list(array) and flat(array).null_count else np.asarray(array.is_null())
     if lacking.any() and not columns.drop:
         remedy = 'Write an empty text as ""'

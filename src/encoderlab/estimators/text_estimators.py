@@ -35,7 +35,7 @@ from encoderlab.runs.assembly import Assembly, check_paired
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.runs.predict import predictions_of
+from encoderlab.runs.predict import is_blank, predictions_of
 from encoderlab.runs.records import Run
 from encoderlab.runs.saved_model import Origin, SavedModel, read_model, save_model
 from encoderlab.shipped import SHIPPED
@@ -203,7 +203,10 @@ class _TextEstimator(BaseEstimator):
 
     def _predictions(self, X: Any) -> list[RowPrediction]:
         check_is_fitted(self)
-        return self.model_.predictions(texts_of(X))
+        examples = texts_of(X)
+        if (blank := next((row for row, example in enumerate(examples) if is_blank(example)), None)) is not None:
+            raise InputError(f"Row {blank} of X has a blank text", allowed="texts for which something can be predicted")
+        return self.model_.predictions(examples)
 
 
 class TextClassifier(ClassifierMixin, _TextEstimator):
@@ -213,7 +216,8 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
     None being the command's own default; `settings` takes any other by its full name, as {"training.warmup": 0.1}, and
     wins over them. A tenth of the rows, if that is at least 50 rows and two per class, is held out to choose the
     checkpoint (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, unless `run_dir`
-    names a folder for the run; its rows are then written next to it. Nothing is printed without `verbose`.
+    names a folder for the run; its rows are then written next to it, and its report compares the model with
+    logistic regression on frozen vectors. Nothing is printed without `verbose`.
 
     After `fit`: `classes_`, sorted; `model_`, the trained model.
     """

@@ -39,7 +39,8 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
             for each in zip(some, np.asarray(session.run([config["answer"]], feed)[0]), strict=True)
         ]
     if config["answers_for"] == "texts":  # nothing can be predicted for a blank one
-        predictions = [each if text.strip() else no_text for text, each in zip(texts, predictions, strict=True)]
+        blank = [not all(part.strip() for part in text.split("\t", 1 if config["paired"] else 0)) for text in texts]
+        predictions = [no_text if is_blank else each for is_blank, each in zip(blank, predictions, strict=True)]
     return predictions
 
 

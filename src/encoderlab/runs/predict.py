@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -133,8 +134,18 @@ def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows
 
 
 def is_blank(example: Example) -> bool:
-    """Return whether nothing can be predicted for the example, because its texts are empty or white space."""
-    return isinstance(example, TextExample) and not (example.text.strip() or (example.text_pair or "").strip())
+    """Return whether nothing can be predicted for the example, because a text of it is empty or white space."""
+    return isinstance(example, TextExample) and not (
+        example.text.strip() and (example.text_pair is None or example.text_pair.strip())
+    )
+
+
+def unless_blank(example: Example, prediction: dict[str, Any]) -> dict[str, Any]:
+    """Return the prediction; for a blank example, the same keys without values."""
+    if not is_blank(example):
+        return prediction
+    empty = {"probabilities": dict.fromkeys(prediction.get("probabilities", {})), "top": []}
+    return {name: empty.get(name) for name in prediction}
 
 
 def predictions_of(assembly: Assembly, examples: Sequence[Example]) -> list[RowPrediction]:

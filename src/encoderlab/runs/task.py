@@ -49,15 +49,18 @@ def resolve_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfi
         return replace(
             task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation
         )
-    return resolve_labels(task, corpus.labels, train.labels)
+    has_validation = "validation" in corpus.splits.by_name
+    return resolve_labels(task, corpus.labels, train.labels, has_validation=has_validation)
 
 
-def resolve_labels(task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int]) -> TaskConfig:
+def resolve_labels(
+    task: TaskConfig, labels: Sequence[str], counts: Mapping[str, int], *, has_validation: bool = True
+) -> TaskConfig:
     """Return the task's settings with those decided that the frequencies of its labels, `counts`, decide.
 
     The positive label of two is the rarer one. If one label has more than `UNEVEN` of the rows, predicting it always is
-    hard to beat in accuracy: then F1 leads, labels weigh alike, and the threshold of two labels is fitted. A score of
-    the user's own leaves all of this to the user.
+    hard to beat in accuracy: then F1 leads, labels weigh alike, and the threshold of two labels is fitted if there is a
+    validation split. A score of the user's own leaves all of this to the user.
     """
     if not isinstance(task, ClassificationConfig):
         return task
@@ -67,7 +70,8 @@ def resolve_labels(task: TaskConfig, labels: Sequence[str], counts: Mapping[str,
         return task
     if is_uneven(labels, counts):
         score = ClassificationScore.f1 if len(labels) == 2 else ClassificationScore.f1_macro
-        threshold = "f1" if task.threshold is None and len(labels) == 2 else task.threshold
+        is_fitted = task.threshold is None and len(labels) == 2 and has_validation
+        threshold = "f1" if is_fitted else task.threshold
         return replace(task, score=score, class_weights=task.class_weights or BALANCED, threshold=threshold)
     return replace(task, score=ClassificationScore.accuracy)
 
