@@ -146,12 +146,12 @@ def test_flipped_labels_of_sets_are_found(command, tmp_path, capsys):
         (
             ("train", "task=classification", *files("verdict"), "folds=31"),
             DataError,
-            "folds=31 is too many: there are 30",
+            "folds=31 cannot be made: there are 30",
         ),
         (
             ("train", "task=classification", *files("verdict", "dataset.group=author"), "folds=11"),
             DataError,
-            "folds=11 is too many: there are 10",
+            "folds=11 cannot be made: there are 10",
         ),
         (
             ("train", "task=classification", *files("verdict", "dataset.test_fraction=0.2"), "folds=5"),

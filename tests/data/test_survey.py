@@ -47,7 +47,7 @@ def test_sentences_count_labels_by_word_and_texts_by_sentence():
     counted = surveyed(train=train, test=test).splits
     assert counted["train"].labels == {"no": 1, "yes": 2}
     assert (counted["test"].shared_with_train, counted["test"].shared_with_other_label) == (2, 1)
-    assert (counted["test"].words_max, counted["test"].empty, counted["test"].unlabelled) == (2, 1, 0)
+    assert (counted["test"].empty, counted["test"].unlabelled) == (1, 0)
 
 
 def test_the_fingerprint_is_that_of_the_rows_in_their_order():

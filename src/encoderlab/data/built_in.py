@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -94,9 +94,8 @@ class GeneratedDataset(DatasetConfig):
         generator, seen = np.random.default_rng(self.data_seed), set[str]()
         columns = {split: self.draw(split, generator, seen) for split in reversed(MAIN_SPLITS)}
         splits = {split: Split(pa.table(columns[split])) for split in MAIN_SPLITS}
-        settings = {
-            name: value for name, value in asdict(self).items() if name not in ("limit", "pack", "fold", "train_share")
-        }
+        own = {field.name for field in fields(self)} - {field.name for field in fields(DatasetConfig)}
+        settings = {name: value for name, value in asdict(self).items() if name in own}
         return Splits(splits, self.label_names(), {"source": "generated", **settings})
 
     @abstractmethod
@@ -117,19 +116,20 @@ class GeneratedDataset(DatasetConfig):
         """
         texts: list[str] = []
         in_vain = 0
-        while len(texts) < count:
-            new = [text for text in dict.fromkeys(_strings(draw(_BATCH), alphabet)) if text not in seen][
-                : count - len(texts)
-            ]
+        letters = np.frombuffer(alphabet.encode("ascii"), np.uint8)
+        while len(texts) < count and in_vain <= _PATIENCE * max(len(seen), _BATCH):
+            symbols = letters[draw(_BATCH)]
+            drawn = symbols.view(f"S{symbols.shape[1]}").ravel().astype(str).tolist()
+            new = [text for text in dict.fromkeys(drawn) if text not in seen][: count - len(texts)]
             texts += new
             seen.update(new)
             in_vain = 0 if new else in_vain + _BATCH
-            if in_vain > _PATIENCE * max(len(seen), _BATCH):
-                raise SettingError(
-                    f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}",
-                    allowed=f"at most {len(texts):,} besides those of the other splits",
-                    remedy=f"Set a smaller dataset.{split}_rows or a larger {self.longer}",
-                )
+        if len(texts) < count:
+            raise SettingError(
+                f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}",
+                allowed=f"at most {len(texts):,} besides those of the other splits",
+                remedy=f"Set a smaller dataset.{split}_rows or a larger {self.longer}",
+            )
         return texts
 
 
@@ -157,13 +157,15 @@ class BracketsDataset(GeneratedDataset):
         rows = self.rows_of(split)
         n_balanced = rows // 2
         n_hard = round((rows - n_balanced) * self.hard_negatives)
-        counts = {self._balanced: n_balanced, self._hard: n_hard, self._easy: rows - n_balanced - n_hard}
-        names = {self._balanced: "balanced", self._hard: "unbalanced (hard)", self._easy: "unbalanced"}
-        texts = []
-        for draw, count in counts.items():
-            texts += self.distinct(
-                count, f"{names[draw]} strings", split, partial(draw, generator=generator), BRACKETS, seen
-            )
+        draws = (
+            (n_balanced, "balanced", self._balanced),
+            (n_hard, "unbalanced (hard)", self._hard),
+            (rows - n_balanced - n_hard, "unbalanced", self._easy),
+        )
+        texts: list[str] = []
+        for count, name, draw in draws:
+            drawn = partial(draw, generator=generator)
+            texts += self.distinct(count, f"{name} strings", split, drawn, BRACKETS, seen)
         order = generator.permutation(rows).tolist()
         return {"text": [texts[row] for row in order], "label": [int(row < n_balanced) for row in order]}
 
@@ -199,10 +201,8 @@ class ReverseDataset(GeneratedDataset):
     def draw(self, split: str, generator: np.random.Generator, seen: set[str]) -> dict[str, list]:
         draw = partial(self._sequences, generator=generator)
         texts = self.distinct(self.rows_of(split), "different sequences", split, draw, DIGITS, seen)
-        return {
-            "words": [list(text) for text in texts],
-            "labels": [[int(digit) for digit in text[::-1]] for text in texts],
-        }
+        labels = [[int(digit) for digit in text[::-1]] for text in texts]
+        return {"words": [list(text) for text in texts], "labels": labels}
 
     def _sequences(self, rows: int, generator: np.random.Generator) -> np.ndarray:
         return generator.integers(self.digits, size=(rows, self.length), dtype=np.uint8)
@@ -240,8 +240,3 @@ def is_balanced(symbols: np.ndarray) -> np.ndarray:
         open_kinds[every, depth] = kind
         depth = np.maximum(depth + np.where(closes, -1, 1), 0)
     return right & (depth == 0)
-
-
-def _strings(symbols: np.ndarray, alphabet: str) -> list[str]:
-    characters = np.frombuffer(alphabet.encode("ascii"), np.uint8)[symbols]
-    return characters.view(f"S{symbols.shape[1]}").ravel().astype(str).tolist()

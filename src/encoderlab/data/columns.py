@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
 
 _LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
+CARRIED = "+"  # before the names of columns that are only carried along
 JOINT = " | "  # between the columns that make up a text
 _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 Where = Callable[[int], str]  # returns how messages name a row, given its index
@@ -65,10 +66,6 @@ class Columns:
         """Return the columns that make up a row's text."""
         return (self.text,) if isinstance(self.text, str) else tuple(self.text)
 
-    def labels(self) -> list[str]:
-        """Return the names of the columns that hold labels."""
-        return [name for setting, name in self.by_setting().items() if setting.startswith("label")]
-
     def to_read(self, existing: Sequence[str], where: str) -> list[str]:
         """Return the columns to read out of the `existing` ones, in their order.
 
@@ -103,12 +100,11 @@ class RawRows:
     """The rows of a split before its labels have ids.
 
     `table` has the columns `text` (string, or a list of words), `text_pair` and `label` (string, a list of strings, or
-    a number), as far as they were named; `carried` has further columns by their own names.
+    a number), as far as they were named. Columns that are carried along have their own names behind CARRIED.
     """
 
     table: pa.Table
     where: Where
-    carried: pa.Table | None = None
 
     @property
     def labels(self) -> pa.ChunkedArray:
@@ -133,19 +129,14 @@ def concatenated(parts: Sequence[RawRows]) -> RawRows:
         part = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[part].where(row - int(starts[part]))
 
-    others = [part.carried for part in parts if part.carried is not None]
-    names = dict.fromkeys(name for one in others for name in one.column_names)
-    lacking = [pa.table({name: pa.nulls(len(part.table)) for name in names}) for part in parts]
     try:
         table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
-        carried = [empty if part.carried is None else part.carried for part, empty in zip(parts, lacking, strict=True)]
-        others = pa.concat_tables(carried, promote_options="permissive") if names else None
     except pa.ArrowException as error:
         raise DataError(
             f"{parts[0].where(0)} and the other files cannot be combined: {error}",
             remedy="Give a column the same type in every file",
         ) from error
-    return RawRows(table, where, others)
+    return RawRows(table, where)
 
 
 def is_list(column: pa.Array | pa.ChunkedArray) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from encoderlab.data.documents import Documents, as_documents, refuse_lone_document
-from encoderlab.data.examples import Splits
-from encoderlab.data.splits import Fold, assign_folds, divide, hold_out, nested_share
+from encoderlab.data.examples import Folded, Split, Splits
+from encoderlab.data.splits import assign_folds, hold_out, nested_share, parse_fold
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import check_settings, setting
 
@@ -69,7 +68,7 @@ class DatasetConfig(ABC):
     def __post_init__(self) -> None:
         check_settings(self, "dataset")
         if self.fold is not None:
-            Fold.parse(self.fold)
+            parse_fold(self.fold)
 
     def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read all splits, each limited to `limit` rows; `target` is the kind of target a row is to have.
@@ -88,31 +87,29 @@ class DatasetConfig(ABC):
             )
         splits = self.limited(self.read(cache_dir, target))
         if self.fold is not None and splits.folded is None:  # a source that holds out rows has divided them before
-            splits, _ = self.in_fold(splits, self.fold)
+            splits = self.in_fold(splits, self.fold)
         if self.train_share == 1:
             return splits
         train = nested_share(splits.by_name["train"], self.train_share, self.row_seed)
         return replace(splits, by_name=splits.by_name | {"train": train})
 
-    def in_fold(
-        self, splits: Splits, fold: str, kept_together: Sequence[Any] | None = None
-    ) -> tuple[Splits, list[Any] | None]:
-        """Return the splits with a fold of the training rows as test split, and `kept_together` for the remaining
-        training rows.
+    def in_fold(self, splits: Splits, fold: str) -> Splits:
+        """Return the splits with a fold of the training rows as test split.
 
         Existing test splits are dropped, and `origin` counts the rows of `test`.
         """
-        kept = self.evenly(len(splits.by_name["train"]))
-        whole, one = splits.by_name["train"].take(kept), Fold.parse(fold)
-        groups = None if kept_together is None else [kept_together[row] for row in kept]
-        assigned = assign_folds(whole, one.of, self.row_seed, splits.labels, groups)
-        parts, folded = divide(whole, one, assigned)
-        unused = len(splits.by_name.get("test", ()))
-        origin = splits.origin | {"fold": fold, "unused_test_rows": unused}
-        left = None if groups is None else [groups[row] for row in np.flatnonzero(assigned != one.number)]
+        number, folds = parse_fold(fold)
+        whole = splits.by_name["train"].take(self.evenly(len(splits.by_name["train"])))
+        assigned = assign_folds(whole, folds, self.row_seed, splits.labels, self.kept_together(whole))
+        origin = splits.origin | {"fold": fold, "unused_test_rows": len(splits.by_name.get("test", ()))}
         validation = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
-        by_name = {"train": parts["train"], **validation, "test": parts["test"]}
-        return replace(splits, by_name=by_name, origin=origin, folded=folded), left
+        train, test = (whole.take(np.flatnonzero((assigned == number) == is_test)) for is_test in (False, True))
+        by_name = {"train": train, **validation, "test": test}
+        return replace(splits, by_name=by_name, origin=origin, folded=Folded(whole, assigned))
+
+    def kept_together(self, split: Split) -> list[Any] | None:
+        """Return a value for each row, which stays in one part with other rows of that value; None: with no others."""
+        return None
 
     @property
     def is_stream(self) -> bool:
@@ -181,7 +178,7 @@ class ColumnDataset(DatasetConfig):
     # A name or a list; OmegaConf has no such union.
     text: Any = setting(
         "text",
-        "The column of the text, or of the words; [subject,body] joins several; in CoNLL files a name or a number.",
+        "The column of the text, or of the words; [subject,body] joins several; in CoNLL files a number.",
     )
     text_pair: str | None = setting(None, "The column of the second text, for pairs.")
     label: str | None = setting(
@@ -215,8 +212,8 @@ class ColumnDataset(DatasetConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if sum(self.held_out.values()) >= 1:
-            fractions = " and dataset.".join(f"{name}_fraction={share:g}" for name, share in self.held_out.items())
-            raise SettingError(f"dataset.{fractions} leave no training rows", allowed="a sum below 1")
+            wrong = "dataset.validation_fraction and dataset.test_fraction leave no training rows"
+            raise SettingError(wrong, allowed="a sum below 1")
         label = [self.label] if self.label_columns is None else self.label_columns
         texts = [self.text] if isinstance(self.text, str) else self.text
         if not isinstance(texts, list) or not texts or not all(isinstance(name, str) for name in texts):
@@ -234,8 +231,6 @@ class ColumnDataset(DatasetConfig):
                 f"dataset.text, text_pair and label name the column {repeated!r} twice",
                 allowed="a different column for each",
             )
-        if self.label_separator == "":
-            raise SettingError("dataset.label_separator is empty", allowed="a text such as |, or null")
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 
@@ -289,11 +284,12 @@ class ColumnDataset(DatasetConfig):
             rows, labels = self._labelled(rows, class_names)
         by_name = {name: as_split(part, labels) for name, part in rows.items()}
         fractions = {name: fraction for name, fraction in self.held_out.items() if fraction and name not in by_name}
-        groups, splits = self._groups(rows["train"]), Splits(by_name, labels.names if labels else [], origin)
+        splits = Splits(by_name, labels.names if labels else [], origin)
         if self.fold is not None:
-            splits, groups = self.in_fold(splits, self.fold, groups)
+            splits = self.in_fold(splits, self.fold)
             fractions.pop("test", None)
-        parts = hold_out(splits.by_name["train"], fractions, self.split_seed, groups)
+        train = splits.by_name["train"]
+        parts = hold_out(train, fractions, self.split_seed, self.kept_together(train))
         by_name = splits.by_name | parts
         if fractions:
             origin = splits.origin | {"taken_from_train": fractions, "split_seed": self.split_seed}
@@ -324,22 +320,21 @@ class ColumnDataset(DatasetConfig):
             return with_valid_entities(rows, mapped_labels(names, class_names))
         return with_valid_entities(rows, name_labels(rows["train"], names, class_names))
 
-    def _groups(self, rows: RawRows) -> list[Any] | None:
-        """Return the values that keep rows together. Raises DataError if there is no such column."""
+    def kept_together(self, split: Split) -> list[Any] | None:
+        """Return the value of `group` in each row. Raises DataError if there is no such column."""
         if self.group is None:
             return None
-        named = {"text": str(self.text), "text_pair": self.text_pair}
-        table = rows.table.select([name for name in named if name in rows.table.column_names])
-        columns = {named[name]: table[name] for name in table.column_names}
-        if rows.carried is not None:
-            columns |= {name: rows.carried[name] for name in rows.carried.column_names}
+        named = {"text": str(self.text), "words": str(self.text), "text_pair": self.text_pair}
+        columns = {named[one]: (split.rows, one) for one in split.rows.column_names if one in named}
+        if split.carried is not None:
+            columns |= {one: (split.carried, one) for one in split.carried.column_names}
         if self.group not in columns:
             raise DataError(
-                f"{rows.where(0)} has no column {self.group!r} to group by",
-                allowed=", ".join(map(str, columns)),
-                remedy="Check dataset.group",
+                f"There is no column {self.group!r} to group by (dataset.group)", allowed=", ".join(map(str, columns))
             )
-        return [tuple(value) if isinstance(value, list) else value for value in columns[self.group].to_pylist()]
+        rows, name = columns[self.group]
+        values = rows.select_columns([name]).with_format("arrow")[:][name].to_pylist()
+        return [tuple(value) if isinstance(value, list) else value for value in values]
 
 
 def _refuse_unwritable(cache_dir: Path) -> None:

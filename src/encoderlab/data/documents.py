@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.data.examples import Example, Split, Splits, WordsExample
+from encoderlab.data.examples import Example, Splits, WordsExample
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
@@ -70,14 +70,11 @@ class Documents:
 
 def as_documents(splits: Splits) -> Documents:
     """Return each row as a document."""
-    return Documents({name: _rows_as_documents(split) for name, split in splits.by_name.items()}, splits.origin)
-
-
-def _rows_as_documents(split: Split) -> DocumentSplit:
-    def read() -> Iterator[list[str]]:
-        return map(paragraphs_of, split)
-
-    return DocumentSplit(read, len(split), fingerprint(hashed(split).texts.tobytes()))
+    by_name = {}
+    for name, split in splits.by_name.items():
+        key = fingerprint(hashed(split).texts.tobytes())
+        by_name[name] = DocumentSplit(lambda split=split: map(paragraphs_of, split), len(split), key)
+    return Documents(by_name, splits.origin)
 
 
 def paragraphs_of(example: Example) -> list[str]:
@@ -103,8 +100,8 @@ def refuse_lone_document(total: int) -> None:
         raise DataError(
             f"The training split holds {total} document{'s' * (total != 1)}",
             allowed="at least 2, because sentences that do not follow are taken from another document",
-            remedy="In .txt files a blank line ends a document, in tables each row is one. Check how many are held out "
-            "(dataset.validation_fraction) and that dataset.limit is large enough",
+            remedy="In .txt files a blank line ends a document, in tables each row is one; "
+            "dataset.validation_fraction and dataset.limit leave some out",
         )
 
 
@@ -124,17 +121,14 @@ class StreamSettings:
     def refuse_stream(self) -> None:
         """Raise DataError if rows are requested from a stream."""
         if self.streaming:
-            raise DataError(
-                "dataset.streaming=true gives documents for pretraining, not rows", remedy="Set dataset.streaming=false"
-            )
+            remedy = "Set dataset.streaming=false"
+            raise DataError("dataset.streaming=true gives documents for pretraining, not rows", remedy=remedy)
 
     def refuse_limit(self, limit: int | None) -> None:
         """Raise SettingError if a stream has a limit."""
         if limit is not None:
-            raise SettingError(
-                f"dataset.limit={limit} does not apply to dataset.streaming=true, which has no end",
-                remedy="Remove dataset.limit and set training.steps, or set dataset.streaming=false",
-            )
+            wrong = f"dataset.limit={limit} does not apply to dataset.streaming=true, which has no end"
+            raise SettingError(wrong, remedy="Remove dataset.limit and set training.steps")
 
 
 @dataclass(frozen=True, slots=True)

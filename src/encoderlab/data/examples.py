@@ -101,7 +101,10 @@ class Split:
 
     def batches(self, size: int) -> Iterator[pa.Table]:
         """Yield the rows in Arrow tables of `size` rows. Pages of a mapped file are given back after reading."""
-        yield from _in_tables(self.rows, size)
+        for batch in self.rows.with_format("arrow").iter(size):
+            yield cast("pa.Table", batch)
+            for mapping in _mappings:  # pages that were read count as memory of the process until they are given back
+                mapping.madvise(mmap.MADV_DONTNEED)
 
     def of_texts(self) -> Iterator[TextExample]:
         """Yield the examples of a split that holds texts."""
@@ -120,12 +123,9 @@ class Split:
     def texts(self) -> Iterator[str]:
         """Yield all texts in order, the two of a pair one after the other, words joined by blanks."""
         for example in self:
-            if isinstance(example, WordsExample):
-                yield " ".join(example.words)
-            else:
-                yield example.text
-                if example.text_pair is not None:
-                    yield example.text_pair
+            yield " ".join(example.words) if isinstance(example, WordsExample) else example.text
+            if isinstance(example, TextExample) and example.text_pair is not None:
+                yield example.text_pair
 
     @property
     def holds_words(self) -> bool:
@@ -149,7 +149,7 @@ class Split:
         name = "labels" if self.holds_words else "label"
         if name not in self.rows.column_names:
             return np.zeros(len(self), bool)
-        batches = _in_tables(self.rows.select_columns([name]), 10 * _AT_A_TIME)
+        batches = Split(self.rows.select_columns([name])).batches(10 * _AT_A_TIME)
         return np.concatenate([np.zeros(0, bool), *(batch[name].is_valid().to_numpy() for batch in batches)])
 
     @property
@@ -189,13 +189,6 @@ def _as_dataset(rows: datasets.Dataset | pa.Table) -> datasets.Dataset:
     if isinstance(rows, datasets.Dataset):
         return rows
     return datasets.Dataset(InMemoryTable(rows), fingerprint="rows")  # its own fingerprint would hash every text
-
-
-def _in_tables(rows: datasets.Dataset, size: int) -> Iterator[pa.Table]:
-    for batch in rows.with_format("arrow").iter(size):
-        yield cast("pa.Table", batch)
-        for mapping in _mappings:  # pages that were read count as memory of the process until they are given back
-            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def _example(row: dict[str, Any]) -> Example:

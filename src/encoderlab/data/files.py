@@ -166,6 +166,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return replace(documents, by_name=documents.by_name | by_name)
 
     def _stream(self, paths: list[Path], fractions: dict[str, float]) -> DocumentStream:
+        for path in paths:
+            format_of(path, self.format)  # refuses what is missing or unknown before the run begins
         stream = stream_of_files(paths, self._documents)
         return DocumentStream(
             stream, _fingerprints(paths), self.window, seed=self.split_seed, **dict[str, Any](fractions)
@@ -287,7 +289,8 @@ def read_unlabelled(
     column = rows.table["text"]
     if words and not is_list(column):
         split = [pa.array([one.split() for one in chunk.to_pylist()], pa.list_(pa.string())) for chunk in column.chunks]
-        rows = replace(rows, table=pa.table({"text": pa.chunked_array(split)}))
+        place = rows.table.column_names.index("text")
+        rows = replace(rows, table=rows.table.set_column(place, "text", pa.chunked_array(split)))
     elif is_list(column) and not words:
         raise DataError(f"{path} holds lists of words", allowed="texts, because the run predicts for whole texts")
     return as_split(rows, None)

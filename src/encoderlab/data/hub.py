@@ -9,13 +9,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings
 from encoderlab.data.examples import Splits
 from encoderlab.data.sentences import LANGUAGES
-from encoderlab.errors import DataError, SettingError, closest, one_line
+from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.settings import REQUIRED, setting
 from encoderlab.system.hub_access import http_error, hub_answers, no_requests, quiet
 
@@ -49,13 +49,6 @@ class HubDataset(ColumnDataset):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        repeated = next((name for name in self.further_splits or () if name in MAIN_SPLITS), None)
-        if repeated is not None:
-            raise SettingError(
-                f"dataset.further_splits names {repeated}",
-                allowed="other names",
-                remedy=f"Set dataset.{repeated}_split",
-            )
         if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
             raise self._not_an_id()
 
@@ -69,11 +62,12 @@ class HubDataset(ColumnDataset):
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
         builder, whole = self._fetch()
-        columns = self.columns(target)
-        rows = {name: self._rows(whole, of_hub, columns) for name, of_hub in self._split_names().items()}
+        columns, names = self.columns(target), self._split_names()
+        rows = {name: self._rows(whole, name, of_hub, columns) for name, of_hub in names.items()}
         class_names = None
         if columns.label is not None:
-            class_names = _class_names(whole[self.train_split].features[columns.label])
+            feature = whole[self.train_split].features[columns.label]  # a ClassLabel has names, or a list of them
+            class_names = getattr(getattr(feature, "feature", feature), "names", None)
             rows = _hide_unknown(rows, has_classes=class_names is not None)
         origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
         return self.splits(rows, origin, class_names, target)
@@ -83,7 +77,7 @@ class HubDataset(ColumnDataset):
 
         reachable = hub_answers(config.HF_ENDPOINT)
         with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
-            builder = self._builder()
+            builder = self.builder()
             builder.download_and_prepare()
             return builder, cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
 
@@ -104,10 +98,8 @@ class HubDataset(ColumnDataset):
 
         line = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         if isinstance(error, DatasetNotFoundError):
-            return DataError(
-                line,
-                remedy="Check dataset.path, dataset.revision and HF_ENDPOINT; a gated one needs hf auth login",
-            )
+            remedy = "Check dataset.path, dataset.revision and HF_ENDPOINT; a gated one needs hf auth login"
+            return DataError(line, remedy=remedy)
         fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
         if not reachable or fetching:
             cache = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
@@ -117,19 +109,13 @@ class HubDataset(ColumnDataset):
         if isinstance(error, ValueError) and "onfig" in line:
             remedy = "Set dataset.name (of Wikipedia dataset.language) to one of them"
             return DataError(f"{self.path}: {one_line(str(error))[:500]}", remedy=remedy)
-        words = (
-            f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {line.rpartition(' Hub either: ')[2]}"
-        )
         return DataError(
-            words, remedy=f"Check for a login page or a proxy in between, try later, or offline: {_OFFLINE}"
+            f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {line.rpartition(' Hub either: ')[2]}",
+            remedy=f"Check for a login page or a proxy in between, try later, or offline: {_OFFLINE}",
         )
 
-    def open_builder(self) -> datasets.DatasetBuilder:
-        """Return the builder with which `datasets` reads the rows from a reachable hub. Raises as `load` does."""
-        with self.hub_errors_explained():
-            return self._builder()
-
-    def _builder(self) -> datasets.DatasetBuilder:
+    def builder(self) -> datasets.DatasetBuilder:
+        """Return what reads the rows, from the hub or its cache. Raises any error of theirs, and DataError."""
         import datasets
 
         # `datasets` would also read a folder of that name, or take "csv" for a format whose files are missing.
@@ -155,42 +141,28 @@ class HubDataset(ColumnDataset):
         further = {name: name for name in self.further_splits or ()}
         return {name: of_hub for name, of_hub in names.items() if of_hub is not None} | further
 
-    def _rows(self, whole: datasets.DatasetDict, name: str, columns: Columns) -> RawRows:
+    def _rows(self, whole: datasets.DatasetDict, split: str, name: str, columns: Columns) -> RawRows:
         """Return the rows of a split; texts stay where the hub's cache has them, mapped from a file."""
         import pyarrow as pa
 
-        from encoderlab.data.columns import RawRows, can_be_carried, checked, plain
+        from encoderlab.data.columns import CARRIED, RawRows, can_be_carried, checked, plain
 
         if name not in whole:
-            raise self._no_split(name, [str(split) for split in whole])
+            main = split in MAIN_SPLITS
+            remedy = f"Check dataset.{split}_split; null does without" if main else "Check dataset.further_splits"
+            raise DataError(f"{self.path} has no split {name!r}", allowed=", ".join(map(str, whole)), remedy=remedy)
         table, place = whole[name].data.table, f"{self.path}, split {name}, row"
         needed, used = columns.to_read(table.column_names, f"{self.path} (split {name})"), columns.by_setting().values()
         carried = [one for one in needed if one not in used and can_be_carried(table.schema.field(one).type)]
-        batches = []
+        batches, first = [], 1
         for batch in table.select(list(dict.fromkeys(used))).to_batches():
-            start = sum(map(len, batches))
-            arrays = {one: batch[one] for one in batch.schema.names}
-            batches.append(pa.record_batch(checked(arrays, columns, lambda row: f"{place} {start + row + 1}")[0]))  # noqa: B023
-        others = (
-            pa.table({one: pa.chunked_array(map(plain, table[one].chunks)) for one in carried}) if carried else None
-        )
-        return RawRows(pa.Table.from_batches(batches), lambda row: f"{place} {row + 1}", others)
-
-    def _no_split(self, name: str, existing: list[str]) -> DataError:
-        """Return the error for a missing split. It never proposes a split that another setting uses."""
-        used = self._split_names()
-        ours = next(one for one, of_hub in used.items() if of_hub == name)
-        if ours not in MAIN_SPLITS:
-            remedy = f"Remove {name} from dataset.further_splits"
-        else:
-            near = closest(name, [split for split in existing if split not in used.values()]) or existing[0]
-            remedy = f"Set dataset.{ours}_split={near if ours == 'train' else f'{near}, or to null to do without'}"
-        return DataError(f"{self.path} has no split {name!r}", allowed=", ".join(existing), remedy=remedy)
-
-
-def _class_names(feature: Any) -> list[str] | None:
-    """Return the names of a ClassLabel feature, or of a list of them."""
-    return getattr(getattr(feature, "feature", feature), "names", None)
+            where = lambda row, first=first: f"{place} {first + row}"  # noqa: E731
+            batches.append(pa.record_batch(checked({one: batch[one] for one in batch.schema.names}, columns, where)[0]))
+            first += len(batch)
+        rows = pa.Table.from_batches(batches)
+        for one in carried:
+            rows = rows.append_column(f"{CARRIED}{one}", pa.chunked_array(map(plain, table[one].chunks)))
+        return RawRows(rows, lambda row: f"{place} {row + 1}")
 
 
 def _hide_unknown(rows: dict[str, RawRows], *, has_classes: bool) -> dict[str, RawRows]:
@@ -228,10 +200,8 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         if not re.fullmatch(r"[0-9]{8}", self.date):
             raise SettingError(f"dataset.date is {self.date!r}", allowed="year, month and day, such as 20231101")
         if self.validation_fraction + self.test_fraction >= 1:
-            fractions = (
-                f"validation_fraction={self.validation_fraction:g} and dataset.test_fraction={self.test_fraction:g}"
-            )
-            raise SettingError(f"dataset.{fractions} leave no training articles", allowed="a sum below 1")
+            wrong = "dataset.validation_fraction and dataset.test_fraction leave no training articles"
+            raise SettingError(wrong, allowed="a sum below 1")
 
     @property
     def sentence_language(self) -> str:
@@ -276,13 +246,12 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
                 remedy="Set HF_ENDPOINT to a reachable hub, or dataset.streaming=false to use its cache",
             )
 
-        builder = articles.open_builder()
-        name, version = builder.config.name, builder.hash
-        origin = {"source": "hub", "path": articles.path, "name": name, "revision": version}
         with articles.hub_errors_explained():
+            builder = articles.builder()
             stream = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train"))
             stream = stream.select_columns(["text"])
-        total = stream.num_shards
+        name, version, total = builder.config.name, builder.hash, stream.num_shards
+        origin = {"source": "hub", "path": articles.path, "name": name, "revision": version}
         shards = {f"{name}-{shard:05}-of-{total:05}": f"{version} {shard}" for shard in range(total)}
         fractions = (self.validation_fraction, self.test_fraction, self.split_seed)
         explained = articles.hub_errors_explained

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.columns import RawRows, flat, is_list, is_number, listed, mapped, missing
+from encoderlab.data.columns import CARRIED, RawRows, flat, is_list, is_number, listed, mapped, missing
 from encoderlab.data.examples import Split
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.entities import EntityLabels, entity_labels, repaired
@@ -26,8 +26,6 @@ class Labels:
 
     names: list[str]
     id_of: dict[str, int]
-    source: str = "no training row has"  # of labels, in the message about another one
-    mapped: bool = False  # by dataset.label_names
 
     @classmethod
     def of(cls, names: list[str], values: Iterable[str] | None = None) -> Labels:
@@ -40,10 +38,11 @@ class Labels:
         ids = mapped(rows.labels, lambda values: known_ids.take(pc.index_in(values, value_set=known)))
         if flat(ids).null_count > flat(rows.labels).null_count:
             row, value = next(one for one in _labels_by_row(rows.labels) if one[1] not in self.id_of)
+            near = next((name for name in self.id_of if name.casefold() == value.casefold()), None)
             raise DataError(
-                f"{rows.where(row)} has the label {value!r}, which {self.source}",
+                f"{rows.where(row)} has the label {value!r}, which neither dataset.label_names nor training has",
                 allowed=listed(self.id_of),
-                remedy=_correction(value, self.id_of, self.mapped),
+                remedy=f"Write it as {near!r}" if near else "Correct the row, or name its label in dataset.label_names",
             )
         if is_list(ids) and not is_list(rows.table["text"]) and len(self.names) < len(self.id_of):
             sets = [row and [*dict.fromkeys(row)] for row in ids.to_pylist()]  # two labels may have become one
@@ -61,9 +60,11 @@ def as_split(rows: RawRows, labels: Labels | None) -> Split:
     else:
         targets = pa.nulls(len(rows.table), pa.list_(pa.int64()) if words else pa.int64())
     texts = rows.table.select([name for name in ("text", "text_pair") if name in rows.table.column_names])
+    further = [name for name in rows.table.column_names if name.startswith(CARRIED)]
+    carried = rows.table.select(further).rename_columns([name.removeprefix(CARRIED) for name in further])
     if words:
-        return Split(texts.rename_columns(["words"]).append_column("labels", targets), rows.where, rows.carried)
-    return Split(texts.append_column("label", targets), rows.where, rows.carried)
+        texts = texts.rename_columns(["words"])
+    return Split(texts.append_column("labels" if words else "label", targets), rows.where, carried if further else None)
 
 
 def refuse_missing_labels(rows: RawRows, name: str) -> None:
@@ -134,7 +135,7 @@ def name_labels(train: RawRows, label_names: list[str] | None, class_names: list
 
     `class_names` names values 0, 1, ... if the source knows names. The user's `label_names` put values in order, or
     name values 0, 1, ...; without them, whole numbers are sorted as numbers and anything else as strings. Raises
-    DataError if training has fewer than two labels, or one beyond `label_names`; SettingError if those do not fit.
+    DataError if training has fewer than two labels, SettingError if `label_names` do not fit.
     """
     values = sorted(flat(train.labels).unique().drop_null().to_pylist())
     if not values or (len(values) < 2 and label_names is None):
@@ -156,16 +157,8 @@ def name_labels(train: RawRows, label_names: list[str] | None, class_names: list
             allowed=f"all of {listed(class_names)}, in any order",
             remedy="Remove dataset.label_names to use these names",
         )
-    for known in (label_names, _numbered(label_names)):
-        if set(values) <= set(known):
-            return Labels.of(label_names, known)
-    known = _numbered(label_names) if values[0].isdecimal() else label_names
-    beyond = next(value for value in values if value not in known)
-    raise DataError(
-        f"{_first_with(beyond, train)} has the label {beyond!r}, which dataset.label_names does not name",
-        allowed=listed(known),
-        remedy=_correction(beyond, known),
-    )
+    by_name = set(values) <= set(label_names) or not values[0].isdecimal()
+    return Labels.of(label_names, None if by_name else _numbered(label_names))
 
 
 def mapped_labels(name_of: dict[str, str], class_names: list[str] | None) -> Labels:
@@ -174,19 +167,11 @@ def mapped_labels(name_of: dict[str, str], class_names: list[str] | None) -> Lab
         name_of = {str(class_names.index(name)): new for name, new in name_of.items()}
     names = list(dict.fromkeys(name_of.values()))
     ids = {value: names.index(name) for value, name in name_of.items()}
-    return Labels(names, ids, "dataset.label_names does not map", mapped=True)
+    return Labels(names, ids)
 
 
 def _numbered(names: list[str]) -> list[str]:
     return [str(number) for number in range(len(names))]
-
-
-def _correction(label: str, known: Iterable[str], mapped: bool = False) -> str:
-    """Return what to do about an unknown label: write it as one of the `known` if only its case or spaces differ."""
-    near = next((name for name in known if name.strip().casefold() == label.strip().casefold()), None)
-    if near is not None:
-        return f"Write it as {near!r}"
-    return f"Correct the row, or {'map its label too' if mapped else 'list every label in dataset.label_names'}"
 
 
 def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[str, RawRows], Labels]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import Folded, Split
+from encoderlab.data.examples import Split
 from encoderlab.data.survey import Hashes, hashed
 from encoderlab.errors import DataError, SettingError
 
@@ -147,23 +146,15 @@ def rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.n
     return values[rarest % len(values)]
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """One fold of several, counted from 1."""
-
-    number: int
-    of: int
-
-    @classmethod
-    def parse(cls, text: str) -> Fold:
-        """Return the fold that `dataset.fold` names. Raises SettingError unless it is written as 2/5."""
-        match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text, re.ASCII)
-        fold = cls(*map(int, match.groups())) if match else cls(0, 0)
-        if not (fold.of >= 2 and 1 <= fold.number <= fold.of):
-            raise SettingError(
-                f"dataset.fold is {text}", allowed="one of several, such as 2/5", remedy="Use folds=5 to run them all"
-            )
-        return fold
+def parse_fold(text: str) -> tuple[int, int]:
+    """Return the number of a fold, from 1, and of how many it is one. Raises SettingError unless it is like 2/5."""
+    match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text, re.ASCII)
+    number, folds = map(int, match.groups()) if match else (0, 0)
+    if not (folds >= 2 and 1 <= number <= folds):
+        raise SettingError(
+            f"dataset.fold is {text}", allowed="one of several, such as 2/5", remedy="Use folds=5 to run them all"
+        )
+    return number, folds
 
 
 def assign_folds(
@@ -171,40 +162,26 @@ def assign_folds(
 ) -> np.ndarray:
     """Return the fold of each row, from 1 to `folds`: int64 [rows].
 
-    Folds have equal size and the same share of each label, to the nearest group. Rows with equal text (and pair, or
-    words) share a fold, and so do rows with an equal value in `kept_together`. A row with several labels counts for the
-    rarest, a number for its fifth of the range; sentences of words are drawn without regard to labels. `names` are the
-    labels' names. Raises DataError if a label, or the whole split, has too few rows.
+    Folds have equal size and the same share of each label, to the nearest group; groups and strata are those of
+    `hold_out`. `names` are the labels' names. Raises DataError if the split has too few groups, or all rows of a label
+    are in one fold, because no other fold could learn it.
     """
     hashes = hashed(split)
     groups, labels = groups_of(hashes.texts, kept_together), strata_of(split, hashes)
-    if (n_groups := int(groups.max(initial=-1)) + 1) < folds:
-        raise _too_many_folds(folds, n_groups, "in all")
-    has_classes = hashes.target == "label" and not hashes.of_words
-    if has_classes:
-        _refuse_labels_in_fewer(folds, labels, groups, folds, names)
-    assigned = _spread(groups, labels, folds, np.random.default_rng(seed))
-    if has_classes:
-        _refuse_labels_in_fewer(2, labels, assigned, folds, names)
+    n_groups = int(groups.max(initial=-1)) + 1
+    assigned, lone = _spread(groups, labels, folds, np.random.default_rng(seed)), None
+    if hashes.target == "label" and not hashes.of_words:
+        pairs = np.unique(np.stack([labels, assigned], axis=1)[labels >= 0], axis=0)
+        values, counts = np.unique(pairs[:, 0], return_counts=True)
+        lone = next((names[label] for label in values[counts == 1].tolist()), None)
+    if n_groups < folds or lone is not None:
+        few = f"the label {lone!r} has too few" if lone is not None else f"there are {n_groups}"
+        raise DataError(
+            f"folds={folds} cannot be made: {few} different texts (or groups, dataset.group)",
+            allowed="at least one text for each fold, and two of each label",
+            remedy="Set fewer folds, add rows, or merge rare labels (dataset.label_names)",
+        )
     return assigned
-
-
-def _refuse_labels_in_fewer(
-    least: int, labels: np.ndarray, parts: np.ndarray, folds: int, names: Sequence[str]
-) -> None:
-    """Raise DataError if a label occurs in fewer than `least` of the `parts` (groups of equal rows, or folds)."""
-    pairs = np.unique(np.stack([labels, parts], axis=1)[labels >= 0], axis=0)
-    values, counts = np.unique(pairs[:, 0], return_counts=True)
-    if len(values) and counts.min() < least:
-        raise _too_many_folds(folds, int(counts.min()), f"of the label {names[int(values[counts.argmin()])]!r}")
-
-
-def _too_many_folds(folds: int, n_groups: int, of_what: str) -> DataError:
-    return DataError(
-        f"folds={folds} is too many: there are {n_groups} different texts (or groups, dataset.group) {of_what}",
-        allowed="at least one for each fold",
-        remedy="Set fewer folds, add rows, or merge rare labels (dataset.label_names)",
-    )
 
 
 def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.random.Generator) -> np.ndarray:
@@ -224,12 +201,6 @@ def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.ra
             of_label[fold] += int(sizes[group])
             totals[fold] += int(sizes[group])
     return fold_of_group[groups] + 1
-
-
-def divide(train: Split, fold: Fold, assigned: np.ndarray) -> tuple[dict[str, Split], Folded]:
-    """Return the rows as `train` and `test` of one fold, in order, and the rows before the division."""
-    parts = {"train": np.flatnonzero(assigned != fold.number), "test": np.flatnonzero(assigned == fold.number)}
-    return {name: train.take(rows.tolist()) for name, rows in parts.items()}, Folded(train, assigned)
 
 
 def nested_share(train: Split, share: float, seed: int) -> Split:

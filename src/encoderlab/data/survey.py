@@ -61,7 +61,6 @@ class SplitSurvey:
     rows: int
     labels: dict[str, int]
     unlabelled: int
-    words_min: int
     words_median: float
     words_p95: float
     words_max: int
@@ -108,57 +107,44 @@ def hashed(split: Split) -> Hashes:
     """Return the rows of a split as 64-bit hashes (two texts in 4 million share one with a chance of 1 in 2
     million).
     """
-    read = _words_batch if split.holds_words else _texts_batch
-    batches = [read(batch.to_pydict()) for batch in split.batches(_BATCH)] or [read({"words": [], "text": []})]
+    batches = [_hashed(batch.to_pydict(), len(batch)) for batch in split.batches(_BATCH)] or [_hashed({}, 0)]
     texts, labels, lengths, ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
     return Hashes(texts, labels, lengths, np.bincount(ids[ids >= 0]), split.holds_words, split.target)
 
 
-def _texts_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
-    texts = columns["text"]
-    pairs = columns.get("text_pair", [None] * len(texts))
-    rows = zip(texts, pairs, strict=True)
-    hashes = _as_array(
-        _hash(text) if pair is None else _hash(f"{len(text)}:{text}{pair}", b"pair") for text, pair in rows
-    )
-    lengths = [len(text.split()) + len((pair or "").split()) for text, pair in zip(texts, pairs, strict=True)]
-    labels, ids = _texts_labels(columns.get("label", [None] * len(texts)))
-    return hashes, labels, np.array(lengths, np.int64), ids
-
-
-def _texts_labels(labels: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return an integer for each row's target, int64 [rows], and the ids of all labels, int64 [labels]."""
-    first = next((label for label in labels if label is not None), None)
+def _hashed(columns: dict[str, list[Any]], n_rows: int) -> tuple[np.ndarray, ...]:
+    """Return the hash of each row's text, an integer for its target, its length in words; and all ids of labels."""
+    if "words" in columns:
+        rows = columns["words"]
+        hashes = _as_array(_hash("".join(f"{len(word)}:{word}" for word in words), b"words") for words in rows)
+        lengths = [*map(len, rows)]
+    else:
+        pairs = columns.get("text_pair", [None] * n_rows)
+        rows = [*zip(columns.get("text", ()), pairs, strict=True)]
+        hashes = _as_array(
+            _hash(text) if pair is None else _hash(f"{len(text)}:{text}{pair}", b"pair") for text, pair in rows
+        )
+        lengths = [len(text.split()) + len((pair or "").split()) for text, pair in rows]
+    labels = columns.get("labels", columns.get("label", [None] * n_rows))
+    first, ids = next((label for label in labels if label is not None), None), np.empty(0, np.int64)
     if isinstance(first, list):
-        return _hashed_ids(labels), np.array([id_ for ids in labels for id_ in ids or ()], np.int64)
-    if isinstance(first, float):
+        targets, ids = _hashed_ids(labels), np.array([id_ for one in labels for id_ in one or ()], np.int64)
+    elif isinstance(first, float):
         bits = np.array([np.nan if label is None else label for label in labels], np.float64).view(np.int64)
-        return np.where([label is None for label in labels], _UNLABELLED, bits), np.empty(0, np.int64)
-    ids = np.array([_UNLABELLED if label is None else label for label in labels], np.int64)
-    return ids, ids
-
-
-def _words_batch(columns: dict[str, list[Any]]) -> tuple[np.ndarray, ...]:
-    sentences = columns["words"]
-    labels = columns.get("labels", [None] * len(sentences))
-    hashes = _as_array(_hash("".join(f"{len(word)}:{word}" for word in words), b"words") for words in sentences)
-    flat = np.array([label for ids in labels if ids is not None for label in ids], np.int64)
-    lengths = np.array([len(words) for words in sentences], np.int64)
-    return hashes, _hashed_ids(labels), lengths, flat
+        targets = np.where([label is None for label in labels], _UNLABELLED, bits)
+    else:
+        targets = ids = np.array([_UNLABELLED if label is None else label for label in labels], np.int64)
+    return hashes, targets, np.array(lengths, np.int64), ids
 
 
 def _hashed_ids(labels: list[Any]) -> np.ndarray:
-    """Return a hash of each row's ids, -1 if they are unknown."""
-    # Shifted to stay at or above 0, so that no hash of labels looks like an unknown label.
-    hashes = _as_array(_hash("" if ids is None else ",".join(map(str, ids))) for ids in labels) >> np.uint64(1)
-    known = np.array([ids is not None for ids in labels], bool)
-    return np.where(known, hashes.astype(np.int64), _UNLABELLED)
+    """Return a hash of each row's ids, at or above 0, or -1 if they are unknown."""
+    hashes = _as_array(_hash(",".join(map(str, ids or ()))) for ids in labels) >> np.uint64(1)
+    return np.where([ids is None for ids in labels], _UNLABELLED, hashes.astype(np.int64))
 
 
 def _hash(text: str, kind: bytes = b"") -> bytes:
-    """Return 8 bytes that differ for equal texts of another `kind` (BLAKE2's personalisation, RFC 7693,
-    section 2.5).
-    """
+    """Return 8 bytes that differ for equal texts of another `kind` (RFC 7693, section 2.5)."""
     return hashlib.blake2b(text.encode(), digest_size=8, person=kind).digest()
 
 
@@ -176,7 +162,6 @@ def _surveyed(split: Hashes, train: Hashes | None, names: list[str], markup: flo
         rows=len(split.texts),
         labels=dict(zip(names, counts.tolist(), strict=True)),
         unlabelled=int((split.labels == _UNLABELLED).sum()),
-        words_min=int(lengths.min()),
         words_median=float(np.median(lengths)),
         words_p95=float(np.percentile(lengths, 95)),
         words_max=int(lengths.max()),
@@ -194,14 +179,8 @@ def _surveyed(split: Hashes, train: Hashes | None, names: list[str], markup: flo
 def _described(numbers: np.ndarray) -> dict[str, float] | None:
     """Return the range, mean and deviation of the known numbers; None if there are none."""
     known = numbers[~np.isnan(numbers)]
-    if not len(known):
-        return None
-    return {
-        "min": float(known.min()),
-        "mean": float(known.mean()),
-        "deviation": float(known.std()),
-        "max": float(known.max()),
-    }
+    measures = {"min": np.min, "mean": np.mean, "deviation": np.std, "max": np.max}
+    return {name: float(measure(known)) for name, measure in measures.items()} if len(known) else None
 
 
 def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -224,8 +203,7 @@ def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarra
 class Oddity:
     """One kind of odd row, and the rows of that kind, ascending: int64 [rows].
 
-    If a text repeats another, `like` [rows] gives the row that has it first, in the same split or in the one
-    `like_split` names.
+    If a text repeats another, `like` [rows] gives the row that has it first in the split `like_split`.
     """
 
     kind: str
@@ -245,19 +223,14 @@ def odd_rows(by_name: dict[str, Split]) -> dict[str, list[Oddity]]:
             Oddity("nothing but white space", np.flatnonzero(own.lengths == 0)),
             Oddity("markup", np.flatnonzero(with_markup(split))),
             Oddity(f"more than {LONG} times as many words as the median", np.flatnonzero(long)),
-            *_repeated(own, own, "the text of an earlier row", None),
         ]
-        if name != "train" and "train" in hashes:
-            kinds += _repeated(own, hashes["train"], "a text of the training split", "train")
+        others = {"train": "a text of the training split"} if name != "train" and "train" in hashes else {}
+        for other, kind in {name: "the text of an earlier row", **others}.items():
+            same, otherwise, like = _same_texts(own, hashes[other])
+            for words, mask in ((kind, same & ~otherwise), (f"{kind}, with another label", otherwise)):
+                kinds.append(Oddity(words, np.flatnonzero(mask), like[mask], other))
         odd[name] = [kind for kind in kinds if len(kind.rows)]
     return odd
-
-
-def _repeated(split: Hashes, reference: Hashes, kind: str, like_split: str | None) -> list[Oddity]:
-    """Return the rows whose text `reference` has, with the same label and with another one."""
-    same, otherwise, like = _same_texts(split, reference)
-    masks = {kind: same & ~otherwise, f"{kind}, with another label": otherwise}
-    return [Oddity(words, np.flatnonzero(mask), like[mask], like_split) for words, mask in masks.items()]
 
 
 def with_markup(split: Split) -> np.ndarray:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from encoderlab.data.columns import Columns, RawRows, can_be_carried, checked, is_number, listed, plain
+from encoderlab.data.columns import CARRIED, Columns, RawRows, can_be_carried, checked, is_number, listed, plain
 from encoderlab.data.examples import in_lists, stored
 from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, lines_of, text_lines
 from encoderlab.errors import DataError, SettingError, UserError, one_line
@@ -68,11 +68,13 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
             dropped.extend(np.asarray(numbers)[~kept].tolist())
             bar.update(len(kept))
             mask = pa.array(kept)
-            carried = {f"+{name}": one.filter(mask) for name, one in values.items() if name not in used}
+            carried = {f"{CARRIED}{name}": one.filter(mask) for name, one in values.items() if name not in used}
             yield pa.record_batch({**checks, **carried})
+        if not totals["read"]:
+            raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
 
     with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
-        table = stored(_of_one_type(batches(), path), folder)
+        table = stored(batches(), folder)
     if totals["spaced"]:
         print(f"encoderlab: {path}: spaces around labels are ignored ({totals['spaced']:,} rows)", file=sys.stderr)
     if dropped:
@@ -81,24 +83,7 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
         print(f"encoderlab: {path}: {words}: {where}", file=sys.stderr)
     if not len(table):
         raise DataError(f"{path} has no rows with text and label", remedy="Check dataset.text and dataset.label")
-    carried = [name for name in table.column_names if name.startswith("+")]
-    others = table.select(carried).rename_columns([name[1:] for name in carried]) if carried else None
-    return RawRows(table.drop_columns(carried), lambda row: place(lines[row]), others)
-
-
-def _of_one_type(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the batches with the types of the first, in which a column without any value counts as text."""
-    schema = None
-    for batch in batches:
-        if schema is None:
-            fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in batch.schema]
-            schema = pa.schema(fields)
-        try:
-            yield batch.cast(schema)
-        except (pa.ArrowException, ValueError) as error:
-            raise DataError(f"{path} mixes lists and single values, or types of values: {error}") from error
-    if schema is None:
-        raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
+    return RawRows(table, lambda row: place(lines[row]))
 
 
 def places(path: Path, kind: Format) -> Callable[[int], str]:

@@ -14,11 +14,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
+from encoderlab.data.examples import in_lists
 from encoderlab.errors import DataError
 from encoderlab.system.files import atomic_write
 
@@ -80,8 +81,7 @@ def id_type(vocabulary_size: int) -> str:
 
 def as_blocks(rows: Iterable[Mapping[str, Sequence[float]]], columns: Mapping[str, str]) -> Iterator[Block]:
     """Yield rows of numbers as blocks; `columns` names each column and its NumPy dtype."""
-    iterator = iter(rows)
-    while some := list(islice(iterator, ROWS_AT_A_TIME)):
+    for some in in_lists(rows, ROWS_AT_A_TIME):
         yield {name: _flatten([row[name] for row in some], dtype) for name, dtype in columns.items()}
 
 
@@ -123,14 +123,13 @@ def open_store(folder: Path) -> TokenStore:
 
     Raises DataError if a file is missing, or has the wrong size.
     """
-    damaged = DataError(f"The cache folder {folder} is damaged", remedy="Delete it; it will be rebuilt")
     try:
         shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
         is_whole = _file_sizes(folder, shape["columns"]) == shape["bytes"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged from error
+    except (OSError, ValueError, KeyError, TypeError):
+        is_whole = False
     if not is_whole:
-        raise damaged
+        raise DataError(f"The cache folder {folder} is damaged", remedy="Delete it; it will be rebuilt")
     columns = {
         name: Column(*(_mapped(*one) for one in zip(_files_of(folder, name), (dtype, "int64"), strict=True)))
         for name, dtype in shape["columns"].items()
