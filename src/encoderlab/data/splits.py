@@ -175,7 +175,7 @@ def assign_folds(
         values, counts = np.unique(pairs[:, 0], return_counts=True)
         lone = next((names[label] for label in values[counts == 1].tolist()), None)
     if n_groups < folds or lone is not None:
-        few = f"the label {lone!r} has too few" if lone is not None else f"there are {n_groups}"
+        few = f"there are {n_groups}" if n_groups < folds else f"the label {lone!r} has too few"
         raise DataError(
             f"folds={folds} cannot be made: {few} different texts (or groups, dataset.group)",
             allowed="at least one text for each fold, and two of each label",
