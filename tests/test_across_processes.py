@@ -265,7 +265,7 @@ def test_scores_equal_those_of_one_process_bit_for_bit_even_if_some_have_no_rows
 MISTAKES = {
     ("train", "model.n_layer=2"): "encoderlab: There is no setting model.n_layer. Did you mean model.n_layers?",
     ("train", *BRACKETS, "run_dir=."): "encoderlab: run_dir=. already holds files.",
-    ("predict", "run=nowhere"): "encoderlab: encoderlab predict cannot run across 2 processes.",
+    ("predict", "run=nowhere"): "encoderlab: torchrun starts 2 processes of one run",
 }
 
 

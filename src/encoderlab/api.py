@@ -145,9 +145,7 @@ class Run:
         if pooling not in VectorPooling.__members__:
             raise SettingError(f"pooling={pooling} is not a valid choice", allowed=", ".join(VectorPooling.__members__))
         rows = encoded_rows(self.assembly, self._examples(texts, any_number=True))
-        vectors = dict(vectors_of(self.assembly, rows, VectorPooling[pooling], normalize=normalize))
-        width = self.assembly.config.model.d_model
-        return np.array([vectors[row][0] for row in range(len(rows))], np.float32).reshape(len(rows), width)
+        return vectors_of(self.assembly, rows, VectorPooling[pooling], normalize=normalize)
 
     def _examples(self, texts: str | Sequence[str | tuple[str, str]], *, any_number: bool = False) -> list[Example]:
         texts = [texts] if isinstance(texts, str) else texts

@@ -70,7 +70,6 @@ def test_help_shows_the_defaults_of_the_configs_that_the_command_uses(shown):
         ("finetune dataset=files dataset.path=x.csv --cfg job", "task.name", "classification"),
         ("train seed=2 --cfg=job --config-dir mine model=wee", "model.d_model", 6),
         ("train -c job model=tiny model.n_layers=5 experiment=notebook_reverse", "model.n_layers", 5),
-        ("train training.accumulate=2 training.batch_size=auto --cfg job", "training.accumulate", None),
     ],
 )
 def test_hydras_flags_work_in_any_place(shown, tmp_path, line, setting, value):
@@ -82,13 +81,6 @@ def test_hydras_flags_work_in_any_place(shown, tmp_path, line, setting, value):
     assert config == value
 
 
-@pytest.mark.parametrize(
-    ("line", "word"), [("train --info searchpath task=brackets", "Config search path"), ("train --hydra-help", "Hydra")]
-)
-def test_hydras_own_information_is_shown(tmp_path, line, word):
-    assert word in process(tmp_path, line).stdout
-
-
 def test_the_prediction_comes_and_pipes_may_close(tmp_path, brackets_run):
     code = f"{sys.executable} -m encoderlab predict run={brackets_run} 'text=()' threads=1 2>&-"
     ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True)
@@ -96,10 +88,6 @@ def test_the_prediction_comes_and_pipes_may_close(tmp_path, brackets_run):
     code = f"{sys.executable} -m encoderlab train --info all task=brackets | head -1"
     ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert ended.stdout.count("\n") == 1 and ended.stderr == ""
-
-
-def test_another_primary_config_can_be_named(shown):
-    assert yaml.safe_load(shown("train -cn finetune --cfg job"))["init_from"] == "mini-en"
 
 
 @pytest.mark.parametrize(
@@ -111,15 +99,3 @@ def test_a_process_ends_with_its_exit_code_and_a_mistake_is_one_line(tmp_path, l
     assert ended.returncode == exit_code, ended.stderr
     assert (ended.stderr.count("\n"), ended.stdout == "") == ((1, True) if exit_code else (0, False))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_last_garbage_collections_of_a_process_have_nothing_to_visit():
-    code = """
-import atexit, gc, sys
-atexit.register(lambda: print(gc.get_freeze_count() > 10_000, gc.collect()))
-sys.argv = ["encoderlab", "--version"]
-from encoderlab.cli.main import main
-main()
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines()[1:] == ["True 0"]

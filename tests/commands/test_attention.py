@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from encoderlab.errors import DataError, SettingError
-
 
 def test_attention_plots_every_layer_and_saves_the_weights(command, reverse_run, tmp_path):
     command("attention", f"run={reverse_run}", "text=1 2 3 4", "run_dir=maps")
@@ -20,14 +18,3 @@ def test_attention_plots_every_layer_and_saves_the_weights(command, reverse_run,
 def test_attention_takes_rows_of_a_split(command, brackets_run, tmp_path):
     command("attention", f"run={brackets_run}", "split=test", "rows=[0,2]", "run_dir=maps")
     assert sorted(path.name for path in (tmp_path / "maps" / "attention").iterdir()) == ["test-0", "test-2"]
-
-
-def test_attention_refuses_missing_rows(command, brackets_run, tmp_path):
-    with pytest.raises(DataError, match="no row 300.*0 to 299"):
-        command("attention", f"run={brackets_run}", "rows=[300]")
-    for extra in ("split=test", "rows=[1]"):
-        with pytest.raises(SettingError, match="text is given together with rows of a split"):
-            command("attention", f"run={brackets_run}", "text=a", extra)
-    with pytest.raises(SettingError, match="text_pair is given without text"):
-        command("attention", f"run={brackets_run}", "text_pair=a")
-    assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from encoderlab.errors import DataError, SettingError
@@ -109,43 +108,11 @@ def test_labelled_words_are_counted_as_training_tokenises_them(command, capsys):
     assert len(row["label"].split()) == len(row["text"].split()) == row["tokens"] == len(row["pieces"])
 
 
-def test_documents_are_counted_with_their_pairs(command, tmp_path, capsys):
-    words = np.array(["rain", "sun", "wind", "snow", "fog", "hail"])
-    text = "\n\n".join(
-        " ".join(f"The {words[(n + k) % 6]} came in the {words[(n * k) % 6]} of day {k} again." for k in range(6))
-        for n in range(30)
-    )
-    (tmp_path / "weather.txt").write_text(text + "\n", encoding="utf-8")
-    arguments = (
-        "task=pretraining",
-        "dataset=files",
-        "dataset.path=weather.txt",
-        "tokenizer.vocabulary_size=100",
-        "model.max_length=16",
-    )
-    found = facts(command, capsys, *arguments, "examples=2")
-    train, validation = (found["splits"][name] for name in ("train", "validation"))
-    assert train["documents"] + validation["documents"] == 30
-    assert train["sentences"] == 6 * train["documents"]
-    assert train["tokens_of_a_row"]["counted"] == train["pairs"] == sum(train["labels"].values())
-    assert train["tokens_of_a_row"]["truncated"] == train["truncated"] > 0
-    assert {row["label"] for row in train["examples"]} <= {"follows", "random"}
-    assert all(len(row["pieces"]) == 2 for row in train["examples"])
-    command("data", *arguments)
-    printed = capsys.readouterr().out
-    assert "pairs of an epoch" in printed and "Pairs of train" in printed
-    command("data", *arguments, "task.second_sentence=none", "examples=1")
-    printed = capsys.readouterr().out
-    assert "texts of an epoch" in printed and "Texts of validation" in printed
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         (["task=tagging", *FILE[1:]], DataError, "a tagging task needs sequences of labelled words"),
         ([*FILE, "model.max_length=4"], SettingError, "model.max_length=4 leaves no room"),
-        ([*FILE, "model=as_pretrained"], SettingError, "model=as_pretrained needs init_from"),
-        ([*FILE, "examples=-1"], SettingError, "examples is -1. Allowed: at least 0"),
     ],
 )
 def test_unreadable_data_is_refused_in_one_line(command, films, arguments, error, message):

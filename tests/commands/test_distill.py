@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError
 from encoderlab.system.processes import Interrupted
 from tests.experiment_models import BRACKETS_MODEL
 from tests.run_files import report_of
@@ -171,31 +171,8 @@ def test_a_teacher_of_weight_one_is_copied_even_if_all_labels_are_wrong(command,
         "training.keep=last",
     )
     command("train", *shared, "dataset.path=wrong.csv", "run_dir=teacher")
-    command(
-        "distill",
-        *shared,
-        "teacher=teacher",
-        "teacher_weight=1",
-        "dataset.path=right.csv",
-        "run_dir=student",
-    )
+    command("distill", *shared, "teacher=teacher", "teacher_weight=1", "dataset.path=right.csv", "run_dir=student")
     assert report_of(tmp_path / "student")["splits"]["validation"]["accuracy"] < 0.1
-
-
-def test_unlabelled_texts_are_labelled_by_the_teacher(command, brackets_teacher, tmp_path, capsys):
-    (tmp_path / "more.txt").write_text("( )\n( (\n) (\n( ( ) )\n")
-    line = (
-        *TASK,
-        *SHAPE,
-        "tokenizer=symbols",
-        "model.segments=0",
-        "training.steps=4",
-        "training.batch_size=8",
-    )
-    command("distill", f"teacher={brackets_teacher}", *line, "unlabelled=more.txt", "dry_run=true")
-    with_texts = capsys.readouterr().out
-    command("distill", f"teacher={brackets_teacher}", *line, "dry_run=true")
-    assert "304" in with_texts and "304" not in capsys.readouterr().out
 
 
 def test_a_stopped_student_resumes_bit_for_bit(command, stop_after, teacher, documents, tmp_path):
@@ -209,20 +186,3 @@ def test_a_stopped_student_resumes_bit_for_bit(command, stop_after, teacher, doc
     command("distill", "resume=stopped")
     whole, resumed = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("task=wikipedia",), "uses no teacher"),
-        (("tokenizer=wordpiece", "tokenizer.vocabulary_size=200"), "different tokenizers"),
-        (("model.max_length=64",), "teacher reads 24 tokens"),
-        (("start=embeddings", "model.d_model=64"), "cannot be widened"),
-        (("start=layers",), "model.d_model is 16, and the teacher's is 32"),
-        (("training.steps=2", "task=brackets"), "was not trained on a task like brackets"),
-    ],
-)
-def test_an_impossible_distillation_is_refused_in_one_line(command, teacher, documents, arguments, message):
-    own = documents if not {"task=brackets", "task=wikipedia"} & set(arguments) else ()
-    with pytest.raises((SettingError, DataError), match=message):
-        command("distill", f"teacher={teacher}", *own, *SHAPE, *arguments)

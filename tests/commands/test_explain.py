@@ -4,10 +4,6 @@ import html
 import json
 import re
 
-import pytest
-
-from encoderlab.errors import SettingError
-
 
 def passage_of(page):
     """Return the text whose words a page marks."""
@@ -54,18 +50,3 @@ def test_markup_in_a_text_is_escaped(command, brackets_run, tmp_path, capsys):
     assert "<script" not in written
     assert passage_of(written) == "<script>alert(1)</script>[red]"
     assert "<script>alert(1)</script>[red]" in capsys.readouterr().out
-
-
-REFUSED = {
-    ("text=(", "label=vald"): "label names 'vald', which is not a label of the data. Allowed: ",
-    ("text=(", "rows=[0]"): "text is given together with rows of a split. Allowed: one of them.",
-    ("text_pair=(",): "text_pair is given without text. Set text=... too.",
-}
-
-
-@pytest.mark.parametrize("typed", REFUSED)
-def test_contradictory_settings_are_refused_and_leave_nothing(command, brackets_run, tmp_path, typed):
-    with pytest.raises(SettingError) as refused:
-        command("explain", f"run={brackets_run}", *typed)
-    assert str(refused.value).startswith(REFUSED[typed])
-    assert list(tmp_path.iterdir()) == []

@@ -112,8 +112,7 @@ def their_logits(folder, opened_by, *texts):
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [{}, {"pooling": Pooling.mean}, {"pooling": Pooling.relu_pooler, "segments": 0, "norm_epsilon": 1e-12}],
+    "shape", [{}, {"pooling": Pooling.mean}, {"pooling": Pooling.relu_pooler, "segments": 0, "norm_epsilon": 1e-12}]
 )
 def test_transformers_predicts_single_texts_as_the_run_does(command, finished, shape, capsys):
     run = finished(ClassificationConfig(name="moods"), **shape, positions=Positions.sinusoidal, bias=False)
@@ -296,16 +295,3 @@ def test_a_vocabulary_suffices_as_a_tokenizer_and_a_missing_one_is_refused(comma
         command("predict", "run=there", "text=fox")
     (tmp_path / "there" / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.get)) + "\n", encoding="utf-8")
     assert predicted(command, capsys, "run=there", "text=The quick fox") == before
-
-
-def test_padded_embeddings_are_accepted_and_too_few_are_refused(command, exported, capsys):
-    before = predicted(command, capsys, "run=there", "text=The quick fox")
-    model = transformers.AutoModelForSequenceClassification.from_pretrained("there")
-    size = model.config.vocab_size
-    for rows in (size + 7, size - 1):
-        model.resize_token_embeddings(rows)
-        model.save_pretrained("there")
-        if rows > size:
-            assert predicted(command, capsys, "run=there", "text=The quick fox") == before
-    with pytest.raises(DataError, match=rf"has embeddings of {size - 1} tokens, but its tokenizer has {size}\."):
-        command("predict", "run=there", "text=fox")

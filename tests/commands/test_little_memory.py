@@ -65,9 +65,8 @@ def test_a_single_text_that_does_not_fit_is_reported(command, brackets_run, litt
 @pytest.mark.parametrize(
     ("kind", "typed"),
     [
-        ("train", "training.batch_size=auto"),
+        ("train", "training.accumulate=null"),
         pytest.param("pretrain", "training.accumulate=null", marks=pytest.mark.slow),
-        pytest.param("train", "training.accumulate=auto", marks=pytest.mark.slow),
     ],
 )
 def test_a_training_run_continues_in_smaller_micro_batches(command, little_memory, tmp_path, kind, typed, capsys):

@@ -130,7 +130,6 @@ def test_a_stopped_run_resumes_to_the_same_scores_with_its_own_thresholds(comman
     [
         (("train", *TRAINED, "dataset.path=rows.csv", "task.thresholds={sprot: 0.3}"), "'sprot'.*Did you mean sport"),
         (("distill", *FILES, "dataset.path=rows.csv", "teacher=RUN"), "no class probabilities to learn"),
-        (("predict", "run=RUN", "text=rain", "min_probability=0.5"), "min_probability"),
     ],
 )
 def test_what_does_not_suit_sets_of_labels_is_refused(command, topics_run, tmp_path, words, fragment):

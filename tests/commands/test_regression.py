@@ -109,7 +109,6 @@ def test_rows_without_usable_numbers_are_refused(command, tmp_path, rows, fragme
     ("words", "error", "fragment"),
     [
         (("train", "task=regression", "dataset=brackets"), DataError, "the task needs a number"),
-        (("predict", "run=RUN", "text=good", "top_k=2"), SettingError, "top_k"),
         (("explain", "run=RUN", "text=great", "label=great"), SettingError, "predicts a number"),
     ],
 )

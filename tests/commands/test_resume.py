@@ -122,30 +122,12 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_is_used(command
     assert_same_run("run", whole)
 
 
-def test_if_every_checkpoint_is_damaged_the_run_fails_instead_of_starting_over(command, stopped, tmp_path):
-    stopped(*SHORT, "run_dir=run", step=5)
-    for path in checkpoints(tmp_path / "run" / "checkpoints"):
-        (path / "manifest.json").unlink()
-    with pytest.raises(DataError, match="Every checkpoint in .* is damaged. Start the run again, in a new folder"):
-        command("train", "resume=run")
-
-
 @pytest.mark.slow
 def test_a_run_killed_before_its_first_checkpoint_starts_over(command, stopped, whole, tmp_path):
     stopped(*SHORT, "run_dir=run", step=1)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     command("train", "resume=run")
     assert_same_run("run", whole)
-
-
-@pytest.mark.slow
-def test_a_damaged_best_checkpoint_is_reported_and_replaced_by_the_last(command, stopped, tmp_path, capsys):
-    arguments = (*SHORT, "training.learning_rate=1e-30", "training.patience=9")  # never better than at first
-    stopped(*arguments, "run_dir=run", step=9)
-    (tmp_path / "run/checkpoints/step-4/manifest.json").unlink()
-    command("train", "resume=run")
-    assert report("run")["checkpoint"] == {"step": 9, "chosen_by": "last step", "chosen_on": None}
-    assert any("The best checkpoint, of step 4, was damaged" in note for note in report("run")["notes"])
 
 
 @pytest.mark.slow

@@ -28,11 +28,12 @@ def test_a_pair_is_predicted_and_explained_as_its_settings_say(run, command, pri
     assert json.loads((run / "model" / "config.json").read_text())["encoderlab"]["model"]["pairs"] == "separate"
 
 
-def test_attention_maps_of_a_pair_and_one_vector_for_it_are_refused(run, command):
+def test_attention_maps_of_a_pair_and_one_vector_for_it_are_refused(run, command, tmp_path):
     with pytest.raises(SettingError, match=r"reads the texts of a pair separately.*use encoderlab explain"):
         command("attention", f"run={run}", "text=word 1", "text_pair=word 2")
     with pytest.raises(SettingError, match=r"A pair has no single vector.*Put the first texts and the second"):
-        command("embed", f"run={run}", "split=validation", "output=vectors.npy")
+        (tmp_path / "rows.csv").write_text("first,second\nword 1,word 2\n")
+        command("embed", f"run={run}", "input=rows.csv", "output=vectors.npy")
 
 
 def test_a_single_text_has_a_vector(run, command, tmp_path):

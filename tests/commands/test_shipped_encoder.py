@@ -81,7 +81,7 @@ def test_it_predicts_nothing_and_has_no_rows(command, shipped):
     with pytest.raises(DataError, match="mini-en is an encoder without a head and predicts nothing"):
         command("predict", "run=mini-en", "text=fox")
     with pytest.raises(DataError, match="mini-en is a model without a run"):
-        command("embed", "split=test", "output=vectors.npy")
+        command("attention", "run=mini-en")
 
 
 def test_list_shows_it_and_explains_the_other_choices(command, shipped, capsys):

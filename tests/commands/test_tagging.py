@@ -63,8 +63,6 @@ def test_eval_compare_and_predict_know_entities(names_runs, command, printed):
     assert first == again
     answer = printed("predict", f"run={names_runs / 'long'}", "text=saw Ada Byron", "format=jsonl")
     assert answer["predicted"] == "O B-person I-person" and len(answer["probability"]) == 3
-    with pytest.raises(SettingError, match="top_k needs a model with labels for whole rows"):
-        command("predict", f"run={names_runs / 'long'}", "text=a", "top_k=2")
 
 
 def test_decoding_and_score_of_entities_need_entity_labels(command, tmp_path):

@@ -6,7 +6,6 @@ import json
 import threading
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,16 +16,13 @@ from starlette.testclient import TestClient
 
 from encoderlab.commands import serve as service
 from encoderlab.commands.serve import LOOPBACK, web_service
-from encoderlab.config.commands import ServeConfig
 from encoderlab.data.examples import TextExample
 from encoderlab.runs.predict import predictions_of
 from encoderlab.runs.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig, Windows
-from encoderlab.tasks.task import RowPrediction
 from tests.runs.small_assembly import LABELS, assembly_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-LIMITS = {"max_texts": 3, "max_characters": 20}
 DIGITS = json.dumps({"text": "012"}).encode()
 TASKS = {
     "label": ClassificationConfig(name="digits"),
@@ -43,15 +39,16 @@ def opened(task=None, labels=LABELS, paired=False):
     return assembly
 
 
-def client_of(assembly, **settings):
-    config = ServeConfig(run="digits", **LIMITS, **settings)
-    return TestClient(web_service(assembly, config, LOOPBACK), base_url="http://127.0.0.1")
+def client_of(assembly):
+    return TestClient(web_service(assembly, LOOPBACK), base_url="http://127.0.0.1")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _small_requests():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service, "LARGEST_BODY", 2000)
+        patch.setattr(service, "MOST_TEXTS", 3)
+        patch.setattr(service, "MOST_CHARACTERS", 30)
         yield
 
 
@@ -105,32 +102,17 @@ def test_pairs_are_predicted_singly_and_in_lists(pairs):
     assert len(both) == 2
 
 
+def test_nothing_is_predicted_for_a_blank_text(texts):
+    (blank,) = predictions(texts, text=" ")
+    assert {blank["predicted"], *blank["probabilities"].values()} == {None}
+
+
 def test_every_word_is_predicted_and_truncated_ones_are_null(words):
     (answer,) = predictions(words, text="1 2 3")
     assert [word["word"] for word in answer["words"]] == ["1", "2", "3"]
     assert all(0 < word["probability"] <= 1 for word in answer["words"])
-    read = RowPrediction(("noun",), None, (0.75,), word_probabilities=np.array([[0.75, 0.25]]))
-    cut = service._words(("a", "b"), read, ["noun", "verb"], 1)
-    assert cut[0]["top"] == [{"label": "noun", "probability": 0.75}]
-    assert cut[1] == {"word": "b", "predicted": None, "probability": None, "top": None}
-
-
-def test_a_label_below_the_least_probability_is_null_and_its_probabilities_stay():
-    (sure,) = predictions(client_of(opened(), min_probability=0.0), text="012")
-    (unsure,) = predictions(client_of(opened(), min_probability=1.0), text="012")
-    assert unsure == sure | {"predicted": None}
-    (blank,) = predictions(client_of(opened()), text=" ")
-    assert {blank["predicted"], *blank["probabilities"].values()} == {None}
-    (tagged,) = predictions(client_of(opened(TaggingConfig(name="parts")), min_probability=1.0), text="1 2")
-    assert all(word["predicted"] is None and 0 < word["probability"] < 1 for word in tagged["words"])
-
-
-def test_the_service_is_described_for_programs(texts):
-    described = texts.get("/openapi.json").json()
-    assert described["openapi"].startswith("3.")
-    request = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert request["properties"].keys() == service.KEYS
-    assert request["properties"]["texts"]["maxItems"] == 3
+    (cut,) = predictions(words, text="1 " * 12)
+    assert cut["words"][-1] == {"word": "1", "predicted": None, "probability": None}
 
 
 ANY_JSON = st.recursive(
@@ -138,8 +120,8 @@ ANY_JSON = st.recursive(
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=5), inside, max_size=2),
     max_leaves=5,
 )
-KEYS = st.sampled_from(["text", "texts", "text_pair", "text_pairs", "top_k", "other"])
-TEXTS = st.text(st.sampled_from("01ab \n\u00e9"), max_size=25)
+KEYS = st.sampled_from(["text", "texts", "text_pair", "text_pairs", "other"])
+TEXTS = st.text(st.sampled_from("01ab \n\u00e9"), max_size=35)
 
 
 @settings(max_examples=50)
@@ -167,13 +149,11 @@ def test_every_request_is_answered_or_refused_in_one_line(texts, words, request_
         ({"texts": "abc"}, 422, "texts must be a list of texts"),
         ({"texts": []}, 422, "texts must be a list of texts"),
         ({"texts": ["a", None]}, 422, "texts must be a list of texts"),
-        ({"txt": "a"}, 422, "an unknown key, 'txt'"),
-        ({"text": "a", "top_k": 4}, 422, "top_k must be a whole number from 1 to 3, the labels of this model"),
-        ({"text": "a", "top_k": True}, 422, "top_k must be a whole number"),
-        ({"text": "a", "text_pairs": ["b"]}, 422, "text goes with text_pair"),
+        ({"text": "a", "top_k": 2}, 422, "'top_k'"),
+        ({"text": "a", "text_pairs": ["b"]}, 422, "'text_pairs'"),
         ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, but a pair was given"),
         ({"texts": ["a"] * 4}, 413, "has 4 texts, but at most 3 are allowed"),
-        ({"text": "0" * 21}, 413, "A text has 21 characters, but at most 20 are allowed"),
+        ({"text": "0" * 31}, 413, "A text has 31 characters, but at most 30 are allowed"),
         ({"text": "0" * 3000}, 413, "The request has more than 2,000 bytes"),
     ],
 )

@@ -67,19 +67,13 @@ def test_full_settings_that_do_not_match_are_refused_with_both_values(name, valu
     shown = [getattr(one, "value", one) for one in (value, theirs)]
     with pytest.raises(SettingError) as refused:
         replace(PRETRAINED, **{"d_head": 12, "d_ff": 96, name: value}).resolve(PRETRAINED)
-    assert str(refused.value) == (
-        f"model.{name} is {shown[0]}, but {shown[1]} in the pretrained encoder. "
-        "Set model=as_pretrained to use the pretrained encoder's settings."
-    )
+    assert f"model.{name} is {shown[0]}, but {shown[1]}" in str(refused.value)
 
 
 @pytest.mark.parametrize("choice", [AsPretrained(max_length=41), replace(PRETRAINED, max_length=41)])
 def test_more_positions_than_were_learned_are_refused_with_both_values(choice):
-    with pytest.raises(SettingError) as refused:
+    with pytest.raises(SettingError, match=r"^model\.max_length is 41, .*40"):
         choice.resolve(PRETRAINED)
-    assert str(refused.value) == (
-        "model.max_length is 41, but the pretrained encoder has only 40 positions. Set model.max_length=40."
-    )
 
 
 @pytest.mark.parametrize("positions", [Positions.sinusoidal, Positions.rotary])

@@ -86,22 +86,8 @@ def test_values_that_are_not_a_mapping_of_weights_are_refused(value):
         compose(*OWN, f"task.class_weights={value}")
 
 
-@pytest.mark.parametrize("word", ["training.batch_size=auto", "training.accumulate=auto"])
-def test_auto_keeps_the_recipes_batch_size_and_lets_the_machine_choose_micro_batches(word):
-    training = compose("training.accumulate=2", word).training
-    assert (training.batch_size, training.accumulate) == (compose().training.batch_size, None)
-
-
 def test_own_data_without_a_task_is_a_classification():
     own = ("dataset=files", "dataset.path=rows.csv")
     assert compose(*own).task.name == compose(*OWN).task.name
     assert type(compose(*own, "task=tagging").task).__name__ == "TaggingConfig"
     assert type(compose(*own, command="pretrain").task).__name__ == "PretrainingConfig"
-
-
-def test_a_group_on_the_command_line_replaces_that_of_an_experiment():
-    tiny, experiment = compose("model=tiny").model, compose("experiment=notebook_reverse")
-    assert experiment.model != tiny
-    typed = compose("experiment=notebook_reverse", "model=tiny")
-    assert typed.model == tiny and typed.training == experiment.training
-    assert compose("experiment=notebook_reverse", "model.n_layers=3").model.n_layers == 3

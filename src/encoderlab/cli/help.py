@@ -20,79 +20,53 @@ EXAMPLES = {  # of each command: what follows its name, and what that does
     "train": [
         ("", "the built-in task: no download, no account, no GPU"),
         ("task=sst2 model.n_layers=2", "another task brings its dataset along"),
-        ("task=classification dataset=files dataset.path=reviews.csv", "your own file"),
+        ("reviews.csv", "your own file"),
         ("-m seed=1,2,3 model.n_layers=1,2,4", "one run per combination, and a table of all runs"),
-        ("-m sweep=seeds task=sst2", "a named sweep: seeds, model_size, learning_rate, learning_curve"),
-        ("folds=5 task=sst2", "cross-validation: every training row is tested once"),
         ("-m trials=20 'training.learning_rate=log(1e-5,1e-2)'", "a search with Optuna, scored on validation"),
-        ("experiment=sst2", "a whole recipe; settings you add override it"),
+        ("folds=5 task=sst2", "cross-validation: every training row is tested once"),
         ("resume=outputs/train/...", "resume a stopped run; resume=auto finds the latest"),
     ],
     "pretrain": [
         ("", "masked tokens and next sentences on the built-in corpus"),
         ("dataset=wikipedia model=mini training.budget=30m", "for half an hour on Wikipedia"),
-        ("dataset=files dataset.path=articles.txt", "your own text, with a blank line between documents"),
-        ("task.second_sentence=none", "masked tokens only"),
+        ("articles.txt", "your own text, with a blank line between documents"),
     ],
     "finetune": [
         ("task=sst2", "from the included encoder (see encoderlab list encoders)"),
-        ("task=sst2 init_from=outputs/pretrain/...", "from one of your runs"),
+        ("reviews.csv init_from=outputs/pretrain/...", "your own file, from one of your runs"),
         ("task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
-        ("... training.layer_decay=0.9 training.freeze_layers=2", "lower layers train slowly, or not at all"),
     ],
     "distill": [
         ("teacher=outputs/finetune/... model=mini task=sst2", "on labels and the teacher's probabilities"),
-        ("teacher=... task=sst2 unlabelled=more.txt", "adds texts labelled by the teacher alone"),
         ("teacher=outputs/pretrain/... model=mini dataset=wikipedia", "on documents: the teacher's vectors"),
-        ("teacher=... start=embeddings", "starts from the teacher's embeddings, made narrower"),
     ],
     "eval": [
         ("run=outputs/train/... split=validation", "a split of the run's own dataset"),
-        ("run=... dataset=files dataset.path=more.csv", "other labelled data"),
+        ("run=... more.csv", "other labelled data"),
     ],
     "predict": [
         ("run=... text='A gorgeous, witty film.'", "one text"),
-        ("run=... input=new.csv output=answers.csv", "a file"),
+        ("run=... new.csv output=predictions.csv", "a file; also .jsonl, .parquet and .xlsx"),
         ("run=... < lines.txt", "lines of standard input (pairs: a tab between the texts)"),
-        ("run=... input=new.csv output=answers.parquet top_k=3 min_probability=0.8", "no label if unsure"),
     ],
-    "serve": [
-        ("run=...", "a web page to try the run, at http://127.0.0.1:8000/"),
-        ("run=... port=0", "on any free port"),
-    ],
+    "serve": [("run=...", "a web page to try the run, at http://127.0.0.1:8000/; port=0: any free port")],
     "embed": [
         ("input=texts.txt output=vectors.npy", "one vector per line, from the included encoder"),
-        ("run=... input=texts.txt output=vectors.npy", "from one of your runs"),
-        ("run=... split=test output=test.npy tokens=true", "one vector per token of a split"),
+        ("run=... input=new.csv output=vectors.npy", "from one of your runs"),
     ],
     "export": [
         ("run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
-        ("run=... format=onnx path=exported", "a graph for onnxruntime, checked against the model"),
-        ("run=... format=int8 path=exported", "the same with 8-bit weights, compared on the run's test split"),
+        ("run=... format=onnx path=exported", "a graph for onnxruntime; format=int8: with 8-bit weights"),
     ],
     "compare": [
         ("outputs/train/sst2/*", "all runs of a task; unfinished ones are named and skipped"),
-        ("outputs/multirun/...", "all runs of a sweep"),
         ("FOLDER FOLDER reference=FOLDER output=compared", "against a reference; as page, table and plots"),
     ],
-    "data": [
-        ("task=sst2 model.max_length=64", "a task brings its dataset along"),
-        ("task=classification dataset=files dataset.path=reviews.csv", "your own file"),
-        ("task=pretraining dataset=articles", "documents, sentences and pairs"),
-        ("task=sst2 format=json examples=0", "for programs"),
-    ],
-    "baseline": [
-        ("task=sst2", "the most frequent label, and a linear model of words"),
-        ("task=classification dataset=files dataset.path=reviews.csv", "your own file"),
-        ("task=sst2 format=json", "the scores as JSON"),
-    ],
-    "attention": [
-        ("run=... text='A gorgeous, witty film.'", "one text"),
-        ("run=... split=validation rows=[0,7]", "selected rows of a split"),
-    ],
+    "data": [("task=sst2 model.max_length=64", "a task brings its dataset along"), ("reviews.csv", "your own file")],
+    "baseline": [("task=sst2", "without an encoder; format=json: for programs")],
+    "attention": [("run=... text='A gorgeous, witty film.'", "one text; split=validation rows=[0,7]: rows of a split")],
     "explain": [
         ("run=... text='A gorgeous, witty film.'", "one text"),
-        ("run=... text='1 2 3 4' word=3", "the label of one word"),
         ("run=... split=test rows=[0,7] label=positive", "what supports one class, in rows of a split"),
     ],
 }
@@ -123,17 +97,17 @@ def print_help(command: str, description: str, configs: Path, arguments: Sequenc
         for group in [*groups, *(["experiment", "sweep"] if command in TRAINING_COMMANDS else [])]:
             print(f"  {group:<12}{', '.join(options_of(configs, group))}")
     print("\nSettings (name=value), with their defaults:")
-    print("\n".join(_settings(schema, "", skip=groups)))
+    print(*_settings(schema, "", groups), sep="\n")
     options = chosen_configs(configs, command, arguments)
     for group in groups:
         kind, values = values_of(configs, group, options.get(group, ""))
         if kind:
             print(f"\n{group}={options[group]}: {first_line(SCHEMAS[group, kind])}")
-            print("\n".join(_settings(SCHEMAS[group, kind], f"{group}.", skip=[], values=values)))
+            print(*_settings(SCHEMAS[group, kind], f"{group}.", [], values), sep="\n")
     if groups:
         print(f"\nOther choices have other settings: see encoderlab {command} {groups[0]}=NAME --help")
     if command in TRAINING_COMMANDS:
-        print(SWEEPS, *_settings(SweepConfig, "", skip=[]), sep="\n")
+        print(SWEEPS, *_settings(SweepConfig, "", []), sep="\n")
     print(f"\n{HYDRA_FLAGS}")
 
 
@@ -146,8 +120,8 @@ def groups_of(schema: type) -> list[str]:
     ]
 
 
-def _settings(schema: type, prefix: str, skip: list[str], values: Mapping[str, Any] = NO_VALUES) -> Iterator[str]:
-    return (f"  {setting:<38} {line}" for setting, line in settings_of(schema, prefix, skip, values))
+def _settings(schema: type, *further: Any) -> list[str]:
+    return [f"  {setting:<38} {line}" for setting, line in settings_of(schema, *further)]
 
 
 def settings_of(
@@ -161,15 +135,9 @@ def settings_of(
         if declared.name in skip or declared.name in brought_along(schema):
             continue
         limits = allowed_range(declared.metadata)
-        value = values[declared.name] if declared.name in values else _default(declared)
-        yield (
-            f"{prefix}{declared.name}={written(value)}",
-            declared.metadata["help"] + (f" ({limits})" if limits else ""),
-        )
-
-
-def _default(declared: Any) -> Any:
-    return declared.default_factory() if declared.default_factory is not MISSING else declared.default
+        default = declared.default_factory() if declared.default_factory is not MISSING else declared.default
+        value = written(values.get(declared.name, default))
+        yield f"{prefix}{declared.name}={value}", declared.metadata["help"] + (f" ({limits})" if limits else "")
 
 
 def written(value: Any) -> str:

@@ -41,7 +41,7 @@ COMMANDS = {
     "eval": "Score a finished run on a split, or on other data.",
     "predict": "Predict labels or numbers for new texts.",
     "serve": "Serve a run over HTTP on this machine, with a web page to try it.",
-    "embed": "Write the vectors of texts, or of their tokens, to a file.",
+    "embed": "Write the vectors of texts to a file.",
     "attention": "Plot attention maps.",
     "explain": "Show which words support a prediction, and which count against it.",
     "export": "Export a run's model to a format that other tools read.",
@@ -61,7 +61,6 @@ usage: encoderlab COMMAND [name=value ...]
   encoderlab train -m seed=1,2,3                     several runs, and a table to compare them
   encoderlab compare outputs/train/sst2/*            compare finished runs
   encoderlab COMMAND --help                          every setting of a command, one line each"""
-MULTIRUN = ("-m", "--multirun")
 ACROSS_PROCESSES = (*TRAINING_COMMANDS, "eval")
 # Objects; with Python's 700, collection took a third of the time that prediction spends outside the model.
 GARBAGE_EVERY = 50_000
@@ -121,31 +120,20 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
             arguments[0], COMMANDS[arguments[0]], config_folder(), arguments[1:]
         )
     else:
-        _check_processes(processes, *arguments)
-        resumes = (
+        command, *settings = arguments
+        if processes.size > 1 and (command not in ACROSS_PROCESSES or {"-m", "--multirun"} & {*settings}):
+            raise SettingError(
+                f"torchrun starts {processes.size} processes of one run, which this line is not",
+                allowed=f"one of {', '.join(ACROSS_PROCESSES)}, without -m",
+                remedy="Start it without torchrun",
+            )
+        if (
             processes.restarted
-            and arguments[0] in TRAINING_COMMANDS
-            and not any(one.startswith("resume=") for one in arguments)
-        )
-        _run_with_hydra(arguments[0], [*arguments[1:], *(["resume=auto"] if resumes else [])], processes)
-
-
-def _check_processes(processes: Processes, command: str, *arguments: str) -> None:
-    """Raise SettingError for what several processes cannot run."""
-    if processes.size == 1:
-        return
-    if command not in ACROSS_PROCESSES:
-        raise SettingError(
-            f"encoderlab {command} cannot run across {processes.size} processes",
-            allowed=f"one process, or one of {', '.join(ACROSS_PROCESSES)}",
-            remedy="Start it without torchrun",
-        )
-    if {*MULTIRUN} & set(arguments):
-        raise SettingError(
-            f"-m starts several runs, but torchrun starts {processes.size} processes of one run",
-            allowed="one of the two",
-            remedy="Start each run with its own torchrun, or do not use torchrun",
-        )
+            and command in TRAINING_COMMANDS
+            and not any(one.startswith("resume=") for one in settings)
+        ):
+            settings.append("resume=auto")
+        _run_with_hydra(command, settings, processes)
 
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:

@@ -21,20 +21,10 @@ from encoderlab.tasks.texts import positive_class, threshold_rule
 
 
 def baseline(config: BaselineConfig) -> dict[str, Any]:
-    """Fit and score the simple models, and print their scores.
+    """Fit simple models on the training split, score them on another, and print and return their scores.
 
     Raises DataError if the rows have no labels or do not suit the task, SettingError.
     """
-    report = fitted_report(config)
-    if config.format is TableFormat.json:
-        print(json.dumps(report, indent=2, ensure_ascii=False, default=str))
-    else:
-        show_baselines(report, sys.stdout)
-    return report
-
-
-def fitted_report(config: BaselineConfig) -> dict[str, Any]:
-    """Fit on the training split, score on another, and return the report. Raises as `baseline` does."""
     task = config.task
     if isinstance(task, DocumentTaskConfig):
         raise SettingError(f"task={task.name} has no labels to learn", remedy="Use task=intents or another with labels")
@@ -48,22 +38,22 @@ def fitted_report(config: BaselineConfig) -> dict[str, Any]:
     settled, threshold, positive = resolve_task(task, corpus), None, 1
     if isinstance(settled, ClassificationConfig):
         threshold, positive = threshold_rule(settled), positive_class(settled, corpus.labels)
+    frozen = frozen_vectors(corpus.split("train"), config.tokenizer, choose_compute())
     report = build_baseline_report(
         task=task.name,
         split=split,
         labels=targets_of(rows, len(corpus.labels)),
         names=corpus.labels,
-        fitted=baselines(
-            corpus.splits,
-            split,
-            threshold,
-            positive,
-            frozen=frozen_vectors(corpus.split("train"), config.tokenizer, choose_compute()),
-        ),
+        fitted=baselines(corpus.splits, split, threshold, positive, frozen=frozen),
         main=task.main_score(corpus.labels) if isinstance(task, TaggingConfig) else cast("Any", settled).score.value,
         positive=positive,
     )
-    return report | {"origin": corpus.splits.origin}
+    report |= {"origin": corpus.splits.origin}
+    if config.format is TableFormat.json:
+        print(json.dumps(report, indent=2, ensure_ascii=False, default=str))
+    else:
+        show_baselines(report, sys.stdout)
+    return report
 
 
 def _check_kind(corpus: Corpus, config: BaselineConfig) -> None:

@@ -13,18 +13,14 @@ from encoderlab.config.commands import DataConfig, TableFormat
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
 from encoderlab.data.survey import Oddity, odd_rows
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.model.config import ModelConfig
+from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
-from encoderlab.reports.facts import show_documents, show_rows
+from encoderlab.reports.facts import show_rows
 from encoderlab.runs.assembly import cache_folder, resolve_length
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts
 from encoderlab.runs.task import build_task, resolve_task
 from encoderlab.tasks.config import DocumentTaskConfig
-from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
-from encoderlab.tasks.sentence_rows import SentenceEpoch
 from encoderlab.tasks.task import Task
-from encoderlab.training.batches import EVALUATION_SEED
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the numbers shown
 COUNTED_WORDS = 200_000
@@ -38,22 +34,22 @@ _QUANTILES = {"min": 0, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 10
 
 def data(config: DataConfig) -> None:
     """Print the facts of the dataset. Raises DataError if it cannot be read as the task needs, SettingError."""
-    model = config.model.resolve(None)
-    task = config.task
-    is_documents = isinstance(task, DocumentTaskConfig)
-    facts = _document_facts(config, task, model) if is_documents else _example_facts(config, model)
+    if isinstance(config.task, DocumentTaskConfig):
+        remedy = "Run encoderlab pretrain dry_run=true, which prints the facts of documents"
+        raise SettingError(f"task={config.task.name} has no labelled rows", remedy=remedy)
+    facts = _facts(config)
     if config.format is TableFormat.json:
         print(json.dumps(json_safe(facts), indent=2, ensure_ascii=False))
     else:
-        (show_documents if is_documents else show_rows)(facts, sys.stdout)
+        show_rows(facts, sys.stdout)
 
 
-def _example_facts(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
+def _facts(config: DataConfig) -> dict[str, Any]:
     """Return the facts of labelled rows by split: counts, lengths in tokens, odd rows, examples."""
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     settled = resolve_task(config.task, corpus)
-    reach = resolve_length(model, settled, tokenizer, corpus).reach
+    reach = resolve_length(config.model.resolve(None), settled, tokenizer, corpus).reach
     task = build_task(settled, tokenizer, corpus.labels, reach)
     whole = build_task(settled, tokenizer, corpus.labels, WHOLE)
     by_name, odd = corpus.splits.by_name, odd_rows(corpus.splits.by_name)
@@ -70,27 +66,7 @@ def _example_facts(config: DataConfig, model: ModelConfig) -> dict[str, Any]:
     return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
 
 
-def _document_facts(config: DataConfig, task_config: DocumentTaskConfig, model: ModelConfig) -> dict[str, Any]:
-    """Return the facts of documents by split: what `pair_facts` counts, the lengths of an epoch's rows, examples."""
-    corpus = DocumentCorpus.load(config.dataset, task_config, cache_folder(config.cache_dir))
-    tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
-    reach = resolve_length(model, task_config, tokenizer, corpus).reach
-    task = build_task(task_config, tokenizer, corpus.labels, reach)
-    assert isinstance(task, Pretraining | TeacherVectors)
-    splits = {}
-    for name in corpus.fingerprints():
-        part = corpus.rows(name, task)
-        drawn = part.epoch(EVALUATION_SEED, 0)
-        first, second = drawn.tokens(slice(None))
-        lengths = first + second + (task.max_length - part.room)
-        shown = [_pair(drawn, row) for row in _spread(len(part), config.examples)]
-        counted = pair_facts(part, corpus)
-        splits[name] = {**counted, "tokens_of_a_row": _lengths(lengths, task.max_length), "examples": shown}
-    shared = {"task": task.config.name, "origin": corpus.documents.origin, "max_length": task.max_length}
-    return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
-
-
-def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, Any] | None:
+def _pieces(tokenizer: Tokenizer, corpus: Corpus) -> dict[str, Any] | None:
     """Return how the first training words are tokenized, and the share of unknown tokens; None without words."""
     words = pieces = unknown = 0
     for texts in in_lists(_counted_texts(corpus), _AT_A_TIME):
@@ -108,9 +84,9 @@ def _pieces(tokenizer: Tokenizer, corpus: Corpus | DocumentCorpus) -> dict[str, 
     }
 
 
-def _counted_texts(corpus: Corpus | DocumentCorpus) -> Iterator[str]:
+def _counted_texts(corpus: Corpus) -> Iterator[str]:
     """Yield the training texts; for sequences of words, each word, because each is tokenized on its own."""
-    if isinstance(corpus, Corpus) and isinstance(next(iter(corpus.split("train")), None), WordsExample):
+    if isinstance(next(iter(corpus.split("train")), None), WordsExample):
         return (word for example in corpus.split("train").of_words() for word in example.words)
     return corpus.training_texts()
 
@@ -134,7 +110,7 @@ def _lengths(lengths: np.ndarray, max_length: int) -> dict[str, Any]:
 
 
 def _spread(total: int, count: int) -> list[int]:
-    """Return `wanted` of the rows 0 to `total`, spread evenly; all if there are no more."""
+    """Return `count` of the rows 0 to `total`, spread evenly; all if there are no more."""
     return np.linspace(0, total - 1, count).round().astype(int).tolist() if count < total else list(range(total))
 
 
@@ -157,14 +133,6 @@ def _example(split: Split, row: int, task: Task) -> dict[str, Any]:
         "pieces": task.tokenizer.pieces(ids[:MOST_PIECES]),
         "tokens": len(ids),
     }
-
-
-def _pair(drawn: SentenceEpoch, row: int) -> dict[str, Any]:
-    """Return a pretraining row before masking: the tokens of its texts, and the label of the pair."""
-    tokenizer, labels = drawn.rows.task.tokenizer, drawn.rows.task.labels
-    texts = drawn.texts(np.array([row]))[0]
-    pieces = [tokenizer.pieces(ids[:MOST_PIECES]) for ids in (texts if drawn.paired else texts[:1])]
-    return {"label": labels[int(drawn.pairs.labels[row])] if drawn.paired else None, "pieces": pieces}
 
 
 def _label_of(example: Example, labels: Sequence[str]) -> str | None:

@@ -76,16 +76,11 @@ def _check_task(task: TaskConfig, processes: Processes) -> None:
             remedy="Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2",
         )
     if task.target != "label":
-        raise SettingError(
-            f"task={task.name} has no class probabilities to learn from a teacher",
-            allowed="tasks with one label for a text or a word",
-            remedy="Use encoderlab finetune",
-        )
+        wrong = f"task={task.name} has no class probabilities to learn from a teacher"
+        raise SettingError(wrong, remedy="Use encoderlab finetune, or a task with one label for a text or a word")
     if processes.size > 1:
-        raise SettingError(
-            f"Distillation on a task needs a single process, and there are {processes.size}",
-            remedy="Start one process, or distill on documents (task=teacher_vectors)",
-        )
+        wrong = f"Distillation on a task needs a single process, and there are {processes.size}"
+        raise SettingError(wrong, remedy="Start one process, or distill on documents (task=teacher_vectors)")
 
 
 def _prepare_examples(

@@ -80,14 +80,14 @@ def eval_on_documents(config: EvalConfig, assembly: Assembly, processes: Process
             _check_unchanged(assembly, corpus.fingerprints(), split)
         rows: dict[str, Any] = {name: corpus.rows(name, task) for name in ("train", split)}
     with _new_folder(config, assembly, corpus) as folder:
-        scores, scored = _score(assembly, config, rows[split])
+        scores, scored = _score(assembly, config, cast("Rows", rows[split]))
         if processes.is_main:
             by_split = {split: cast("PretrainingScores", scores)}
             pairs, guessed = pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split])
             summary = summary_of("eval", assembly, scored)
             report = pretraining_report(summary, assembly, rows, by_split, pairs=pairs, guessed=guessed)
             write_pretraining_report(folder.root, report, run_facts(folder, "eval"))
-            line = f"encoderlab embed run={shlex.quote(config.run)} split={split} output=vectors.npy"
+            line = f"encoderlab embed run={shlex.quote(config.run)} input=texts.txt output=vectors.npy"
             show_pretraining_report(report, files_of(folder, "page", "report"), [line])
     return folder
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
@@ -34,7 +33,7 @@ from encoderlab.runs.predict import (
     unless_blank,
 )
 from encoderlab.system.files import atomic_write
-from encoderlab.tasks.task import RowPrediction, as_objects, likeliest
+from encoderlab.tasks.task import RowPrediction
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,35 +43,36 @@ Types = Mapping[str, "pyarrow.DataType"]  # of the input's columns
 
 ENDINGS = {f".{form.name}": form for form in PredictionFormat}
 NOT_WRITTEN = (".tsv", ".json", ".xls", ".gz", ".zst")  # as people might expect
+BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
 UNREAD_WORD = "?"  # written for a word that did not fit into the model
-OPEN_WORD = "_"  # written for a word whose label is not probable enough
-SHOWN = 3  # classes on a terminal
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
+SHOWN = 2  # classes on a terminal
+EMPTY = ("text", "predicted")  # the header of a table without rows
 ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
+EXCEL_ROWS, EXCEL_CELL = 1_048_576, 32_767  # support.microsoft.com, "Excel specifications and limits"
+AS_CSV = "Write csv or parquet"
 
 
 def predict(config: PredictConfig) -> None:
     """Predict for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
     config = replace(config, input=None if config.input == "-" else config.input)
     _check_settings(config)
-    write = _writer(config)
+    form = _format(config)
     assembly = reopen(config, or_graph=True)
-    _check_model(config, assembly)
     examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None
     schema = [] if carried is None else carried.features.arrow_schema
     types = {column.name: column.type for column in schema if not column.type.num_fields}
-    counted = Counter[str]()
     on_terminal = config.output is None and sys.stdout.isatty()
-    if on_terminal and config.format is None:
-        n_labels = 0 if reads_words(assembly) else len(assembly.task.labels)
-        config = replace(config, top_k=config.top_k or min(SHOWN, n_labels) or None)
+    in_lines = on_terminal and config.format is None
+    if in_lines:
+        config = replace(config, probabilities=Probabilities.all)
+    counted = Counter[str]()
     rows = _rows(config, assembly, examples, total, counted)
     with _output(config.output) as file:
-        if on_terminal and config.format is None:
+        if in_lines:
             show_rows(rows, _text_columns(config, assembly)[0] if config.input else "text")
         else:
-            write(file, map(_printable, rows) if on_terminal else rows, types)
+            WRITERS[form](file, map(_printable, rows) if on_terminal else rows, types)
     if config.output is not None:
         cut = f"; {counted['truncated']:,} truncated to {assembly.task.limit}" if counted["truncated"] else ""
         print(f"encoderlab: wrote {counted['rows']:,} rows to {config.output}{cut}", file=sys.stderr)
@@ -91,25 +91,20 @@ def _check_settings(config: PredictConfig) -> None:
         )
 
 
-def _check_model(config: PredictConfig, assembly: Assembly) -> None:
-    """Raise SettingError for settings that do not suit what the model predicts."""
-    check_certainty(config.min_probability, assembly)
-    n_labels = 0 if reads_words(assembly) else len(assembly.task.labels)
-    if config.top_k is not None and not n_labels:
-        raise SettingError("top_k needs a model with labels for whole rows", remedy="Remove top_k")
-    if config.top_k is not None and config.top_k > n_labels:
-        wrong = f"top_k={config.top_k} is more than this model has classes"
-        raise SettingError(wrong, allowed=f"at most {n_labels}")
-
-
-def check_certainty(min_probability: float | None, assembly: Assembly) -> None:
-    """Raise SettingError for `min_probability` if the model does not predict one label per row or word."""
-    if min_probability is not None and assembly.task.heads.sequence_target != "label":
+def _format(config: PredictConfig) -> PredictionFormat:
+    """Return the format that is set, or that of `output`'s extension. Raises SettingError if it cannot be written."""
+    extension = Path(config.output or "").suffix.lower()
+    if config.format is None and extension in NOT_WRITTEN:
         raise SettingError(
-            "min_probability needs a model with one label per row, and this one predicts a number or any number of "
-            "labels",
-            remedy="Remove min_probability",
+            f"Predictions cannot be written as {extension} ({config.output})",
+            allowed=", ".join(ENDINGS),
+            remedy="Choose one of these extensions, or set format",
         )
+    form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
+    if form in BINARY and config.output is None:
+        wrong = f"format={form.name} cannot be written to standard output"
+        raise SettingError(wrong, remedy=f"Set output=FILE.{form.name}")
+    return form
 
 
 def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
@@ -146,64 +141,37 @@ def _rows(
         first = counted["rows"]
         others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
         counted.update(rows=len(some), truncated=int(rows.truncated().sum()))
-        for example, answer, other in zip(some, predictions_of_rows(assembly, rows), others, strict=False):
+        for example, predicted, other in zip(some, predictions_of_rows(assembly, rows), others, strict=False):
             pairs = zip(names, texts_of(example), strict=False)
-            texts = {
-                name: text for name, text in pairs if isinstance(name, str)
-            }  # joined columns are carried as they are
+            texts = {name: text for name, text in pairs if isinstance(name, str)}  # joined columns are carried
             columns = {name: texts.get(name, other[name]) for name in other} | texts
-            n_words = len(example.words) if isinstance(example, WordsExample) else 1
-            prediction = unless_blank(example, _prediction(config, assembly, answer, n_words))
-            renamed = carried_names(columns, prediction)
-            yield {renamed[name]: value for name, value in columns.items()} | prediction
+            cells = unless_blank(example, _cells(config, assembly, predicted, example))
+            renamed = carried_names(columns, cells)
+            yield {renamed[name]: value for name, value in columns.items()} | cells
 
 
-def _prediction(config: PredictConfig, assembly: Assembly, answer: RowPrediction, n_words: int) -> Row:
-    """Return what is predicted, its probability, and those of all classes or of the most probable if requested.
+def _cells(config: PredictConfig, assembly: Assembly, prediction: RowPrediction, example: Example) -> Row:
+    """Return what is predicted, its probability, and the probabilities of all classes if requested.
 
-    `predicted` is a label (None below `min_probability`), a number, a list of labels, or the labels of all words,
-    separated by blanks; `probability` that of the label or a list of them.
+    `predicted` is a label, a number, a list of labels, or the labels of all words, separated by blanks; `probability`
+    that of the label or a list of them.
     """
-    labels, target, least = assembly.task.labels, assembly.task.heads.sequence_target, config.min_probability or 0.0
-    if answer.number is not None:
-        return {"predicted": answer.number}
-    if answer.probabilities is None:
-        sure = [float(f"{one:.6g}") for one in answer.word_confidences or ()]
-        words = [label if one >= least else OPEN_WORD for label, one in zip(answer.labels, sure, strict=True)]
-        unread = [UNREAD_WORD] * (n_words - len(words))
-        return {"predicted": " ".join([*words, *unread]), "probability": sure}
-    by_label = {name: float(f"{one:.6g}") for name, one in answer.by_label(labels).items()}
-    if target == "label_set":
-        prediction = {"predicted": list(answer.labels), "probability": [by_label[label] for label in answer.labels]}
+    labels = prediction.labels
+    if prediction.number is not None:
+        cells: Row = {"predicted": prediction.number}
+    elif prediction.probabilities is None:
+        unread = len(example.words) - len(labels) if isinstance(example, WordsExample) else 0
+        sure = [float(f"{one:.6g}") for one in prediction.word_confidences or ()]
+        cells = {"predicted": " ".join([*labels, *[UNREAD_WORD] * unread]), "probability": sure}
     else:
-        label = answer.labels[0]
-        prediction = {"predicted": label if by_label[label] >= least else None, "probability": by_label[label]}
-    if config.probabilities is Probabilities.all:
-        prediction["probabilities"] = by_label
-    if config.top_k is not None:
-        prediction["top"] = as_objects(likeliest(labels, answer.probabilities, config.top_k))
-    return prediction
-
-
-def _writer(config: PredictConfig) -> Callable[[TextIO, Iterator[Row], Types], None]:
-    """Return the function that writes rows in the format that is set, or that of `output`'s extension.
-
-    Raises SettingError if they cannot be written there.
-    """
-    extension = Path(config.output or "").suffix.lower()
-    if config.format is None and extension in NOT_WRITTEN:
-        raise SettingError(
-            f"Predictions cannot be written as {extension} ({config.output})",
-            allowed=", ".join(ENDINGS),
-            remedy="Choose one of these extensions, or set format",
-        )
-    form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
-    if form in BINARY and config.output is None:
-        wrong = f"format={form.name} cannot be written to standard output"
-        raise SettingError(wrong, remedy=f"Set output=FILE.{form.name}")
-    if form is PredictionFormat.csv and config.escape_formulas:
-        return partial(_write_csv, escape=True)
-    return WRITERS[form]
+        chances = {name: float(f"{one:.6g}") for name, one in prediction.by_label(assembly.task.labels).items()}
+        if assembly.task.heads.sequence_target == "label_set":
+            cells = {"predicted": list(labels), "probability": [chances[label] for label in labels]}
+        else:
+            cells = {"predicted": labels[0], "probability": chances[labels[0]]}
+        if config.probabilities is Probabilities.all:
+            cells["probabilities"] = chances
+    return cells
 
 
 def _printable(row: Row) -> Row:
@@ -212,33 +180,22 @@ def _printable(row: Row) -> Row:
 
 
 def _flat(row: Row) -> Row:
-    """Return the cells of a row of a table: lists as one text, a column for each class or each of the most probable."""
-    flat: Row = {}
-    for name, value in row.items():
-        if name == "probabilities" and isinstance(value, dict):
-            flat |= {f"probability_{label}": probability for label, probability in value.items()}
-        elif name == "top" and isinstance(value, list):
-            for place, one in enumerate(value, start=1):
-                flat |= {f"top_{place}": one["label"], f"top_{place}_probability": one["probability"]}
-        else:
-            separator = SEPARATOR if isinstance(row["predicted"], list) else " "
-            flat[name] = separator.join(map(str, value)) if isinstance(value, list) else value
+    """Return the cells of a row of a table: lists as one text, and a column for each class."""
+    chances = row.get("probabilities")
+    flat = {name: value for name, value in row.items() if name != "probabilities" or not isinstance(value, dict)}
+    separator = SEPARATOR if isinstance(row["predicted"], list) else " "
+    flat |= {name: separator.join(map(str, value)) for name, value in flat.items() if isinstance(value, list)}
+    if isinstance(chances, dict):
+        flat |= {f"probability_{label}": chance for label, chance in chances.items()}
     return flat
 
 
-def _write_csv(file: TextIO, rows: Iterator[Row], types: Types, *, escape: bool = False) -> None:
-    """Write a header and the rows, each as soon as it is known.
-
-    With `escape`, an apostrophe is put before each text that a spreadsheet would compute.
-    """
-
-    def written(value: Any) -> Any:
-        return f"'{value}" if escape and isinstance(value, str) and value.startswith(FORMULAS) else cell(value)
-
+def _write_csv(file: TextIO, rows: Iterator[Row], types: Types) -> None:
+    """Write a header and the rows, each as soon as it is known."""
     writer, first = quoting_writer(file), next(rows, None)
     csv.writer(file, lineterminator="\n").writerow(EMPTY if first is None else _flat(first))
     for row in chain([] if first is None else [first], rows):
-        writer.writerow(map(written, _flat(row).values()))
+        writer.writerow(map(cell, _flat(row).values()))
 
 
 def _write_jsonl(file: TextIO, rows: Iterator[Row], types: Types) -> None:
@@ -298,20 +255,17 @@ def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types) -> None:
 
 def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
     """Print a line for each row: the prediction, the most probable classes, and the text, which is in `columns`."""
+    names = [columns] if isinstance(columns, str) else columns
     for row in rows:
-        predicted, top = row["predicted"], row.get("top", [])
-        words = ", ".join(predicted) or "no label" if isinstance(predicted, list) else str(cell(predicted))
-        chances = ", ".join(f"{one['label']} {one['probability']:.3f}" for one in top)
-        names = [columns] if isinstance(columns, str) else columns
+        predicted, chances = row["predicted"], row.get("probabilities")
         text = " | ".join(str(row[name]) for name in names if name in row)
-        unsure = "unsure" if text.strip() else "no text"
-        print(one_line("  ".join(filter(None, [words or unsure, f"({chances})" if top else "", text]))))
+        words = ", ".join(predicted) or "no label" if isinstance(predicted, list) else str(cell(predicted))
+        known = chances.items() if isinstance(chances, dict) and predicted is not None else ()  # or a column
+        best = sorted(known, key=lambda pair: -pair[1])[:SHOWN]
+        classes = ", ".join(f"{label} {chance:.3f}" for label, chance in best)
+        print(one_line("  ".join(filter(None, [words or "no text", classes and f"({classes})", text]))))
 
 
-EMPTY = ("text", "predicted")  # the header of a table without rows
-EXCEL_ROWS, EXCEL_CELL = 1_048_576, 32_767  # support.microsoft.com, "Excel specifications and limits"
-AS_CSV = "Write csv or parquet"
-BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
 WRITERS: dict[PredictionFormat, Callable[[TextIO, Iterator[Row], Types], None]] = {
     PredictionFormat.csv: _write_csv,
     PredictionFormat.jsonl: _write_jsonl,

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-import torch
-
-from encoderlab.batch import Batch
 from encoderlab.config.commands import PretrainConfig, RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.pretraining import (
     build_pretraining_report,
-    readable,
     show_pairs,
     show_pretraining_report,
     write_pretraining_report,
@@ -32,11 +26,7 @@ from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining import DocumentTask
-from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.stream import sample_of
-from encoderlab.training.batches import EVALUATION_SEED
-
-FILLED_ROWS, FILLINGS = 6, 5  # masked rows in a report, and predictions for each
 
 
 def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
@@ -105,18 +95,12 @@ def pretraining_report(
     pairs: dict[str, Any],
     guessed: dict[str, dict[str, float]],
 ) -> dict[str, Any]:
-    """Return report.json's content of an encoder scored on documents, with baselines and some masks that it fills."""
+    """Return report.json's content of an encoder scored on documents, with baselines."""
     split, config = list(scores)[-1], assembly.config
     assert isinstance(config.task, PretrainingConfig)
     tokens = guessed_tokens(sample_of(rows["train"]), scores[split].token_labels) if config.baselines else {}
-    return build_pretraining_report(
-        summary,
-        scores,
-        tokens | guessed,
-        pairs=pairs,
-        filled_masks=[readable(filled) for filled in fill_masks(assembly, rows[split])],
-        second_sentence=config.task.second_sentence.value,
-    )
+    second = config.task.second_sentence.value
+    return build_pretraining_report(summary, scores, tokens | guessed, pairs=pairs, second_sentence=second)
 
 
 def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: Fitted, report: dict[str, Any]) -> None:
@@ -132,40 +116,3 @@ def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: F
     ]
     show_pretraining_report(report, files_of(folder, "page", "report", "plots", "model"), next_commands)
     run.drop_state(fitted.checkpoint["step"])
-
-
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """A masked row as `pieces`, with one mask at `place`, its true token as `answer` and the most probable
-    predictions.
-    """
-
-    pieces: list[str]
-    place: int
-    answer: str
-    guesses: list[tuple[str, float]]
-
-
-def fill_masks(assembly: Assembly, rows: SentenceRows) -> list[Filled]:
-    """Return predictions for the first mask in each of a few rows, spread evenly over `rows`; rows without a mask are
-    skipped.
-    """
-    drawn = rows.epoch(EVALUATION_SEED, 0)
-    shown = np.unique(np.linspace(0, len(rows) - 1, FILLED_ROWS).astype(np.int64))
-    batches = (drawn.gather(np.array([row]), assembly.tokenizer.pad_id).to(assembly.compute.device) for row in shown)
-    return [filled for batch in batches if (filled := _filled(assembly, drawn.prepare(batch))) is not None]
-
-
-def _filled(assembly: Assembly, batch: Batch) -> Filled | None:
-    masks = (batch.input_ids.flatten()[batch.target_positions] == assembly.tokenizer.mask_id).nonzero().flatten()
-    if not len(masks):
-        return None
-    assert batch.token_labels is not None
-    assembly.model.eval()
-    with torch.inference_mode(), assembly.compute.autocast():
-        logits = assembly.model(batch).token_logits[masks[0]]
-    best = logits.float().softmax(-1).topk(min(FILLINGS, len(logits)))
-    pieces = assembly.tokenizer.pieces
-    guesses = list(zip(pieces(best.indices.tolist()), best.values.tolist(), strict=True))
-    answer = pieces([int(batch.token_labels[masks[0]])])[0]
-    return Filled(pieces(batch.input_ids[0].tolist()), int(batch.target_positions[masks[0]]), answer, guesses)

@@ -22,14 +22,10 @@ RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time
 class CommandConfig:
     """The settings that every command has."""
 
-    cache_dir: str = setting(
-        CACHE, "Folder for files that can be rebuilt: corpora, tokenizers, token stores; ENCODERLAB_CACHE sets it."
-    )
+    cache_dir: str = setting(CACHE, "Folder for files that can be rebuilt, such as corpora; ENCODERLAB_CACHE sets it.")
 
     def __post_init__(self) -> None:
         check_settings(self, "")
-        if not self.cache_dir:
-            raise SettingError("cache_dir is empty", allowed="a folder", remedy="Remove it to use ~/.cache/encoderlab")
 
 
 @dataclass
@@ -43,40 +39,22 @@ class RunConfig(CommandConfig):
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
-    resume: str | None = setting(
-        None, "Resume this run: its folder, or auto for the latest unfinished run with these settings."
-    )
+    resume: str | None = setting(None, "Resume the run in this folder, or auto: the latest one with these settings.")
     folds: int | None = setting(
-        None,
-        "Cross-validation: train this many times, each time testing on another part of the training rows.",
-        least=2,
-        most=100,
+        None, "Cross-validation: train so many times, each time testing on another part of train.", least=2, most=100
     )
-    baselines: bool = setting(
-        True,
-        "Score simple baselines on the same rows, for comparison: the most frequent label, and linear models of words "
-        "and of the shipped encoder's vectors.",
-    )
-    dry_run: bool = setting(
-        False,
-        "Estimate size, memory, time and measurable gain from a few real steps, then stop; only the cache is written.",
-    )
+    baselines: bool = setting(True, "Score simple baselines too: the most frequent label, and linear models.")
+    dry_run: bool = setting(False, "Estimate size and time from a few real steps, then stop; only the cache is filled.")
     tensorboard: bool = setting(False, "Also write what metrics.jsonl holds as event files for TensorBoard.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.folds is not None and self.dataset.fold is not None:
-            raise SettingError(
-                f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one",
-                allowed="one of the two",
-                remedy="Remove dataset.fold",
-            )
+            wrong = f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one"
+            raise SettingError(wrong, remedy="Remove dataset.fold")
         if self.dry_run and self.resume is not None:
-            raise SettingError(
-                f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one",
-                allowed="one of the two",
-                remedy="Remove resume or dry_run",
-            )
+            wrong = f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one"
+            raise SettingError(wrong, remedy="Remove resume or dry_run")
 
     @property
     def starts_from(self) -> str | None:
@@ -85,19 +63,15 @@ class RunConfig(CommandConfig):
 
     def _refuse_folds(self, command: str, because: str) -> None:
         if self.folds is not None:
-            raise SettingError(
-                f"folds={self.folds} does not work with {command}: {because}",
-                remedy="Remove folds, or use encoderlab train or finetune",
-            )
+            wrong = f"folds={self.folds} does not work with {command}: {because}"
+            raise SettingError(wrong, remedy="Remove folds, or use encoderlab train or finetune")
 
 
 @dataclass
 class PretrainConfig(RunConfig):
     """Pretrain an encoder on documents: masked tokens and next sentences."""
 
-    init_from: str | None = setting(
-        None, "Encoder to start from: a run folder, a Hugging Face folder or a hub name; null: from scratch."
-    )
+    init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,11 +82,7 @@ class PretrainConfig(RunConfig):
 class FinetuneConfig(RunConfig):
     """Finetune a pretrained encoder on a task, and report its scores."""
 
-    init_from: str = setting(
-        SHIPPED,
-        "The pretrained encoder: a name from encoderlab list encoders, a run folder, a Hugging Face folder or a hub "
-        "name.",
-    )
+    init_from: str = setting(SHIPPED, "The pretrained encoder: a run folder, one of Hugging Face, or a hub name.")
 
 
 class StudentStart(Enum):
@@ -136,14 +106,9 @@ class DistillConfig(RunConfig):
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
-        0.8,
-        "On a task: weight of the teacher's probabilities in the loss; the labels get the rest (1 - weight).",
-        least=0,
-        most=1,
+        0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.", least=0, most=1
     )
-    unlabelled: str | None = setting(
-        None, "On a task: a file of further, unlabelled texts (csv, tsv, jsonl, parquet, txt) for the teacher to label."
-    )
+    unlabelled: str | None = setting(None, "On a task: a file of further, unlabelled texts for the teacher to label.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,12 +121,8 @@ class OpenRunConfig(CommandConfig):
 
     run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
-    precision: Precision = setting(
-        Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16."
-    )
-    threads: int | None = setting(
-        None, "CPU threads; null: one per core that this process may use.", least=1, most=1024
-    )
+    precision: Precision = setting(Precision.auto, "Of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
+    threads: int | None = setting(None, "CPU threads; null: one per core.", least=1, most=1024)
 
 
 @dataclass
@@ -193,9 +154,7 @@ class ExportConfig(CommandConfig):
         "predictions are compared with the model's.",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
-    heads: bool = setting(
-        True, "Export the heads too; false: only the encoder, to finetune from or to embed with (not for onnx)."
-    )
+    heads: bool = setting(True, "Export the heads too; false: only the encoder (not for onnx).")
 
 
 class PredictionFormat(Enum):
@@ -216,22 +175,13 @@ class Probabilities(Enum):
 
 @dataclass
 class InputConfig(OpenRunConfig):
-    """The settings of commands that read new texts: a file, a split or standard input."""
+    """The settings of commands that read new texts, from a file or standard input."""
 
-    input: str | None = setting(
-        None, "File of texts (csv, xlsx, jsonl, parquet, txt, ...); null or -: lines of standard input."
-    )
-    split: str | None = setting(None, "A split of the run's dataset.")
-    text_column: str | None = setting(
-        None, "Column of `input` that holds the text; null: the one the run was trained on."
-    )
+    input: str | None = setting(None, "File of texts (csv, xlsx, jsonl, ...); null or -: lines of standard input.")
+    text_column: str | None = setting(None, "Column of `input` that holds the text; null: as trained.")
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
-    quoting: Quoting = setting(
-        Quoting.auto, "What a double quote means in csv and tsv: auto (as trained), double, literal."
-    )
-    encoding: str = setting(
-        "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
-    )
+    quoting: Quoting = setting(Quoting.auto, "A double quote in csv and tsv: auto (as trained), double, literal.")
+    encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its mark, else Windows-1252), or a name such as latin-1.")
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the first.")
 
     def __post_init__(self) -> None:
@@ -249,21 +199,15 @@ class PredictConfig(InputConfig):
     """Predict labels or numbers for new texts: one output row per input row, in order."""
 
     text: str | None = setting(None, "One text to predict.")
+    split: str | None = setting(None, "A split of the run's dataset.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
     output: str | None = setting(None, "File to write; null: standard output.")
     format: PredictionFormat | None = setting(
-        None, "csv, jsonl, parquet or xlsx; null: by the extension of output, otherwise csv (lines on a terminal)."
+        None, "csv, jsonl, parquet or xlsx; null: by output's extension, else csv."
     )
     overwrite: bool = setting(False, "Replace an existing output.")
     probabilities: Probabilities = setting(
-        Probabilities.predicted, "predicted: the probability of what is predicted; all: also those of all classes."
-    )
-    top_k: int | None = setting(None, "Also write this many of the most probable classes.", least=1)
-    min_probability: float | None = setting(
-        None, "Predict nothing below this probability (in csv an empty cell; _ for a word).", least=0, most=1
-    )
-    escape_formulas: bool = setting(
-        False, "In csv, put ' before each text that a spreadsheet would compute: those that begin with =, +, - or @."
+        Probabilities.predicted, "predicted: that of what is predicted; all: of all classes."
     )
 
 
@@ -271,15 +215,8 @@ class PredictConfig(InputConfig):
 class ServeConfig(OpenRunConfig):
     """Serve a finished run over HTTP on this machine, with a web page to try it."""
 
-    host: str = setting(
-        "127.0.0.1", "Address to listen on; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from others too."
-    )
+    host: str = setting("127.0.0.1", "Address to listen on; 127.0.0.1: for this machine only, 0.0.0.0: others too.")
     port: int = setting(8000, "Port to listen on; 0: any free port.", least=0, most=65535)
-    min_probability: float | None = setting(
-        None, "Give no label (null) below this probability, for a text or a word.", least=0, most=1
-    )
-    max_texts: int = setting(100, "Most texts, or pairs, in one request.", least=1, most=10_000)
-    max_characters: int = setting(10_000, "Most characters in each text.", least=1, most=1_000_000)
 
 
 @dataclass
@@ -289,9 +226,7 @@ class SelectionConfig(OpenRunConfig):
     text: str | None = setting(None, "One text to read.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
     split: str | None = setting(None, "A split of the run's dataset to take rows from; null: validation.")
-    rows: list[int] | None = setting(
-        None, "Rows of the split to read, such as [0,7], counted from 0; null: the first row."
-    )
+    rows: list[int] | None = setting(None, "Rows of the split, such as [0,7], counted from 0; null: the first.")
     run_dir: str | None = setting(None, RUN_DIR)
 
 
@@ -305,9 +240,7 @@ class ExplainConfig(SelectionConfig):
     """Show which words support a prediction, and which count against it: on screen, and as a page."""
 
     label: str | None = setting(None, "The class to explain; null: the most probable one.")
-    precision: Precision = setting(
-        Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
-    )
+    precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
 
 
 class VectorPooling(Enum):
@@ -319,22 +252,16 @@ class VectorPooling(Enum):
 
 @dataclass
 class EmbedConfig(InputConfig):
-    """Write the encoder's vectors of texts, or of their tokens, as a NumPy array with an index."""
+    """Write the encoder's vectors of texts as a NumPy array, a row for each text, in their order."""
 
-    run: str = setting(
-        SHIPPED,
-        "The encoder: a name from encoderlab list encoders, a run folder, its model/ folder or a Hugging Face folder.",
-    )
+    run: str = setting(SHIPPED, "The encoder: a run folder, its model/ folder, or one of Hugging Face.")
     text_pair_column: str | None = setting(
         None, "Column of `input` that holds the second text; null: as trained, or none if text_column is set."
     )
-    output: str = setting(REQUIRED, "The .npy file to write; the index is written next to it, as .index.jsonl.")
+    output: str = setting(REQUIRED, "The .npy file to write.")
     pooling: VectorPooling = setting(VectorPooling.mean, "The vector of a text: mean of its tokens' vectors, or cls.")
-    tokens: bool = setting(False, "Write a vector for each token instead of one for each text.")
     normalize: bool = setting(False, "Scale each vector to length 1.")
-    precision: Precision = setting(
-        Precision.fp32, "Precision of the matrix products: fp32 (exact), bf16 (faster), or auto."
-    )
+    precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
 
 
 class TableFormat(Enum):
@@ -352,7 +279,7 @@ class DataConfig(CommandConfig):
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "The encoder that will read them: only its max_length matters here.")
-    examples: int = setting(3, "How many rows of each split to show, with their tokens.", least=0)
+    examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", least=0)
     format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
 
 
@@ -362,9 +289,7 @@ class BaselineConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: TokenizerConfig | None = setting(
-        None, "Set by some tasks; baselines use it only to tell texts from symbols.", brought=True
-    )
+    tokenizer: TokenizerConfig | None = setting(None, "Set by tasks on symbols.", brought=True)
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 
@@ -373,9 +298,7 @@ class BaselineConfig(CommandConfig):
 class CompareConfig(CommandConfig):
     """Compare runs: settings that differ, scores over seeds, paired differences and their tests."""
 
-    runs: list[str] = setting(
-        REQUIRED, "Run folders, or folders of sweeps, given without a name: outputs/train/sst2/*."
-    )
+    runs: list[str] = setting(REQUIRED, "Folders of runs or sweeps, given without a name: outputs/train/sst2/*.")
     reference: str | None = setting(None, "The run that the others are compared with; null: the best one.")
     score: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
     output: str | None = setting(None, "Folder for compare.html, .json and plots; null: not written.")

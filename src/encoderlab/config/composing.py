@@ -8,7 +8,6 @@ replaces that of an experiment, and that a key which no dataclass declares is re
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -16,10 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass, replace
-from enum import Enum
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, cast
 
 import hydra
 import yaml
@@ -41,25 +38,13 @@ from encoderlab.config import config_folder
 from encoderlab.config.commands import SweepConfig
 from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, names_of, register_schemas
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.settings import allowed_range, brought_along
+from encoderlab.settings import allowed_range
 
 MISSPELLED = 0.85  # how alike a setting beside it has to be to be meant rather than one of another group
-OWN_FILE = "For a file of your own, set dataset=files dataset.path={}"
-EXTRAS = {"joblib": "parallel", "submitit": "slurm"}  # Hydra's name of a launcher, and the extra that installs it
-KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list such as [a,b]"}
 OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own
 MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 FREE_TEXT = ("text", "text_pair", "label")
-# The recipe's batch, and with it the result, stays the same: the machine decides only the number of micro-batches. (The
-# setting is not a union of number and text because OmegaConf 2.3 cannot merge one, see its issue 1087.)
-ALIASES = {
-    "training.batch_size=auto": "training.accumulate=null",
-    "training.accumulate=auto": "training.accumulate=null",
-    "training.epochs=auto": "training.epochs=null",
-    "training.learning_rate=auto": "training.learning_rate=null",
-    "model.max_length=auto": "model.max_length=null",
-}
 LOGARITHMIC = re.compile(r"=log\((.*)\)$")  # our short form of a range in Hydra's grammar
 Typed = TypeVar("Typed")
 
@@ -96,9 +81,10 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
                 del rest[0]
             else:
                 flags.append(argument)
-        overrides = [_quoted(ALIASES.get(one, one)) for one in _with_names(command, options.overrides)]
-        if _has_own_data_without_task(command, overrides):
-            overrides.append("task=classification")
+        overrides = list(map(_quoted, _with_names(command, options.overrides)))
+        names = {one.partition("=")[0] for one in overrides}
+        if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not names & {"task", "experiment", "resume"}:
+            overrides.append("task=classification")  # the default task would only lend own data its name
         of_sweep = [one for one in overrides if one.partition("=")[0] in names_of(SweepConfig)]
         if of_sweep and not options.multirun:
             raise SettingError(f"{of_sweep[0]} needs several runs", remedy="Add -m to start them")
@@ -145,12 +131,10 @@ def _parser(command: str) -> Any:
 
 def _unknown_flag(flag: str, command: str) -> SettingError:
     name, _, value = flag.lstrip("-").partition("=")
-    if name.partition(".")[0] in names_of(COMMAND_CONFIGS[command]):
-        return SettingError(f"Unknown flag {flag}", remedy=f"Write settings without dashes: {name}={value or 'VALUE'}")
     flags = [option for action in get_args_parser()._actions for option in action.option_strings]
-    near = closest(f"--{name}", flags)
-    remedy = f"Did you mean {near}?" if near else "Write settings as name=value, without dashes"
-    return SettingError(f"Unknown flag {flag}", remedy=remedy)
+    near = None if name.partition(".")[0] in names_of(COMMAND_CONFIGS[command]) else closest(f"--{name}", flags)
+    hint = f"Write settings without dashes: {name}={value or 'VALUE'}"
+    return SettingError(f"Unknown flag {flag}", remedy=f"Did you mean {near}?" if near else hint)
 
 
 def _with_names(command: str, arguments: list[str]) -> list[str]:
@@ -160,7 +144,7 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
     reads that file. Raises SettingError if two paths would be the same setting.
     """
     settings = names_of(COMMAND_CONFIGS[command])
-    bare = [one for one in arguments if _exists(one) or ("=" not in one and command == "compare")]
+    bare = [one for one in arguments if os.path.exists(one) or ("=" not in one and command == "compare")]  # noqa: PTH110
     named = [one for one in arguments if one not in bare]
     if command == "compare":
         return [*named, f"runs=[{','.join(map(quote, bare))}]"] if bare else named
@@ -176,20 +160,6 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
         meant[name] = path
     files = ["dataset=files"] if "dataset.path" in meant else []
     return [*named, *files, *(f"{name}={path}" for name, path in meant.items())]
-
-
-def _exists(path: str) -> bool:
-    try:
-        return Path(path).exists()
-    except (OSError, ValueError):  # too long, or with a null character
-        return False
-
-
-def _has_own_data_without_task(command: str, overrides: list[str]) -> bool:
-    """Return whether own data is chosen without a task: the default task would only lend it its name."""
-    names = {one.partition("=")[0] for one in overrides}
-    has_own_data = command in LABELLED_BY_DEFAULT and bool(OWN_DATA & set(overrides))
-    return has_own_data and not names & {"task", "experiment", "resume"}
 
 
 def _quoted(argument: str) -> str:
@@ -224,19 +194,17 @@ def _uninterpolated(value: str) -> str:
 
 def _check(line: CommandLine) -> None:
     """Raise SettingError for settings that Hydra refuses without a remedy, or not at all."""
-    schema, command = COMMAND_CONFIGS[line.command], line.command
+    settings = names_of(COMMAND_CONFIGS[line.command])
     names = {one.partition("=")[0] for one in line.overrides}
     for override in line.parsed():
         text, key = override.input_line or "", override.key_or_group
         group, _, name = key.partition(".")
         if key in ("hydra.run.dir", "hydra.sweep.dir"):
             raise SettingError(f"{text} has no effect", remedy=f"Set {key.split('.')[1]}_dir=... instead")
-        if key in GROUPS and not override.is_sweep_override() and override.value() in (None, ""):
-            raise SettingError(f"{text} names no config", remedy=f"Use a name from encoderlab list {key}")
-        if group in brought_along(schema) or (group in GROUPS and group not in names_of(schema)):
-            remedy = f"Did you mean {name}?" if name in names_of(schema) else f"Remove {text}"
-            raise SettingError(f"encoderlab {command} has no {group} settings", remedy=remedy)
-        if command == "eval" and group == "dataset" and name and "dataset" not in names:
+        if group in GROUPS and group not in settings:
+            remedy = f"Did you mean {name}?" if name in settings else f"Remove {text}"
+            raise SettingError(f"encoderlab {line.command} has no {group} settings", remedy=remedy)
+        if line.command == "eval" and group == "dataset" and name and "dataset" not in names:
             raise SettingError(f"{text} needs a dataset", remedy="Set dataset=files or dataset=hub too")
         if override.is_interval_sweep() and not (line.sweep and line.sweep.trials):
             raise SettingError(f"{text} is a range", remedy="Add trials=20 to search it, and -m")
@@ -245,8 +213,6 @@ def _check(line: CommandLine) -> None:
             raise SettingError(f"{text} has several values", remedy=remedy)
         if key == "sweep" and override.value() and not line.sweep:
             raise SettingError(f"{text} needs several runs", remedy="Add -m to start them")
-        if override.is_range_sweep() and next(iter(override.sweep_string_iterator()), None) is None:
-            raise SettingError(f"{text} has no values", remedy="Use range(FROM,TO) with FROM below TO, or 1,2,3")
 
 
 def _groups_over_experiment(line: CommandLine) -> list[str]:
@@ -305,28 +271,19 @@ def _read_mappings(config: DictConfig) -> None:
     """Replace the mappings in `config` that have arrived as texts.
 
     Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer:
-    5}`. They are read as JSON or else as YAML, in which each word is a text: `no` is a label.
+    5}`. They are read as YAML, in which each word is a text: `no` is a label.
     """
     for name in MAPPINGS:
         text = OmegaConf.select(config, name, throw_on_missing=False, throw_on_resolution_failure=False)
         if not isinstance(text, str) or not text.startswith("{"):
             continue
         with suppress(ValueError, yaml.YAMLError):  # otherwise it stays a text, which the setting refuses
-            try:
-                mapping = json.loads(text)
-            except ValueError:
-                mapping = yaml.load(text, yaml.BaseLoader)
-                if set(mapping.values()) == {""}:  # Hydra needs no blank after a colon, and YAML does
-                    mapping = yaml.load(text.replace(":", ": "), yaml.BaseLoader)
+            mapping = yaml.load(text, yaml.BaseLoader)
+            if set(mapping.values()) == {""}:  # Hydra needs no blank after a colon, and YAML does
+                mapping = yaml.load(text.replace(":", ": "), yaml.BaseLoader)
             if name.startswith("task."):
-                mapping = {label: _number_or_text(value) for label, value in mapping.items()}
+                mapping = {label: float(value) for label, value in mapping.items()}
             OmegaConf.update(config, name, mapping)
-
-
-def _number_or_text(value: Any) -> Any:
-    with suppress(TypeError, ValueError):
-        return float(value)
-    return value
 
 
 def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
@@ -397,30 +354,21 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     if not group:
         remedy = "Choose a recipe with experiment=NAME; --config-dir names the folder of your own configs"
         return SettingError(f"There is no config named {name}", remedy=remedy)
-    extra = next((extra for launcher, extra in EXTRAS.items() if name.startswith(launcher)), None)
-    if group == "hydra/launcher" and extra and not error.options:
-        return SettingError(f"hydra/launcher needs {name}", remedy=f"Run pip install 'encoderlab[{extra}]'")
-    if (group, name) == ("hydra/sweeper", "optuna"):
-        return SettingError(
-            "hydra/sweeper=optuna is not supported", remedy="Use trials=N to search with Optuna, such as trials=20"
-        )
     options = [option for option in error.options or [] if not option.endswith("_schema")]
-    near = closest(name, options)
-    hint = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
+    near, allowed = closest(name, options), ", ".join(options)
     if group.startswith("dataset") and Path(name).suffix:
         path = f"{group}/{name}".removeprefix("dataset/")
-        return SettingError(f"There is no dataset named {path}", remedy=OWN_FILE.format(path))
-    if group == "dataset" and name == "pretraining":
-        return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
+        remedy = f"For a file of your own, set dataset=files dataset.path={path}"
+        return SettingError(f"There is no dataset named {path}", remedy=remedy)
     if group == "dataset" and ("task", name) in SCHEMAS:
-        hint = (
-            f"The task {name} has no data of its own: set dataset=files dataset.path=... "
-            "or dataset=hub dataset.path=..."
-        )
-        return SettingError(f"task={name} has no dataset yet", allowed=", ".join(options), remedy=hint)
-    return SettingError(
-        f"There is no config named {name} in the group {group}", allowed=", ".join(options), remedy=hint
-    )
+        own = "dataset=files dataset.path=... or dataset=hub dataset.path=..."
+        hint = f"The task {name} has no data of its own: set {own}"
+        return SettingError(f"task={name} has no dataset yet", allowed=allowed, remedy=hint)
+    if group == "hydra/launcher" and not options:
+        remedy = "Run pip install 'encoderlab[parallel]' or 'encoderlab[slurm]'"
+        return SettingError(f"hydra/launcher needs {name}", remedy=remedy)
+    hint = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
+    return SettingError(f"There is no config named {name} in the group {group}", allowed=allowed, remedy=hint)
 
 
 def _unknown_key(error: OmegaConfBaseException) -> SettingError:
@@ -470,25 +418,7 @@ def required_setting(key: str) -> MissingSettingError:
 
 def _bad_value(error: ValidationError) -> SettingError:
     """Return the error for a value of the wrong type, or one that is not among an Enum's names."""
-    key, schema, written = str(error.full_key), error.object_type, error.value
-    declared = getattr(schema, "__dataclass_fields__", {}).get(key.rpartition(".")[2])
-    if declared is None:
-        return SettingError(f"{key}={written} cannot be read: {' '.join(str(error.msg).split())}")
-    allowed = _kinds(get_type_hints(schema)[declared.name], written)
-    limits = allowed_range(declared.metadata)
-    return SettingError(
-        f"{key}={written} is not a valid value",
-        allowed=" or ".join(allowed) + (f", {limits}" if limits else ""),
-        remedy=declared.metadata.get("help", ""),
-    )
-
-
-def _kinds(declared: Any, written: Any) -> list[str]:
-    """Return what a setting of a declared type may be, in words."""
-    if get_origin(declared) in (Union, UnionType):
-        return [kind for member in get_args(declared) for kind in _kinds(member, written)]
-    if declared is NoneType:
-        return ["null"]
-    if isinstance(declared, type) and issubclass(declared, Enum):
-        return [", ".join(member.name for member in declared)]
-    return [KINDS.get(get_origin(declared) or declared, "a config")]
+    key, declared = str(error.full_key), getattr(error.object_type, "__dataclass_fields__", {})
+    metadata = declared[name].metadata if (name := key.rpartition(".")[2]) in declared else {}
+    wrong = f"{key}={error.value}: {str(error.msg).partition(chr(10))[0]}"
+    return SettingError(wrong, allowed=allowed_range(metadata), remedy=metadata.get("help", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from encoderlab.config import commands
@@ -30,21 +31,11 @@ class AsPretrained(ModelChoice):
     """The pretrained encoder's own settings, taken from `init_from`, except for those given here."""
 
     max_length: int | None = setting(
-        None,
-        "Longest sequence, with special tokens; null or auto: long enough for 99% of the training rows (pretrain: as "
-        "pretrained).",
-        least=1,
-        most=1048576,
+        None, "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).", least=1, most=1048576
     )
-    pooling: Pooling | None = setting(
-        None,
-        "Pooling of a sequence: cls, mean, pooler or relu_pooler; null: as trained if trained on labels, "
-        "otherwise mean.",
-    )
+    pooling: Pooling | None = setting(None, "cls, mean, pooler, relu_pooler; null: as trained on labels, else mean.")
     pairs: Pairs | None = setting(
-        None,
-        "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared); null: "
-        "separate for an encoder trained for sentence vectors, otherwise joint.",
+        None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."
     )
     dropout: float | None = setting(
         None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9
@@ -116,22 +107,17 @@ COMMAND_CONFIGS: dict[str, type] = {
 }
 
 
+@cache
 def register_schemas(command: str) -> None:
-    """Register with Hydra the schemas that configs extend by name: that of `command`, and of groups if it has any.
-
-    Each takes a millisecond, once in a process.
-    """
+    """Register with Hydra the schemas that configs extend by name: that of `command`, and of groups if it has any."""
     from hydra.core.config_store import ConfigStore
-    from hydra.core.object_type import ObjectType
 
-    store, schema = ConfigStore.instance(), COMMAND_CONFIGS[command]
+    schema = COMMAND_CONFIGS[command]
     schemas: dict[tuple[str | None, str], type] = {(None, command): schema}
     if GROUPS.intersection(names_of(schema)):
         schemas |= SCHEMAS
     for (group, name), node in schemas.items():
-        path = "/".join(filter(None, (group, f"{name}_schema.yaml")))
-        if store.get_type(path) is ObjectType.NOT_FOUND:
-            store.store(group=group, name=f"{name}_schema", node=node)
+        ConfigStore.instance().store(group=group, name=f"{name}_schema", node=node)
 
 
 def names_of(schema: type) -> list[str]:

@@ -85,7 +85,7 @@ class ModelConfig(ModelChoice):
     )
     max_length: int | None = setting(
         128,
-        "Longest sequence, with special tokens; null or auto: enough for 99% of the training rows, at most 512 "
+        "Longest sequence, with special tokens; null: enough for 99% of the training rows, at most 512 "
         "(pretrain: 128).",
         least=1,
         most=1048576,

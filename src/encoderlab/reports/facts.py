@@ -243,22 +243,6 @@ def show_rows(facts: Mapping[str, Any], file: TextIO) -> None:
     show(blocks, file)
 
 
-def show_documents(facts: Mapping[str, Any], file: TextIO) -> None:
-    """Print what `encoderlab data` knows of documents: counts, lengths, tokens and examples."""
-    splits = facts["splits"]
-    first = next(iter(splits.values()))
-    kind = "Pairs" if "labels" in first else "Texts"
-    keys = ("documents", "paragraphs", "sentences", "tokens", "pairs")
-    rows = [[name, *(wording.number(split[key]) for key in keys)] for name, split in splits.items()]
-    blocks: list[Block] = [
-        Table(("split", *keys[:-1], f"{kind.lower()} of an epoch"), rows),
-        Text(f"found by {first['sentence_splitter']}", "Sentences"),
-        *_token_blocks(facts, "tokens_of_a_row", kind.lower()[:-1]),
-    ]
-    blocks += [Items(f"{kind} of {name}", list(_pairs(split["examples"]))) for name, split in splits.items()]
-    show(blocks, file)
-
-
 def _token_blocks(facts: Mapping[str, Any], key: str, what: str) -> list[Block]:
     """Return the lengths of each split's rows, which it holds under `key`, and how words become tokens."""
     lengths = {name: split[key] for name, split in facts["splits"].items()}
@@ -292,10 +276,3 @@ def _examples(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{row['where']}, {row['tokens']} tokens, {label}"
         yield f"    {wording.single_spaced(row['text'])}"
         yield f"    {' '.join(row['pieces'])}{' ...' if row['tokens'] > len(row['pieces']) else ''}"
-
-
-def _pairs(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    for row in rows:
-        first, *second = (" ".join(pieces) for pieces in row["pieces"])
-        yield first if row["label"] is None else f"{row['label']}: {first}"
-        yield from (f"    {pieces}" for pieces in second)

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.reports import plots, training, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, verdict_on
-from encoderlab.reports.blocks import Block, Heading, Passage, Plot, Table, Text, show, write_files
+from encoderlab.reports.blocks import Heading, Plot, Table, Text, show, write_files
 from encoderlab.reports.facts import Facts, settings_section, split_facts
 
 if TYPE_CHECKING:
     from encoderlab.metrics.pretraining import PretrainingScores, TeacherVectorsScores
 
 COUNTED = ("documents", "paragraphs", "sentences", "tokens")
-MASK, OTHER_MASK = "[MASK]", "___"
-TOKENS_AROUND = 20  # shown on each side of a mask
-NO_TEXT = {"[CLS]", "[PAD]", "<s>", "<pad>"}
 
 
 def build_pretraining_report(
@@ -26,17 +23,15 @@ def build_pretraining_report(
     baselines: Mapping[str, Mapping[str, Any]],
     *,
     pairs: Mapping[str, Any],
-    filled_masks: Sequence[Mapping[str, Any]],
     second_sentence: str,
 ) -> dict[str, Any]:
     """Return the content of report.json. `baselines` are the baselines' scores on the scored split, by name.
 
-    `pairs` are the facts that `show_pairs` prints, `filled_masks` what `readable` makes, `second_sentence` the setting.
-    The seed also draws the bootstrap.
+    `pairs` are the facts that `show_pairs` prints, `second_sentence` the setting. The seed also draws the bootstrap.
     """
     scores = {name: part.with_intervals(run["seed"]).as_dict() for name, part in splits.items()}
     verdict = _verdict(scores[training.scored_split(splits)], baselines)
-    own = {"second_sentence": second_sentence, "pairs": pairs, "filled_masks": filled_masks}
+    own = {"second_sentence": second_sentence, "pairs": pairs}
     return training.run_report(run, splits, scores, baselines=baselines, verdict=verdict, **own)
 
 
@@ -78,7 +73,6 @@ def write_pretraining_report(folder: Path, report: Mapping[str, Any], facts: Fac
     write_files(folder / "report.html", training.title_of(report), [
         *training.page_head(report),
         *training.page_scores(report, drawn),
-        *_masks(report.get("filled_masks", [])),
         Heading("Data"),
         *_pair_lines(report["pairs"]),
         Table(("split", "documents"), documents),
@@ -97,21 +91,6 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
         columns += [plots.Column("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: ")] * paired
     what = "Curves over the optimizer's steps: losses, scores on validation, learning rate"
     return {"curves": Plot(plots.curves(lines, columns), what)}
-
-
-def _masks(filled_masks: Sequence[Mapping[str, Any]]) -> list[Block]:
-    blocks: list[Block] = []
-    for one in filled_masks:
-        heading = [("true: ", ""), (wording.shown(one["answer"], 40), "good"), ("; predicted: ", "")]
-        for place, guess in enumerate(one["guesses"]):
-            tone = "good" if guess["token"] == one["answer"] else "quiet"
-            comma = ", " if place else ""
-            heading.append(
-                (f"{comma}{wording.shown(guess['token'], 40)} {wording.percent(guess['probability'])}", tone)
-            )
-        blocks.append(Passage(heading, [[{"text": wording.shown(one["text"]), "weight": 0}]]))
-    words = f"From documents that were held out; {OTHER_MASK} stands for other masks of the same text."
-    return [Heading("Masks filled in"), Text(words), *blocks] if blocks else []
 
 
 def _pair_lines(pairs: Mapping[str, Any]) -> list[Text]:
@@ -146,20 +125,4 @@ def show_pretraining_report(
     report: Mapping[str, Any], files: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
 ) -> None:
     """Print either report, on standard error unless `file` is given; `files` are the run's paths by name."""
-    about = [*_pair_lines(report["pairs"]), *_masks(report.get("filled_masks", []))]
-    training.show_report(report, files, next_commands, file, about)
-
-
-def readable(filled: Any) -> dict[str, Any]:
-    """Return `text`, `answer` and `guesses` (each with `token` and `probability`), as report.json holds them.
-
-    `filled` is a masked row: its `pieces`, the `place` of one mask, its true token `answer`, and the `guesses`. The
-    text is the tokens around the mask, which is written [MASK] whatever the tokenizer calls it; other masks are ___.
-    """
-    pieces, place = list(filled.pieces), filled.place
-    pieces = [OTHER_MASK if piece == filled.pieces[place] else piece for piece in pieces]
-    pieces[place] = MASK
-    around = pieces[max(place - TOKENS_AROUND, 0) : place + TOKENS_AROUND + 1]
-    text = " ".join(piece for piece in around if piece not in NO_TEXT).replace(" ##", "")
-    guesses = [{"token": token, "probability": round(float(chance), 4)} for token, chance in filled.guesses]
-    return {"text": text, "answer": filled.answer, "guesses": guesses}
+    training.show_report(report, files, next_commands, file, _pair_lines(report["pairs"]))

@@ -14,7 +14,7 @@ from encoderlab.model.config import Pooling
 from encoderlab.model.pooling import compared
 from encoderlab.runs.assembly import Assembly, has_few_rows
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.predict import encoded_rows, mean_vectors
+from encoderlab.runs.predict import encoded_rows, vectors_of
 from encoderlab.runs.saved_model import read_model
 from encoderlab.shipped import SHIPPED, shipped_folder
 from encoderlab.system.device import Compute
@@ -45,7 +45,7 @@ def frozen_vectors(
 
     def encoded(texts: list[str]) -> np.ndarray:
         rows = encoded_rows(box, [TextExample(text) for text in texts])
-        return mean_vectors(box, rows, normalize=True)
+        return vectors_of(box, rows, normalize=True)
 
     def vectors(split: Split) -> np.ndarray:
         pairs = [(example.text, example.text_pair) for example in split.of_texts()]
@@ -82,7 +82,7 @@ def start_from_linear_model(assembly: Assembly, rows: ExampleRows) -> None:
     head = assembly.model.sequence_head
     assert head is not None
     assembly.model.eval()
-    vectors = mean_vectors(assembly, rows).astype(np.float64)
+    vectors = vectors_of(assembly, rows).astype(np.float64)
     mean, scale = vectors.mean(0), 1 / np.sqrt(vectors.var(0).sum())
     regression = LogisticRegression(max_iter=1000).fit((vectors - mean) * scale, rows.store["label"].values)
     weight = regression.coef_ * scale

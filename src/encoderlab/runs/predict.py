@@ -144,7 +144,7 @@ def unless_blank(example: Example, prediction: dict[str, Any]) -> dict[str, Any]
     """Return the prediction; for a blank example, the same keys without values."""
     if not is_blank(example):
         return prediction
-    empty = {"probabilities": dict.fromkeys(prediction.get("probabilities", {})), "top": []}
+    empty = {"probabilities": dict.fromkeys(prediction.get("probabilities", {}))}
     return {name: empty.get(name) for name in prediction}
 
 
@@ -169,14 +169,11 @@ def predictions_of_rows(assembly: Assembly, rows: ExampleRows) -> list[RowPredic
 
 
 def vectors_of(
-    assembly: Assembly, rows: ExampleRows, pooling: VectorPooling | None, *, normalize: bool = False
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each row with its vectors, [vectors, d_model], in the order of the batches.
-
-    With `pooling` there is one per row; for a row in several windows, the mean of theirs. None gives one for each
-    token, if no row has several windows.
-    """
+    assembly: Assembly, rows: ExampleRows, pooling: VectorPooling = VectorPooling.mean, *, normalize: bool = False
+) -> np.ndarray:
+    """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs."""
     selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
+    of_rows = np.empty((len(rows), assembly.config.model.d_model), np.float32)
 
     @torch.inference_mode()
     def encode(batch: Batch) -> np.ndarray:
@@ -184,28 +181,19 @@ def vectors_of(
             hidden = assembly.model.encoder.encode(
                 batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection
             )
-        vectors = hidden.float() if pooling is None else _pooled(hidden.float(), batch, pooling)
+        vectors = _pooled(hidden.float(), batch, pooling)
         return (F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy()
 
     for batch, vectors in predict_batches(assembly.scoring_batches(rows), encode, assembly.compute):
-        lengths = [1] * len(batch) if pooling is not None else rows.lengths[batch.rows.cpu().numpy()].tolist()
-        for row, length, of_row in zip(batch.rows.tolist(), lengths, vectors, strict=True):
-            yield row, of_row[:length]
-
-
-def mean_vectors(assembly: Assembly, rows: ExampleRows, *, normalize: bool = False) -> np.ndarray:
-    """Return the mean of each row's vectors, [rows, d_model]."""
-    vectors = np.zeros((len(rows), assembly.config.model.d_model), np.float32)
-    for row, of_row in vectors_of(assembly, rows, VectorPooling.mean, normalize=normalize):
-        vectors[row] = of_row[0]
-    return vectors
+        of_rows[batch.rows.cpu().numpy()] = vectors
+    return of_rows
 
 
 def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
-    """Return the one vector of each row, [rows, 1, d_model]; zero for a row without tokens, such as an empty text."""
+    """Return the vector of each row, [rows, d_model]; zero for a row without tokens, such as an empty text."""
     vectors = POOLINGS[pooling](hidden, batch.attention_mask)
     if batch.attention_mask is not None:
         vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)
     if batch.row_of_sequence is not None:
         vectors = pool_windows(vectors, batch.row_of_sequence, len(batch), "mean")
-    return vectors[:, None]
+    return vectors

@@ -49,11 +49,6 @@ PARALLEL, N_JOBS = "hydra/launcher=parallel", "hydra.launcher.n_jobs="
 PLACES = ("cache_dir", "run_dir", "resume")  # settings that only say where files are
 LONGEST_NAME = 100  # characters of a folder's name that name the settings
 SPLIT = "validation"
-FAILURES_AT_FIRST = 3  # if no trial succeeded before them, the cause is something that all trials share
-
-
-class WorkerKilledError(TrainingError):
-    """A worker process of a sweep has died, and the launcher has ended the others too."""
 
 
 def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> None:
@@ -63,25 +58,28 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
     all others have run.
     """
     assert line.sweep is not None
-    overrides = [override for override in line.parsed() if override.key_or_group == "dry_run"]
-    dry = any(override.value() is True for override in overrides)
-    if dry and line.sweep.trials is not None:
+    trials, parsed = line.sweep.trials, line.parsed()
+    dry = any(override.key_or_group == "dry_run" and override.value() is True for override in parsed)
+    if dry and trials is not None:
         raise SettingError("dry_run=true gives no score to search by", remedy="Remove trials or dry_run")
-    varied = [override.key_or_group for override in line.parsed() if override.is_sweep_override()]
+    varied = [override.key_or_group for override in parsed if override.is_sweep_override()]
     with _folder(line.sweep.sweep_dir, dry=dry) as root:
         jobs = Jobs(line.command, root, start, varied, dry)
         try:
-            if line.sweep.trials is not None:
-                search(line, jobs, line.sweep.trials)
+            if trials is not None:
+                search(line, jobs, trials)
             else:
                 _combine(line, jobs)
-        except (Interrupted, WorkerKilledError):
-            _say_how_to_resume(line, root, dry)
-            raise
         except UserError:  # of the first job that failed; the others have run
-            _finish(jobs, compared=line.sweep.trials is None)
+            _finish(jobs, compared=trials is None)
             raise
-        _finish(jobs, compared=line.sweep.trials is None)
+        except Interrupted:
+            searched = [] if trials is None else [f"trials={trials}"]
+            words = ["encoderlab", line.command, *line.flags, *line.overrides, *searched, f"sweep_dir={root}"]
+            if not dry:
+                print(f"Finished runs are not repeated. Resume with: {shlex.join(words)}", file=sys.stderr)
+            raise
+        _finish(jobs, compared=trials is None)
 
 
 @contextmanager
@@ -114,14 +112,8 @@ def _combine(line: CommandLine, jobs: Jobs) -> None:
             run_hydra(replace(line, overrides=overrides), jobs)
     except BrokenProcessPool:
         wrong = "A process of this sweep was killed, perhaps because memory ran out, which ended the other running jobs"
-        raise WorkerKilledError(wrong, remedy=f"Set {N_JOBS}1 to run one job at a time") from None
-
-
-def _say_how_to_resume(line: CommandLine, root: Path, dry: bool) -> None:
-    if not dry:
-        trials = [] if line.sweep is None or line.sweep.trials is None else [f"trials={line.sweep.trials}"]
-        words = ["encoderlab", line.command, *line.flags, *line.overrides, *trials, f"sweep_dir={root}"]
-        print(f"Finished runs are not repeated. Resume with: {shlex.join(words)}", file=sys.stderr)
+        remedy = f"Repeat the line with sweep_dir={jobs.root}, and {N_JOBS}1 to run one job at a time"
+        raise TrainingError(wrong, remedy=remedy) from None
 
 
 def _finish(jobs: Jobs, *, compared: bool) -> None:
@@ -133,18 +125,12 @@ def _finish(jobs: Jobs, *, compared: bool) -> None:
             with suppress(OSError):  # they hold something else
                 MULTIRUN.rmdir()
                 MULTIRUN.parent.rmdir()
-    if (
-        not any(RunFolder(run).finished for run in runs)
-        or not compared
-        or jobs.command not in (*TRAINING_COMMANDS, "eval")
-    ):
-        return
-    try:
-        finished, _ = finished_runs(runs)
-        comparison = build_comparison(finished)
-        show_comparison(comparison, write_comparison(jobs.root, comparison))
-    except (DataError, SettingError) as error:
-        print(f"encoderlab: the runs are not compared: {error}", file=sys.stderr)
+    if compared and jobs.command in (*TRAINING_COMMANDS, "eval") and any(RunFolder(run).finished for run in runs):
+        try:
+            comparison = build_comparison(finished_runs(runs)[0])
+            show_comparison(comparison, write_comparison(jobs.root, comparison))
+        except (DataError, SettingError) as error:
+            print(f"encoderlab: the runs are not compared: {error}", file=sys.stderr)
 
 
 @dataclass
@@ -179,7 +165,10 @@ class Jobs:
             name = _name([settings.task.name, *shown] if hasattr(settings, "task") else shown, plain)
             if n_parallel > 1:
                 settings = _share_of_machine(settings, n_parallel, hydra.job.num)
-                stack.enter_context(self._own_output(name))
+                (self.root / "logs").mkdir(parents=True, exist_ok=True)
+                log = stack.enter_context((self.root / "logs" / f"{name}.log").open("a", encoding="utf-8"))
+                stack.enter_context(redirect_stdout(log))
+                stack.enter_context(redirect_stderr(log))
             self.run(settings, overrides, name)
 
     def run(self, settings: Any, overrides: Sequence[str], name: str) -> RunFolder | None:
@@ -187,36 +176,25 @@ class Jobs:
 
         Raises UserError if it fails; FolderInUseError if another process is running it.
         """
-        settings = self._in_folder(settings, name)
-        folder = None if getattr(settings, "run_dir", None) is None else RunFolder(Path(settings.run_dir))
-        if folder is not None and folder.finished:
-            say(f"finished before: {folder.root}")
-            return folder
-        say(f"starting: {' '.join(overrides)}")
+        folder, typed_line = None, " ".join(overrides)
+        if hasattr(settings, "run_dir") and not self.dry:
+            folder = RunFolder(Path(settings.run_dir or self.root / name))
+            if folder.finished:
+                say(f"finished before: {folder.root}")
+                return folder
+            settings = replace(settings, run_dir=str(folder.root))
+            if getattr(settings, "resume", "") is None:
+                settings = replace(settings, resume="auto")
+        say(f"starting: {typed_line}")
         try:
             self.start(settings, overrides)
         except UserError as error:
-            say(f"failed: {' '.join(overrides)}: {error}")
+            say(f"failed: {typed_line}: {error}")
             raise
         except Exception as error:
             traceback.print_exception(error)
-            raise UserError(f"{' '.join(overrides)} failed: {type(error).__name__}: {error}") from None
+            raise UserError(f"{typed_line} failed: {type(error).__name__}: {error}") from None
         return folder
-
-    def _in_folder(self, settings: Any, name: str) -> Any:
-        """Return the settings of a job that has a run folder with that folder, to start or to resume a run there."""
-        if self.dry or getattr(settings, "resume", None) is not None or not hasattr(settings, "run_dir"):
-            return settings
-        resume = {"resume": "auto"} if hasattr(settings, "resume") else {}
-        return replace(settings, run_dir=settings.run_dir or str(self.root / name), **resume)
-
-    @contextmanager
-    def _own_output(self, name: str) -> Iterator[None]:
-        """Redirect the output of a job that runs beside others to a file of its own."""
-        path = self.root / "logs" / f"{name}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
-            yield
 
 
 def _name(shown: Sequence[str], identity: Any) -> str:
@@ -253,15 +231,14 @@ def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
     unfinished is resumed. Raises SettingError if there is nothing to search, or if the study has other values.
     """
     if line.command not in TRAINING_COMMANDS:
-        raise SettingError(
-            f"encoderlab {line.command} has nothing to search", allowed=f"one of {', '.join(TRAINING_COMMANDS)}"
-        )
+        commands = ", ".join(TRAINING_COMMANDS)
+        raise SettingError(f"encoderlab {line.command} has nothing to search", allowed=f"one of {commands}")
     space, fixed = search_space(line)
-    study = _study(jobs)
+    study, line = _study(jobs), replace(line, overrides=fixed)
     for trial in [trial for trial in study.get_trials() if not trial.state.is_finished()]:
-        _run(study, trial, replace(line, overrides=fixed), jobs)
+        _run(study, trial, line, jobs)
     while len(study.get_trials(deepcopy=False)) < n_trials:
-        _run(study, _ask(study, space), replace(line, overrides=fixed), jobs)
+        _run(study, _ask(study, space), line, jobs)
     _show(study, jobs, fixed)
 
 
@@ -273,14 +250,12 @@ def search_space(line: CommandLine) -> tuple[dict[str, BaseDistribution], list[s
     """
     presets = [one for one in line.overrides if one.startswith(("sweep=", "hydra/launcher="))]
     if presets:
-        raise SettingError(
-            f"{presets[0]} does not work with trials", remedy="Start several processes with one sweep_dir"
-        )
+        remedy = "Start several processes with one sweep_dir"
+        raise SettingError(f"{presets[0]} does not work with trials", remedy=remedy)
     sweeps = [override for override in line.parsed() if override.is_sweep_override()]
     if not sweeps:
-        raise SettingError(
-            "trials=... has nothing to search", remedy="Give a range, such as training.learning_rate=log(1e-5,1e-2)"
-        )
+        remedy = "Give a range, such as training.learning_rate=log(1e-5,1e-2)"
+        raise SettingError("trials=... has nothing to search", remedy=remedy)
     space = {override.get_key_element(): _distribution(override) for override in sweeps}
     return space, [override.input_line or "" for override in line.parsed() if override not in sweeps]
 
@@ -299,9 +274,7 @@ def _distribution(override: Override) -> BaseDistribution:
             if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
                 return IntDistribution(start, stop - 1, step=step)
     except ValueError as error:
-        raise SettingError(
-            f"{override.input_line} cannot be searched: {error}", allowed="log(a,b) and interval(a,b) with a < b"
-        ) from None
+        raise SettingError(f"{override.input_line} cannot be searched: {error}") from None
     return CategoricalDistribution(list(override.sweep_string_iterator()))
 
 
@@ -330,9 +303,8 @@ def _ask(study: Study, space: dict[str, BaseDistribution]) -> FrozenTrial:
     try:
         trial = study.ask(space)
     except ValueError as error:
-        raise SettingError(
-            f"This search was started with other values: {error}", remedy="Set another sweep_dir"
-        ) from None
+        wrong = f"This search was started with other values: {error}"
+        raise SettingError(wrong, remedy="Set another sweep_dir") from None
     trial.set_user_attr("drawn", [f"{name}={value}" for name, value in trial.params.items()])
     return study.get_trials()[trial.number]
 
@@ -353,11 +325,6 @@ def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> Non
         except UserError:  # it has been shown
             pass
     study.tell(trial.number, score, state=TrialState.FAIL if score is None else None, skip_if_finished=True)
-    ended = [one for one in study.get_trials(deepcopy=False) if one.state.is_finished()]
-    if len(ended) == FAILURES_AT_FIRST and all(one.value is None for one in ended):
-        raise SettingError(
-            f"The first {FAILURES_AT_FIRST} trials have all failed", remedy="Correct the errors shown above"
-        )
 
 
 def score_of(folder: RunFolder) -> float | None:
@@ -368,34 +335,22 @@ def score_of(folder: RunFolder) -> float | None:
     """
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:
-        raise SettingError(
-            "A search needs validation rows to score trials",
-            remedy="Hold some out with dataset.validation_fraction=0.1",
-        )
+        wrong = "A search needs validation rows to score trials"
+        raise SettingError(wrong, remedy="Hold some out with dataset.validation_fraction=0.1")
     score = report["splits"][SPLIT][report["main_figure"]]
     return -score if score is not None and is_lower_better(report["main_figure"]) else score
 
 
 def _show(study: Study, jobs: Jobs, fixed: Sequence[str]) -> None:
     """Print the trials, the best first, and the line that trains with its settings; write them to search.csv."""
-    from pandas import DataFrame
-
-    trials = sorted(study.get_trials(), key=lambda trial: (-_value(trial), trial.number))
-    names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    rows = []
-    for trial in trials:
-        values = [trial.params.get(name) for name in names]
-        shown = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]
-        rows.append([str(trial.number), "-" if trial.value is None else f"{trial.value:.4f}", *shown])
-    lines = ([trial.number, trial.value, *(trial.params.get(name) for name in names)] for trial in trials)
-    atomic_write_text(jobs.root / "search.csv", DataFrame(lines, columns=["trial", SPLIT, *names]).to_csv(index=False))
-    show([Table(("trial", f"on {SPLIT}", *names), rows)])
-    if trials and trials[0].value is not None:
-        line = shlex.join(["encoderlab", jobs.command, *fixed, *trials[0].user_attrs["drawn"]])
+    table = study.trials_dataframe(("number", "value", "params")).sort_values("value", ascending=False)
+    names = [name.removeprefix("params_") for name in table.columns[2:]]
+    table.columns = ["trial", SPLIT, *names]
+    atomic_write_text(jobs.root / "search.csv", table.to_csv(index=False))
+    shown = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row] for row in table.values]
+    show([Table(("trial", f"on {SPLIT}", *names), shown)])
+    if table[SPLIT].notna().any():
+        best = shlex.join(["encoderlab", jobs.command, *fixed, *study.best_trial.user_attrs["drawn"]])
         compare = f"encoderlab compare {shlex.quote(str(jobs.root))}"
-        show([Items(f"Best on {SPLIT}", [line]), Items("Next", [compare])])
-    print(f"{len(trials)} trials in {jobs.root}", file=sys.stderr)
-
-
-def _value(trial: FrozenTrial) -> float:
-    return float("-inf") if trial.value is None else trial.value
+        show([Items(f"Best on {SPLIT}", [best]), Items("Next", [compare])])
+    print(f"{len(table)} trials in {jobs.root}", file=sys.stderr)

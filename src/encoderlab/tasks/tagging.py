@@ -66,17 +66,14 @@ class Tagging(Task):
         assert prediction.token_logits is not None
         logits = prediction.token_logits.float()
         ids = self._decoded(logits, batch).cpu().numpy()
-        probabilities = logits.softmax(-1).cpu().numpy()
+        chances = logits.softmax(-1).cpu().numpy()
+        chances = chances[np.arange(len(ids)), ids]
         rows = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
         starts = np.searchsorted(rows, np.arange(1, len(batch)))
-        by_row = zip(np.split(ids, starts), np.split(probabilities, starts), strict=True)
-        return [self._row_prediction(*of_row) for of_row in by_row]
-
-    def _row_prediction(self, ids: np.ndarray, probabilities: np.ndarray) -> RowPrediction:
-        confidences = probabilities[np.arange(len(ids)), ids]
-        return RowPrediction(
-            tuple(self.labels[id_] for id_ in ids), None, tuple(confidences.tolist()), word_probabilities=probabilities
-        )
+        return [
+            RowPrediction(tuple(self.labels[id_] for id_ in of_row), None, tuple(confidences.tolist()))
+            for of_row, confidences in zip(np.split(ids, starts), np.split(chances, starts), strict=True)
+        ]
 
 
 def _decoder(config: TaggingConfig, labels: Sequence[str]) -> ValidDecoder | None:

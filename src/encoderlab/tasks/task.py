@@ -6,8 +6,8 @@ Ids become the sequences that BERT reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -34,51 +34,33 @@ class RowPrediction:
     """The prediction for one example: a label with every class's probability, or one label for each word that was read.
 
     For a set of labels, `labels` are those predicted, with the probabilities of all; a number has neither.
-    `word_confidences` are the probabilities of the words' labels, `word_probabilities` those of all classes, [words,
-    classes].
+    `word_confidences` are the probabilities of the words' labels.
     """
 
     labels: tuple[str, ...]
     probabilities: tuple[float, ...] | None = None
     word_confidences: tuple[float, ...] | None = None
     number: float | None = None
-    word_probabilities: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def in_words(self) -> str:
         """Return the labels separated by commas, or the number."""
         return ", ".join(self.labels) or "no label" if self.number is None else f"{self.number:.6g}"
 
-    def as_dict(self, names: Sequence[str], target: TargetKind, top_k: int | None = None) -> dict[str, Any]:
+    def as_dict(self, names: Sequence[str], target: TargetKind) -> dict[str, Any]:
         """Return the prediction for a whole text as programs read it; `names` as for `by_label`.
 
         `predicted` is a label, a list of labels or a number, as the `target` is; labels come with the `probabilities`
-        of all, or the `top` of them.
+        of all.
         """
         if target == "number":
             return {"predicted": self.number}
         predicted = self.labels[0] if target == "label" else list(self.labels)
-        chances = self.by_label(names)
-        if top_k is None:
-            return {"predicted": predicted, "probabilities": chances}
-        return {"predicted": predicted, "top": as_objects(likeliest(names, list(chances.values()), top_k))}
+        return {"predicted": predicted, "probabilities": self.by_label(names)}
 
     def by_label(self, names: Sequence[str]) -> dict[str, float]:
         """Return the probability of each class; `names` are the classes in the order of their ids."""
         assert self.probabilities is not None, "only a prediction for a whole text has them"
         return dict(zip(names, self.probabilities, strict=True))
-
-
-def likeliest(
-    names: Sequence[str], probabilities: Sequence[float] | np.ndarray, k: int | None
-) -> list[tuple[str, float]]:
-    """Return the `k` most probable classes (None: all), most probable first; ties go to the class that comes first."""
-    order = sorted(range(len(names)), key=lambda label: -probabilities[label])
-    return [(names[label], float(probabilities[label])) for label in order[:k]]
-
-
-def as_objects(pairs: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
-    """Return labels with their probabilities as JSON objects."""
-    return [{"label": name, "probability": round(chance, 6)} for name, chance in pairs]
 
 
 class Task(ABC):

@@ -65,25 +65,24 @@ class TrainingConfig:
 
     epochs: float | None = setting(
         3.0,
-        "Passes over the training split, possibly fractional; null or auto: chosen from the number of rows, see "
-        "min_steps.",
+        "Passes over the training split, possibly fractional; null: chosen from the number of rows, see min_steps.",
         above=0,
     )
     min_steps: int = setting(
         1000,
-        "With epochs=auto: enough whole epochs for about this many steps, at least one and at most max_epochs.",
+        "With epochs=null: enough whole epochs for about this many steps, at least one and at most max_epochs.",
         least=1,
     )
-    max_epochs: int = setting(20, "With epochs=auto: most epochs, however few rows there are.", least=1)
+    max_epochs: int = setting(20, "With epochs=null: most epochs, however few rows there are.", least=1)
     many_labels_passes: int = setting(
         1,
-        "With epochs=auto: factor on the number of steps for a task with 50 labels or more, whose new head takes "
+        "With epochs=null: factor on the number of steps for a task with 50 labels or more, whose new head takes "
         "longer to learn.",
         least=1,
     )
     max_tokens: int | None = setting(
         None,
-        "With epochs=auto: read about this many tokens at most, in fewer epochs if rows are long (at least 3).",
+        "With epochs=null: read about this many tokens at most, in fewer epochs if rows are long (at least 3).",
         least=1,
     )
     steps: int | None = setting(None, "Optimizer steps; overrides epochs.", least=1)
@@ -91,7 +90,7 @@ class TrainingConfig:
     batch_size: int = setting(32, "Rows in each optimizer step.", least=1)
     accumulate: int | None = setting(
         None,
-        "Micro-batches per batch; only dropout's random draws depend on it; null or auto: as few as a GPU's memory "
+        "Micro-batches per batch; only dropout's random draws depend on it; null: as few as a GPU's memory "
         "allows. On a CPU, set more if the system ends the run for its memory.",
         least=1,
     )
@@ -102,7 +101,7 @@ class TrainingConfig:
     )
     learning_rate: float | None = setting(
         1e-3,
-        "Peak learning rate of AdamW; null or auto: suited to finetuning an encoder of this width (1e-3 up to 128, "
+        "Peak learning rate of AdamW; null: suited to finetuning an encoder of this width (1e-3 up to 128, "
         "5e-4 at 256, 2.2e-4 at 384, 5.6e-5 at 768).",
         above=0,
     )
