@@ -237,18 +237,13 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
     training = fixed_by_rows(config.training, n_rows, tokens, passes)
     training = replace(training, accumulate=micro_batches.number)
     if training.learning_rate is None:
-        width = config.model.d_model
-        training = replace(training, learning_rate=peak_for_width(width))
-        rate = f"training.learning_rate={training.learning_rate:g}"
-        print(f"{rate}, suited to an encoder of width {width}", file=sys.stderr)
+        training = replace(training, learning_rate=peak_for_width(config.model.d_model))
+        print(f"training.learning_rate={training.learning_rate:g}, suited to the encoder's width", file=sys.stderr)
     labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
     if "validation" in rows and (fixed := fixed_by_validation(training, len(rows["validation"]), labels)) != training:
-        few = f"{len(rows['validation']):,} validation row{'s' * (len(rows['validation']) != 1)}"
-        print(
-            f"{few}: too few to choose a checkpoint, so the last is kept, and training does not stop early "
-            f"(training.min_validation_rows={training.min_validation_rows})",
-            file=sys.stderr,
-        )
+        few = f"{len(rows['validation']):,} validation rows are too few to choose a checkpoint"
+        least = f"training.min_validation_rows={training.min_validation_rows}"
+        print(f"{few}, so the last is kept, and training does not stop early ({least})", file=sys.stderr)
         training = fixed
     compiled = _compile(assembly, training, n_rows, tokens)
     return replace(assembly, config=replace(config, training=training), compiled=compiled, micro_batches=micro_batches)
@@ -299,15 +294,14 @@ def resolve_length(
     """
     if model.max_length is not None:
         return model
-    if not isinstance(corpus, Corpus):
-        length = PRETRAINING_LENGTH if pretrained is None else pretrained.config.model.max_length
-        why = "the default for documents" if pretrained is None else "the length of the pretrained encoder"
-    else:
-        longest = LONGEST_FROM_SCRATCH if pretrained is None else pretrained.config.model.reach
+    own = None if pretrained is None else pretrained.config.model
+    if isinstance(corpus, Corpus):
+        longest = LONGEST_FROM_SCRATCH if own is None else own.reach
         length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, longest))
-        limit = "the limit from scratch, unless you set it" if pretrained is None else "the limit of this encoder"
-        enough = f"enough for 99% of the training rows (at most {longest})"
-        why = enough if length < longest else f"{limit}; more than 1% of the training rows may be longer"
+        why = f"enough for 99% of the training rows, and at most {longest}"
+    else:
+        length = PRETRAINING_LENGTH if own is None else own.max_length
+        why = "the default for documents, or the length of the pretrained encoder"
     print(f"model.max_length={length}, {why}", file=sys.stderr)
     return replace(model, max_length=length)
 
@@ -382,10 +376,8 @@ def check_paired(assembly: Assembly, paired: bool) -> None:
 def own_dataset(assembly: Assembly) -> DatasetConfig:
     """Return the dataset the run was trained on. Raises DataError for a model without a run."""
     if assembly.config.dataset is None:
-        raise DataError(
-            f"{assembly.config.task.name} is a model without a run, so its dataset and its splits are unknown",
-            remedy="Set text=... or input=FILE, or, with eval, dataset=...",
-        )
+        wrong = f"{assembly.config.task.name} is a model without a run, so its dataset and its splits are unknown"
+        raise DataError(wrong, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
     return assembly.config.dataset
 
 

@@ -58,21 +58,17 @@ class Corpus:
 
     def labelled(self, name: str) -> bool:
         """Return whether every row of the split has a known target. Raises DataError if only some have one."""
-        unknown = self.survey.splits[name].unlabelled
-        if 0 < unknown < len(self.split(name)):
-            raise DataError(
-                f"{unknown} of {len(self.split(name))} rows of the split {name} have no label",
-                allowed="a label in every row, or in none",
-                remedy="Remove the rows without a label",
-            )
-        return unknown == 0 and len(self.split(name)) > 0
+        unknown, rows = self.survey.splits[name].unlabelled, len(self.split(name))
+        if 0 < unknown < rows:
+            wrong = f"{unknown} of {rows} rows of the split {name} have no label"
+            raise DataError(wrong, allowed="a label in every row, or in none", remedy="Remove the rows without a label")
+        return unknown == 0 and rows > 0
 
     def check_training_labels(self) -> None:
         """Raise DataError if nothing can be learned from training: it has no labels, or only one label or number."""
         if not self.labelled("train"):
-            raise DataError(
-                "The training split has no labels", remedy="Set dataset.label to the column that holds them"
-            )
+            remedy = "Set dataset.label to the column that holds them"
+            raise DataError("The training split has no labels", remedy=remedy)
         survey = self.survey.splits["train"]
         names: set[Any] = {name for name, count in survey.labels.items() if count}
         if survey.numbers is not None:
@@ -110,10 +106,8 @@ class Corpus:
         further = [name for name in self.splits.by_name if name not in ("train", *main)]
         scored = [name for name in (*further, *main) if self.labelled(name)]
         if not set(main) & set(scored):
-            raise DataError(
-                "No split has labels to score on",
-                remedy="Hold rows out of training with dataset.validation_fraction=0.1, or set dataset.validation=FILE",
-            )
+            remedy = "Hold rows out of training with dataset.validation_fraction=0.1, or set dataset.validation=FILE"
+            raise DataError("No split has labels to score on", remedy=remedy)
         return scored
 
     def training_texts(self) -> Iterator[str]:
@@ -121,10 +115,8 @@ class Corpus:
         return self.split("train").texts()
 
     def needed_length(self, task: Task) -> int:
-        """Return how many tokens 99% of the training rows need as the task encodes them, from LEAST_LENGTH up to its
-        own limit.
-
-        If there are many rows, a sample of them, evenly spaced, is measured.
+        """Return how many tokens 99% of the training rows, or of a sample of many, need as the task encodes them, from
+        LEAST_LENGTH up to its own limit.
         """
         train = self.split("train")
         looked_at = np.unique(np.linspace(0, len(train) - 1, min(len(train), ROWS_LOOKED_AT)).round().astype(np.int64))

@@ -7,6 +7,7 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,9 @@ class DocumentCorpus:
         Raises DataError, SettingError as `DatasetConfig.documents` does.
         """
         documents = documents or dataset.documents(cache)
-
-        def paragraphs() -> Iterator[str]:
-            return (paragraph for document in documents.by_name["train"].documents() for paragraph in document)
-
-        return cls(
-            documents, splitter_for(paragraphs, task.language or dataset.sentence_language), task, dataset.pack, cache
-        )
+        train, language = documents.by_name["train"], task.language or dataset.sentence_language
+        splitter = splitter_for(lambda: chain.from_iterable(train.documents()), language)
+        return cls(documents, splitter, task, dataset.pack, cache)
 
     @property
     def labels(self) -> list[str]:

@@ -191,8 +191,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     """
     graph = folder / GRAPH if is_graph(folder) else None
     if graph is not None and not or_graph:
-        no_weights = f"{folder} contains an ONNX graph without weights, which only predict and serve can open"
-        raise DataError(no_weights, remedy="Use the run it was exported from")
+        wrong = f"{folder} contains an ONNX graph without weights, which only predict and serve can open"
+        raise DataError(wrong, remedy="Use the run it was exported from")
     if is_huggingface(folder):
         return _of_huggingface(folder)
     _check_hashes(folder)
@@ -248,39 +248,30 @@ def _check_shapes(saved: SavedModel, folder: Path) -> None:
     """Raise DataError for weights that do not match the config, before a model of its size is built."""
     required = {name: list(weight.shape) for name, weight in saved.without_weights().state_dict().items()}
     stored = {name: list(weight.shape) for name, weight in saved.weights.items()}
-    differing = min((name for name in required | stored if required.get(name) != stored.get(name)), default=None)
-    if differing is not None:
-        raise DataError(
-            f"The weights of {folder} do not match its config: size mismatch, "
-            f"{differing} has the shape {stored.get(differing)}, not {required.get(differing)}",
-            remedy="Train it again, or use another run",
-        )
+    if differing := sorted(name for name in required | stored if required.get(name) != stored.get(name)):
+        shapes = f"{differing[0]} has the shape {stored.get(differing[0])}, not {required.get(differing[0])}"
+        wrong = f"The weights of {folder} do not match its config: size mismatch, {shapes}"
+        raise DataError(wrong, remedy="Train it again, or use another run")
 
 
 def _of_huggingface(folder: Path) -> SavedModel:
     """Return the model of a Hugging Face folder, for a task of ours that is named after the folder."""
     from encoderlab.exchange.huggingface import read_huggingface
 
-    model, tokenizer = read_huggingface(folder), _tokenizer_of(folder)
-    pieces = tokenizer.vocabulary_size
-    if pieces > model.vocabulary_size:
-        raise DataError(
-            f"{folder} has embeddings of {model.vocabulary_size:,} tokens, but its tokenizer has {pieces:,}",
-            remedy="Use a checkpoint with its own tokenizer",
-        )
+    model = read_huggingface(folder)
+    if (path := folder / "tokenizer.json").is_file():
+        tokenizer = Tokenizer.load(path)
+    elif (folder / "vocab.txt").is_file():  # without, transformers would build a tokenizer without a single token
+        tokenizer = PretrainedConfig(name=str(folder)).build(list, folder)
+    else:
+        raise DataError(f"{folder} has no tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
+    if (pieces := tokenizer.vocabulary_size) > model.vocabulary_size:
+        wrong = f"{folder} has embeddings of {model.vocabulary_size:,} tokens, but its tokenizer has {pieces:,}"
+        raise DataError(wrong, remedy="Use a checkpoint with its own tokenizer")
     # tables are often padded to a round number of rows, which no text uses
     tables = {name: model.weights[name][:pieces].contiguous() for name in BY_PIECE if name in model.weights}
     config = _without_run(folder, _task_of(model, folder.resolve().name), model.config)
     return SavedModel(config, model.labels, tokenizer, model.weights | tables, Origin(NOT_KNOWN, None, {}))
-
-
-def _tokenizer_of(folder: Path) -> Tokenizer:
-    """Return the tokenizer in a Hugging Face folder. Raises DataError if there is none."""
-    if (path := folder / "tokenizer.json").is_file():
-        return Tokenizer.load(path)
-    if not (folder / "vocab.txt").is_file():  # transformers would build a tokenizer without a single token
-        raise DataError(f"{folder} has no tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
-    return PretrainedConfig(name=str(folder)).build(list, folder)
 
 
 def _task_of(model: HuggingFaceModel, name: str) -> TaskConfig:

@@ -46,9 +46,8 @@ def resolve_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfi
     if isinstance(task, RegressionConfig):
         numbers = train.numbers or {"mean": 0.0, "deviation": 1.0}
         mean = numbers["mean"] if task.mean is None else task.mean
-        return replace(
-            task, mean=mean, deviation=(numbers["deviation"] or 1.0) if task.deviation is None else task.deviation
-        )
+        deviation = (numbers["deviation"] or 1.0) if task.deviation is None else task.deviation
+        return replace(task, mean=mean, deviation=deviation)
     has_validation = "validation" in corpus.splits.by_name
     return resolve_labels(task, corpus.labels, train.labels, has_validation=has_validation)
 
@@ -95,11 +94,7 @@ def uneven_note(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> str | None
 
 
 def resolve_thresholds(task: TaskConfig, labels: Sequence[str], held_out: PredictionScores | None) -> TaskConfig:
-    """Return the task's settings with every threshold filled in: that of the `held_out` scores, or 0.5 if there are
-    none.
-
-    A task without thresholds stays as it is.
-    """
+    """Return the task's settings with every threshold filled in: that of the `held_out` scores, or 0.5 without any."""
     if isinstance(task, ClassificationConfig) and isinstance(task.threshold, str):
         fitted = held_out.threshold if isinstance(held_out, ClassificationScores) else None
         return replace(task, threshold=DEFAULT if fitted is None else fitted)
@@ -115,17 +110,14 @@ def label_weights_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> Label
     For classes, the mean weight of a training row is 1, so that weights do not change the size of steps. Raises
     SettingError for the weight of an unknown label.
     """
-    if not isinstance(task, LabelledTaskConfig) or not isinstance(corpus, Corpus):
-        return None
-    weights = task.known_class_weights
-    if weights is None:
+    weights = task.known_class_weights if isinstance(task, LabelledTaskConfig) else None
+    if weights is None or not isinstance(corpus, Corpus):
         return None
     train = corpus.survey.splits["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
     if isinstance(weights, str):
-        rarer = (
-            (train.rows - counts + 1) / (counts + 1) if isinstance(task, MultilabelConfig) else 1 / counts.clamp(min=1)
-        )
+        is_set = isinstance(task, MultilabelConfig)
+        rarer = (train.rows - counts + 1) / (counts + 1) if is_set else 1 / counts.clamp(min=1)
     else:
         for label in weights:
             refuse_unknown_label("task.class_weights", label, corpus.labels)
@@ -138,11 +130,8 @@ def label_weights_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> Label
 def start_from_frequencies(
     model: EncoderWithHeads, heads: HeadSizes, corpus: Corpus | DocumentCorpus, label_weights: LabelWeights | None
 ) -> None:
-    """Make a fresh head for a set of labels start with each label's frequency in training (Lin et al. 2017, section
-    3.3).
-
-    Otherwise the first epochs are spent on learning which labels are rare. A label's frequency includes its weight.
-    Other heads stay as they are.
+    """Make a fresh head for a set of labels start with each label's frequency in training, times its weight (Lin et al.
+    2017, section 3.3): otherwise the first epochs are spent on learning which labels are rare.
     """
     if heads.sequence_target != "label_set" or not isinstance(corpus, Corpus) or model.sequence_head is None:
         return
