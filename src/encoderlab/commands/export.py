@@ -29,7 +29,7 @@ from encoderlab.exchange import onnx
 from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
 from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.reports.cards import export_card, line_that_opens
+from encoderlab.reports.cards import export_card
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
@@ -78,7 +78,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
         _write_tokenizer(temporary, fields, tokenizer)
         _write_card(temporary, config, saved.config.task.name, "transformers", fields, **about)
-    print(f"{path}\n{line_that_opens(fields, config.path)}")
+    print(f"{path}\nIts README.md has a program that opens it")
     return path
 
 

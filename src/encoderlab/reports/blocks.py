@@ -94,13 +94,6 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """Text to copy, such as a command line."""
-
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Plot:
     """A plot, which only a page shows, with a sentence that describes it for screen readers."""
 
@@ -136,7 +129,7 @@ class Folded:
     blocks: Sequence[Block] = field(default_factory=list)
 
 
-Block = Heading | Text | Table | Items | Code | Plot | Matrix | Passage | Folded
+Block = Heading | Text | Table | Items | Plot | Matrix | Passage | Folded
 
 
 def write_files(page: Path, title: str, blocks: Sequence[Block], content: Any) -> None:
@@ -210,7 +203,7 @@ def console_on(file: TextIO | None) -> Console:
 
 
 def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
-    """Print the blocks, on standard error unless `file` is given. Only pages have code, plots and matrices."""
+    """Print the blocks, on standard error unless `file` is given. Only pages have plots and matrices."""
     console = console_on(file)
     for block in blocks:
         if isinstance(block, Table):

@@ -5,9 +5,7 @@ Nothing is invented: the owner chooses a licence, and a language or a dataset is
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,25 +81,10 @@ def _predicts(labels: Sequence[str]) -> str:
 
 def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
     """Return the hub's metadata as YAML between lines of dashes; `pipeline` is the hub's name of the task."""
-    from huggingface_hub import EvalResult, ModelCardData
+    from huggingface_hub import ModelCardData
 
     source = origin(facts)
     hub = source.get("path") if source.get("source") == "hub" else None
-    results = [
-        EvalResult(
-            task_type=pipeline,
-            dataset_type=hub or report["task"],
-            dataset_name=hub or report["task"],
-            dataset_config=source.get("name") if hub else None,
-            dataset_split=split,
-            metric_type=name,
-            metric_name=wording.words_of(name),
-            metric_value=round(value, 6),
-        )
-        for split, scores in report["splits"].items()
-        for name, value in scores.items()
-        if isinstance(value, float)
-    ]
     language = next((one["value"] for one in facts["settings"] if one["name"] == "dataset.language"), None)
     start = report.get("init_from") or ""
     data = ModelCardData(
@@ -110,10 +93,8 @@ def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
         tags=["encoderlab", "transformer-encoder"],
         pipeline_tag=pipeline,
         datasets=[hub] if hub else None,
-        metrics=sorted({result.metric_type for result in results}),
         base_model=start if HUB_NAME.fullmatch(start) and not Path(start).exists() else None,
         model_name=f"encoderlab {report['task']}",
-        eval_results=results or None,
     )
     return f"---\n{data.to_yaml()}\n---\n\n"
 
@@ -164,10 +145,3 @@ def export_card(
 def opened_by(fields: Mapping[str, Any]) -> str:
     """Return the class of transformers that opens a folder with this config.json."""
     return next(name for end, name in OPENED_BY.items() if fields["architectures"][0].endswith(end))
-
-
-def line_that_opens(fields: Mapping[str, Any], path: str) -> str:
-    """Return a command line that opens the folder `path` in transformers."""
-    name = opened_by(fields)
-    code = f"from transformers import {name}; print({name}.from_pretrained({json.dumps(path, ensure_ascii=False)}))"
-    return f"python -c {shlex.quote(code)}"

@@ -21,7 +21,7 @@ MOST_WORDS = 60  # in the table of scores; of a longer text, those with the grea
 MOST_CLASSES = 10  # in the table of classes
 BAR = 20  # characters
 MOST_MISTAKES, MOST_WORDS_AROUND = 15, 60  # words of a tagged sentence, around its most confident mistake
-LABEL = 60  # characters of a label
+LONGEST, LABEL = wording.LONGEST_TEXT, 60  # characters of a text and of a label
 MARKED = "Marked words count for the wrong prediction (blue) or against it (orange, dotted), each by itself."
 
 
@@ -53,15 +53,9 @@ class Importance:
 
     def as_dict(self, name: str) -> dict[str, Any]:
         """Return what explain.json holds of the example `name`."""
-        return {
-            "name": name,
-            "texts": list(self.texts),
-            "truncated": self.truncated,
-            "predicted": self.predicted,
-            "probabilities": self.probabilities,
-            "explained": self.label,
-            "words": [asdict(one) | {"word": self.texts[one.text][one.begin : one.end]} for one in self.words],
-        }
+        words = [asdict(one) | {"word": self.texts[one.text][one.begin : one.end]} for one in self.words]
+        own = asdict(self) | {"words": words}
+        return {"name": name, "explained": own.pop("label"), **own}
 
 
 # Explains examples, with labels= as `word_importance`.
@@ -84,48 +78,37 @@ def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
         classes = sorted(one.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
         strongest = sorted(one.words, key=lambda word: -abs(word.score))[:MOST_WORDS]
         greatest = (abs(strongest[0].score) if strongest else 0.0) or 1.0
-        rows = [
-            [
-                one.texts[word.text][word.begin : word.end],
-                ("+" if word.score >= 0 else "-") * round(BAR * abs(word.score) / greatest),
-                f"{word.score:+.3f}",
-            ]
-            for word in (strongest if len(one.words) > MOST_WORDS else one.words)
-        ]
-        few = f"the {MOST_WORDS} strongest of " if len(one.words) > MOST_WORDS else ""
+        few, listed = (
+            ("", one.words) if len(one.words) <= MOST_WORDS else (f"the {MOST_WORDS} strongest of ", strongest)
+        )
+        words = [one.texts[word.text][word.begin : word.end] for word in listed]
+        bars = [("+" if word.score >= 0 else "-") * round(BAR * abs(word.score) / greatest) for word in listed]
+        rows = list(zip(words, bars, (f"{word.score:+.3f}" for word in listed), strict=True))
         blocks += [
             Heading(f"{name}: {one.predicted}"),
             Text(f"{meaning[:1].upper()}{meaning[1:]}.{cut}"),
             Passage([], marked(one.texts, one.words)),
             *([Table(("class", "probability"), [[k, wording.percent(p)] for k, p in classes])] if classes else []),
-            Folded(
-                f"The scores of {few}{wording.counted(len(one.words), 'word')}",
-                [Table(("word", "", "score"), rows, n_texts=2)],
-            ),
+            Folded(f"The scores of {few}{len(one.words)} words", [Table(("word", "", "score"), rows, n_texts=2)]),
         ]
     return blocks
 
 
-def marked(
-    texts: Sequence[str], words: Sequence[WordImportance], most: int | None = None
-) -> list[list[dict[str, Any]]]:
+def marked(texts: Sequence[str], words: Sequence[WordImportance]) -> list[list[dict[str, Any]]]:
     """Return each text in parts with `text` and `weight`: how much a word supports what is explained.
 
-    The strongest word weighs 1 or -1; text between words and truncated text weigh 0. At most the first `most`
-    characters of a text are shown, on one line.
+    The strongest word weighs 1 or -1; text between words and truncated text weigh 0.
     """
     greatest = max((abs(word.score) for word in words), default=0.0) or 1.0
     parts: list[list[dict[str, Any]]] = []
     for text_id, text in enumerate(texts):
-        last = len(text) if most is None else min(len(text), most)
         own, done = [], 0
-        for word in (word for word in words if word.text == text_id and word.begin < last):
-            begin, end = max(word.begin, done), min(word.end, last)
-            own += [(text[done:begin], 0), (text[begin:end], round(word.score / greatest, 3))]
-            done = max(end, done)
-        own += [(text[done:last], 0), (wording.cut_note(text) if last < len(text) else "", 0)]
-        printed = ((part if most is None else wording.single_spaced(part), weight) for part, weight in own)
-        parts.append([{"text": part, "weight": weight} for part, weight in printed if part])
+        for word in (word for word in words if word.text == text_id):
+            begin = max(word.begin, done)
+            own += [(text[done:begin], 0), (text[begin : word.end], round(word.score / greatest, 3))]
+            done = max(word.end, done)
+        own.append((text[done:], 0))
+        parts.append([{"text": part, "weight": weight} for part, weight in own if part])
     return parts
 
 
@@ -148,7 +131,8 @@ def mistakes_section(examples: Any, scores: PredictionScores, explain: Explain |
         if isinstance(scores, TaggingScores):
             texts = [list(_words(scores, place, example))]
         else:
-            texts = marked(texts_of(example), importance.words if importance else [], wording.LONGEST_TEXT)
+            words = [] if importance is None else importance.words
+            texts = marked(list(map(wording.cut, texts_of(example))), [one for one in words if one.end <= LONGEST])
         blocks.append(Passage([*_labelled(scores, place, importance), (f" · {where}", "quiet")], texts))
     return blocks
 

@@ -15,7 +15,7 @@ from unicodedata import normalize
 
 from encoderlab.errors import printable
 from encoderlab.reports import wording
-from encoderlab.reports.blocks import Block, Code, Folded, Heading, Items, Table, Text, show
+from encoderlab.reports.blocks import Block, Folded, Heading, Items, Table, Text, show
 
 Facts = Mapping[str, Any]
 LEAST_ROWS = 10  # of a class, below which its scores are mostly chance
@@ -106,7 +106,7 @@ def settings_section(facts: Facts) -> list[Block]:
         Table(columns, changed_settings(facts), n_texts=3),
         Folded(f"{wording.counted(len(others), 'setting')} at the default", [Table(columns, others, n_texts=3)]),
         Heading("Repeating it"),
-        Text(BY_HAND) if repeat is None else Code(repeat),
+        Text(BY_HAND) if repeat is None else Items("Command line", [repeat]),
         Text(REPEATING),
         Table(("machine", ""), machine(facts), n_texts=2),
         Table(("where the rows come from", ""), list(origin(facts).items()), n_texts=2),

@@ -1,6 +1,6 @@
 """Plots of a run, of its predictions, and of several runs side by side, each as a matplotlib figure.
 
-A figure is written as a PNG with a title and then drawn on a page without one. Colours are Okabe and Ito's: the
+Colours are Okabe and Ito's: the
 colour-blind can tell them apart and, with the line styles, so can a reader of a grey print.
 """
 
@@ -46,20 +46,16 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def write_png(figure: Figure, path: Path, title: str = "") -> None:
-    """Write `figure` under a `title` to `path` as a PNG of 150 dots per inch; the figure itself stays without one.
+def write_png(figure: Figure, path: Path) -> None:
+    """Write `figure` to `path` as a PNG of 150 dots per inch.
 
     The canvas computes the layout as it draws. `Figure.savefig` draws everything twice, the first time for the layout
     alone.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    above = figure.suptitle(drawable(title), wrap=True, **_look(fontsize=11)) if title else None
     figure.set_dpi(150)
     FigureCanvasAgg(figure).print_png(path)
-    if above is not None:
-        above.set_visible(False)
-        above.set_in_layout(False)
 
 
 def _finish(axes: Axes, below: str | None = None, beside: str | None = None) -> None:
@@ -224,21 +220,17 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
 
 def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
-    """Plot accuracy against confidence before and after temperature scaling; below, the counts of the bins."""
+    """Plot accuracy against confidence; below, the counts of the bins."""
     figure = new_figure(WIDTH, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    bins = calibration["reliability"]
+    confidences, accuracies, low, counts = (
+        [one[key] for one in bins] for key in ("confidence", "accuracy", "low", "n")
+    )
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
-    each = [(calibration, BLUE, "o", "saved model")]
-    if (before := calibration.get("uncalibrated")) is not None:
-        each.append((before, ORANGE, "s", f"before temperature {calibration['temperature']:.2f}"))
-    for one, color, marker, name in each:
-        points = [(one_bin["confidence"], one_bin["accuracy"]) for one_bin in one["reliability"]]
-        label = f"{name}: ECE {one['ece']:.3f}"
-        upper.plot(*zip(*points, strict=True), color=color, marker=marker, markersize=5, linewidth=1.4, label=label)
+    upper.plot(confidences, accuracies, "o-", color=BLUE, markersize=5, label=f"ECE {calibration['ece']:.3f}")
     upper.set_ylim(-0.03, 1.03)
     _finish(upper, beside="accuracy")
-    bins = calibration["reliability"]
-    low, counts = [one["low"] for one in bins], [one["n"] for one in bins]
     lower.bar(low, counts, 1 / calibration["bins"], align="edge", color=BLUE)
     lower.set_xlim(0, 1)
     _finish(lower, "confidence (probability of the prediction)", "predictions")
@@ -280,15 +272,11 @@ def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Fi
         axes.set_visible(False)
     for head, axes in enumerate(grid.flat[:heads]):
         image = axes.imshow(weights[head], cmap="viridis", vmin=0, vmax=float(weights.max()), interpolation="nearest")
-        axes.set_title(f"head {head}", fontsize=max(9, side))
+        axes.set_title(f"head {head}")
         axes.set_xticks(named, names, **_look(rotation=90, fontsize=7))
         axes.set_yticks(named, names, **_look(fontsize=7))
-        axes.tick_params(length=2, pad=1)
-    size = max(9, side * across / 1.8)
-    figure.suptitle(drawable(title), wrap=True, **_look(fontsize=size + 1))
-    figure.supxlabel("attended to (key)", fontsize=size)
-    figure.supylabel("attending token (query)", fontsize=size)
-    bar = figure.colorbar(image, ax=grid, shrink=0.8, aspect=25 * down)
-    bar.set_label("attention weight", fontsize=size)
-    bar.ax.tick_params(labelsize=size)
+    figure.suptitle(drawable(title), wrap=True, **_look())
+    figure.supxlabel("attended to (key)")
+    figure.supylabel("attending token (query)")
+    figure.colorbar(image, ax=grid, shrink=0.8, aspect=25 * down).set_label("attention weight")
     return figure

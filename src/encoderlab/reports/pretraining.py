@@ -27,20 +27,17 @@ def build_pretraining_report(
 ) -> dict[str, Any]:
     """Return the content of report.json. `baselines` are the baselines' scores on the scored split, by name.
 
-    `pairs` are the facts that `show_pairs` prints, `second_sentence` the setting. The seed also draws the bootstrap.
+    `pairs` are the facts that `show_pairs` prints, `second_sentence` the setting.
     """
-    scores = {name: part.with_intervals(run["seed"]).as_dict() for name, part in splits.items()}
-    verdict = _verdict(scores[training.scored_split(splits)], baselines)
-    own = {"second_sentence": second_sentence, "pairs": pairs}
-    return training.run_report(run, splits, scores, baselines=baselines, verdict=verdict, **own)
+    report = training.run_report(run, splits, baselines=baselines, second_sentence=second_sentence, pairs=pairs)
+    return report | {"verdict": _verdict(report["splits"][report["scored_split"]], baselines)}
 
 
 def build_vectors_report(
     run: Mapping[str, Any], splits: Mapping[str, TeacherVectorsScores], *, teacher: str, pairs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the content of report.json of a student that learned the vectors of `teacher`; `pairs` as above."""
-    scores = {name: part.with_intervals(run["seed"]).as_dict() for name, part in splits.items()}
-    return training.run_report(run, splits, scores, teacher=teacher, pairs=pairs)
+    return training.run_report(run, splits, teacher=teacher, pairs=pairs)
 
 
 def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -66,7 +63,7 @@ def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any
 def write_pretraining_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
     """Write the curves, report.html, and last report.json, with which the run is finished."""
     drawn = _curves(folder, report)
-    training.write_pngs(folder, training.title_of(report), drawn)
+    training.write_pngs(folder, drawn)
     documents = [
         [name, wording.number(part["documents"])] for name, part in split_facts(facts).items() if "documents" in part
     ]

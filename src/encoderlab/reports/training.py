@@ -14,7 +14,7 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
-from encoderlab.reports.baselines import BASELINE_NAMES, Baseline, baseline_blocks, verdict_on
+from encoderlab.reports.baselines import Baseline, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_files
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import Facts, scarce_classes, settings_section, survey_section
@@ -49,26 +49,23 @@ def scored_split(splits: Mapping[str, Any]) -> str:
     return next(name for name in ("test", "validation", *splits) if name in splits)
 
 
-def run_report(
-    run: Mapping[str, Any], splits: Mapping[str, SplitScores], scores: Mapping[str, Mapping[str, Any]], **own: Any
-) -> dict[str, Any]:
+def run_report(run: Mapping[str, Any], splits: Mapping[str, SplitScores], **own: Any) -> dict[str, Any]:
     """Return the content of report.json of any run: JSON-safe, with null for any number that is not finite.
 
     `run` is what it holds of a run without scores: command, task, data (the name of your own file or folder), seed,
-    init_from, model, throughput, checkpoint and notes. `scores` are those of each split, with intervals; `own` is what
-    one kind of run adds.
+    init_from, model, throughput, checkpoint and notes. The seed also draws the bootstrap; `own` is what one kind of run
+    adds.
     """
-    scored = scored_split(splits)
+    scored, seed = scored_split(splits), run["seed"]
     report = {
-        **run,
         "scored_split": scored,
         "main_figure": splits[scored].main,
-        "splits": scores,
+        "splits": {name: {**one.with_intervals(seed).as_dict(), **_calibration(one)} for name, one in splits.items()},
         "baselines": {},
         "verdict": None,
         "notes": [*run["notes"], *_caveats(splits[scored], scored, run["checkpoint"])],
     }
-    return json_safe({**report, **own})
+    return json_safe({**run, **report, **own})
 
 
 def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) -> list[str]:
@@ -93,37 +90,33 @@ def build_report(
 ) -> dict[str, Any]:
     """Return the content of report.json; `splits` are the labelled ones, `baselines` were scored on the verdict's
     split.
-
-    The seed also draws the bootstrap.
     """
     name = scored_split(splits)
     scored = splits[name]
     compared = {key: _baseline(baseline, scored, run["seed"]) for key, baseline in baselines.items()}
-    scores = {key: {**one.with_intervals(run["seed"]).as_dict(), **_calibration(one)} for key, one in splits.items()}
     main = wording.named_score(scored.main, {"positive_label": getattr(scored, "positive_label", None)})
     verdict = verdict_on(compared, f"The model's {main}", where=", on the same rows")
-    report = run_report(run, splits, scores, baselines=compared, verdict=verdict)
+    report = run_report(run, splits, baselines=compared, verdict=verdict)
     if isinstance(scored, ClassificationScores) and scored.probabilities is not None:
         scarce = scarce_classes(name, {key: int(one["support"]) for key, one in scored.per_class.items()})
         report["notes"] += [scarce] if scarce else []
-    named = {BASELINE_NAMES.get(key, key): one for key, one in baselines.items()}
-    report["notes"] += [f"Baseline {key} was skipped: {one.skipped}." for key, one in named.items() if one.skipped]
-    report["notes"] += [f"Baseline {key} {one.note}." for key, one in named.items() if one.note]
+    report["notes"] += [f"Baseline {key} was skipped: {one.skipped}." for key, one in baselines.items() if one.skipped]
+    report["notes"] += [f"Baseline {key} {one.note}." for key, one in baselines.items() if one.note]
     return report
 
 
-def _calibration(scores: PredictionScores) -> dict[str, Any]:
-    """Return how well confidence matches accuracy, with a fitted temperature also as it was `uncalibrated`."""
+def _calibration(scores: SplitScores) -> dict[str, Any]:
+    """Return how well confidence matches accuracy, with a fitted temperature also without it."""
     if isinstance(scores, TaggingScores):
         assert scores.confidences is not None
         right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])
         return {"calibration": of_confidences(np.concatenate(scores.confidences), right)}
     if not isinstance(scores, ClassificationScores) or scores.probabilities is None:
         return {}
-    measured, temperature = calibration(scores.probabilities, scores.labels), scores.temperature
-    if temperature is not None:
-        before = calibration(at_temperature(scores.probabilities, 1 / temperature), scores.labels)
-        measured |= {"temperature": temperature, "ece_uncalibrated": before["ece"], "uncalibrated": before}
+    measured = calibration(scores.probabilities, scores.labels)
+    if scores.temperature is not None:
+        before = calibration(at_temperature(scores.probabilities, 1 / scores.temperature), scores.labels)
+        measured |= {"temperature": scores.temperature, "ece_uncalibrated": before["ece"]}
     return {"calibration": measured}
 
 
@@ -170,8 +163,6 @@ def _summary(report: Mapping[str, Any]) -> list[Block]:
     for name in scores_in(first):
         cells = (wording.with_interval(split, name, "") if name in split else "" for split in splits.values())
         rows.append([wording.named_score(name, first), *cells])
-    if "calibration" in first:
-        rows.append(["expected calibration error", *(_calibration_error(split) for split in splits.values())])
     by_part = ", ".join(f"{wording.words_of(part)} {wording.number(n)}" for part, n in parts.items())
     return [
         Table(("scores (95% intervals)", *splits), rows),
@@ -181,12 +172,6 @@ def _summary(report: Mapping[str, Any]) -> list[Block]:
         Text(f"{report['model']['parameters']:,}{f' ({by_part})' if by_part else ''}", "Parameters"),
         Text(wording.speed(report["throughput"]), "Speed"),
     ]
-
-
-def _calibration_error(split: Mapping[str, Any]) -> str:
-    measured = split["calibration"]
-    before = measured.get("ece_uncalibrated")
-    return wording.score(measured["ece"]) + (f" ({wording.score(before)} uncalibrated)" if before is not None else "")
 
 
 def scores_in(split: Mapping[str, Any]) -> list[str]:
@@ -208,9 +193,7 @@ def headline(report: Mapping[str, Any]) -> str:
     if "confusion" not in scored or max(support.values()) <= MAJORITY * sum(support.values()):
         return words
     rare = min(support, key=support.__getitem__)
-    parts = [words]
-    if (main, scored.get("positive_label")) != ("f1", rare):
-        parts.append(f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}")
+    parts = [words, f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}"]
     if len(support) > 2:
         parts.append(f"macro F1 {wording.score(scored['f1_macro'])}")
     elif scored.get("positive_label") == rare and "average_precision" in scored:
@@ -228,10 +211,7 @@ def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
     if len(predicted) != 1 or counts.any(1).sum() < 2:
         return []
     name = wording.shown(list(scored["per_class"])[predicted[0]], 60)
-    words = f"The model predicts {name} for every row, so its accuracy is only the share of that class. "
-    words += "More steps may help" + (
-        "." if "f1" in report["main_figure"] else ", and so may task.class_weights=balanced task.score=f1_macro."
-    )
+    words = f"The model predicts {name} for every row, so its accuracy is only the share of that class."
     return [Text(words, "Warning", tone="bad")]
 
 
@@ -280,7 +260,7 @@ def write_report(
     `carried` yields the columns to copy to predictions.csv, for each scored row.
     """
     drawn = _plots(folder, report, scores)
-    write_pngs(folder, title_of(report), drawn)
+    write_pngs(folder, drawn)
     texts = [texts_of(examples[int(row)]) for row in scores.rows]
     probabilities, names = getattr(scores, "probabilities", None), getattr(scores, "label_names", [])
     write_predictions(folder / "predictions.csv", texts, scores.labels, scores.predicted, probabilities, names, carried)
@@ -293,11 +273,11 @@ def write_report(
     ], report)  # fmt: skip
 
 
-def write_pngs(folder: Path, title: str, drawn: Mapping[str, Plot]) -> None:
+def write_pngs(folder: Path, drawn: Mapping[str, Plot]) -> None:
     """Write each plot to plots/<name>.png."""
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     for name, plot in drawn.items():
-        plots.write_png(plot.figure, folder / "plots" / f"{name}.png", title)
+        plots.write_png(plot.figure, folder / "plots" / f"{name}.png")
 
 
 def metric_lines(folder: Path) -> list[dict[str, Any]]:
@@ -390,18 +370,14 @@ def _confusions_table(confusion: Sequence[Sequence[int]], names: Sequence[str]) 
 
 
 def _about_calibration(report: Mapping[str, Any], measured: Mapping[str, Any]) -> list[Block]:
-    words = (
-        "Are predictions with a confidence of 80% right 80% of the time? A perfectly calibrated model would show an "
-        f"expected calibration error (ECE) of about {wording.score(measured['ece_by_luck'])} on so few predictions."
-    )
-    if "brier" in measured and "temperature" not in measured and report["command"] != "eval":
-        words += " No temperature was fitted: the validation rows are too few."
-    each = {"saved model": measured}
-    if before := measured.get("uncalibrated"):
+    ece = f"The expected calibration error (ECE) is {wording.score(measured['ece'])}"
+    if "temperature" in measured:
         on = "these rows" if report["scored_split"] == "validation" else "validation"
-        each[f"before temperature {measured['temperature']:.2f}, fitted on {on}"] = before
-    names = [name for name in ("ece", "brier", "loss") if name in measured]
-    rows = [[name, *(wording.score(one[key]) for key in names)] for name, one in each.items()]
-    columns = ["", *({"ece": "ECE", "brier": "Brier score"}.get(name, name) for name in names)]
+        ece += f"; before temperature {measured['temperature']:.2f}, fitted on {on}, it was "
+        ece += wording.score(measured["ece_uncalibrated"])
+    words = (
+        f"Are predictions with a confidence of 80% right 80% of the time? {ece}. A perfectly calibrated model would "
+        f"show about {wording.score(measured['ece_by_luck'])} on so few predictions."
+    )
     bins = f"{measured['bins']} bins of equal width (Guo et al. 2017, eq. 3; temperature scaling: section 4.2)."
-    return [Heading("Calibration"), Text(words), Table(columns, rows), Text(bins, tone="quiet")]
+    return [Heading("Calibration"), Text(words), Text(bins, tone="quiet")]

@@ -89,14 +89,14 @@ def checkpoint_words(checkpoint: Mapping[str, Any]) -> str:
 
 def shown(text: str, most: int = LONGEST_TEXT) -> str:
     """Return a text from the data in one line, shortened to `most` characters with a note."""
-    return f"{single_spaced(text[:most])}{cut_note(text) if len(text) > most else ''}"
+    return single_spaced(cut(text, most))
+
+
+def cut(text: str, most: int = LONGEST_TEXT) -> str:
+    """Return the text, shortened to `most` characters with a note."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def single_spaced(text: str) -> str:
     """Return the text with its white space as single blanks, and control characters escaped."""
     return printable(re.sub(r"\s+", " ", text))
-
-
-def cut_note(text: str) -> str:
-    """Return the note after a shortened text."""
-    return f"… ({len(text):,} characters)"
