@@ -15,7 +15,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -121,15 +121,7 @@ class Passage:
     texts: Sequence[Sequence[Mapping[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """Blocks that a reader opens by a click on the `summary`."""
-
-    summary: str
-    blocks: Sequence[Block] = field(default_factory=list)
-
-
-Block = Heading | Text | Table | Items | Plot | Matrix | Passage | Folded
+Block = Heading | Text | Table | Items | Plot | Matrix | Passage
 
 
 def write_files(page: Path, title: str, blocks: Sequence[Block], content: Any) -> None:
@@ -218,8 +210,6 @@ def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
             console.print(Styled(block.title, style="bold"))
             for line in block.lines:
                 console.print(Styled(f"  {line}"), soft_wrap=True)
-        elif isinstance(block, Folded):
-            show([Heading(block.summary), *block.blocks], file)
         elif isinstance(block, Passage):
             console.print(Styled("".join(words for words, _ in block.heading), style="bold"), soft_wrap=True)
             for text in block.texts:

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 import yaml
 
-from encoderlab.errors import DataError, SettingError, closest
+from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.comparison import SEPARATOR, Difference, difference_over_seeds, holm, paired_difference
 from encoderlab.metrics.intervals import mean_of
@@ -30,7 +30,6 @@ LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
 SHARE, TRAINING_ROWS = "dataset.train_share", "training rows"
 MEASURED = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
-MOST_FOLDERS = 12  # on the screen
 MOST_SETTINGS = 60  # drawn
 # Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
 NOT_COMPARED = {
@@ -106,8 +105,7 @@ def read_run(folder: Path) -> FinishedRun:
         kept = {name: value for name, value in settings.items() if name not in NOT_COMPARED}
         kept = {name: value for name, value in kept.items() if not name.endswith(".schema")}
         run = FinishedRun(folder, report, kept | {"command": environment["command"]}, environment["dataset"] or {})
-        _ = run.scored, run.seed, run.scores[report["main_figure"]], report["throughput"].get("train_seconds")
-        _ = report["task"], report["model"]["parameters"]
+        _ = run.scored, run.seed, run.scores[report["main_figure"]], report["throughput"], report["task"]
     except (KeyError, TypeError, AttributeError) as error:
         wrong = f"{folder} cannot be compared, because its records lack {error}"
         raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None
@@ -315,9 +313,7 @@ def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
     for run in runs:
         known = [name for name, value in run.scores.items() if isinstance(value, float) and math.isfinite(value)]
         if metric not in known:
-            near = closest(metric, known)
-            remedy = f"Did you mean score={near}?" if near else ""
-            raise SettingError(f"{run.folder} has no score {metric}", allowed=", ".join(known), remedy=remedy)
+            raise SettingError(f"{run.folder} has no score {metric}", allowed=", ".join(known))
     return metric
 
 
@@ -328,9 +324,8 @@ def _reference(settings: Sequence[Setting], means: Sequence[float], metric: str,
     for place, setting in enumerate(settings):
         if any(folder == run.folder.resolve() for run in setting.runs):
             return place
-    folders = ", ".join(str(setting.runs[0].folder) for setting in settings)
-    wrong = f"reference={reference} is not one of the compared runs"
-    raise SettingError(wrong, allowed=f"one of them, such as {folders}")
+    allowed = f"one of them, such as {settings[0].runs[0].folder}"
+    raise SettingError(f"reference={reference} is not one of the compared runs", allowed=allowed)
 
 
 def _differences(settings: Sequence[Setting], place: int, metric: str) -> list[dict[str, Any] | None]:
@@ -370,7 +365,6 @@ def _row(setting: Setting, mean: dict[str, Any], difference: dict[str, Any] | No
         **mean,
         "interval": mean["interval"] or own,
         "interval_over": "seeds" if mean["interval"] else "rows" if own else None,
-        "parameters": first.report["model"]["parameters"],
         "training_rows": first.dataset["splits"].get("train", {}).get("rows"),
         "train_seconds": None if None in seconds else sum(seconds) / len(seconds),
         "runs": [{"folder": str(run.folder), "seed": run.seed, "score": run.scores[metric]} for run in setting.runs],
@@ -432,7 +426,7 @@ def settings_table(comparison: Mapping[str, Any]) -> Table:
     return Table(columns, cells, max(len(varied), 1), reference if len(rows) > 1 else None)
 
 
-def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = (), most_runs: int | None = None) -> list[Block]:
+def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = ()) -> list[Block]:
     """Return what page and screen show below the headline."""
     better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
     # First the settings that distinguish all runs, with each distinct value once.
@@ -442,7 +436,6 @@ def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = (), most_runs
         for row in comparison["settings"]
         for run in row["runs"]
     ]
-    more = [f"and {len(runs) - most_runs} more"] if most_runs is not None and len(runs) > most_runs else []
     relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
     return [
         Text(relative if len(comparison["settings"]) > 1 else "", tone="quiet"),
@@ -450,14 +443,13 @@ def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = (), most_runs
         *Text.notes(comparison["notes"]),
         *drawn,
         Items("They differ in", [f"{name}: {' | '.join(dict.fromkeys(values))}" for name, values in ordered]),
-        Items("Runs", [*runs[:most_runs], *more]),
+        Items("Runs", runs),
     ]
 
 
 def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], file: TextIO | None = None) -> None:
     """Print a comparison from `build_comparison`, on standard error unless `file` is given."""
-    blocks = _blocks(comparison, most_runs=MOST_FOLDERS)
-    show([Heading(headline(comparison)), *blocks, Items.files(paths)], file)
+    show([Heading(headline(comparison)), *_blocks(comparison), Items.files(paths)], file)
 
 
 def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import LabelSetScores, NumberScores
 from encoderlab.reports import wording
-from encoderlab.reports.blocks import Block, Folded, Heading, Passage, Table, Text
+from encoderlab.reports.blocks import Block, Heading, Passage, Table, Text
 from encoderlab.reports.predictions import texts_of
 
 MOST_WORDS = 60  # in the table of scores; of a longer text, those with the greatest
@@ -78,9 +78,7 @@ def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
         classes = sorted(one.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
         strongest = sorted(one.words, key=lambda word: -abs(word.score))[:MOST_WORDS]
         greatest = (abs(strongest[0].score) if strongest else 0.0) or 1.0
-        few, listed = (
-            ("", one.words) if len(one.words) <= MOST_WORDS else (f"the {MOST_WORDS} strongest of ", strongest)
-        )
+        listed = one.words if len(one.words) <= MOST_WORDS else strongest
         words = [one.texts[word.text][word.begin : word.end] for word in listed]
         bars = [("+" if word.score >= 0 else "-") * round(BAR * abs(word.score) / greatest) for word in listed]
         rows = list(zip(words, bars, (f"{word.score:+.3f}" for word in listed), strict=True))
@@ -89,7 +87,8 @@ def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
             Text(f"{meaning[:1].upper()}{meaning[1:]}.{cut}"),
             Passage([], marked(one.texts, one.words)),
             *([Table(("class", "probability"), [[k, wording.percent(p)] for k, p in classes])] if classes else []),
-            Folded(f"The scores of {few}{len(one.words)} words", [Table(("word", "", "score"), rows, n_texts=2)]),
+            Text("" if listed is one.words else f"The {MOST_WORDS} words with the greatest scores:"),
+            Table(("word", "", "score"), rows, n_texts=2),
         ]
     return blocks
 

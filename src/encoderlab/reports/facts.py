@@ -15,7 +15,7 @@ from unicodedata import normalize
 
 from encoderlab.errors import printable
 from encoderlab.reports import wording
-from encoderlab.reports.blocks import Block, Folded, Heading, Items, Table, Text, show
+from encoderlab.reports.blocks import Block, Heading, Items, Table, Text, show
 
 Facts = Mapping[str, Any]
 LEAST_ROWS = 10  # of a class, below which its scores are mostly chance
@@ -62,7 +62,9 @@ def repeat_line(facts: Facts) -> str | None:
 
 def changed_settings(facts: Facts) -> list[tuple[str, str, str]]:
     """Return name, value and default ("" if there is none) of the settings that differ from their default."""
-    return [_setting(one) for one in facts["settings"] if one["differs"]]
+    changed = [one for one in facts["settings"] if one["differs"]]
+    defaults = ["" if one["required"] else _as_yaml(one["default"]) for one in changed]
+    return [(one["name"], _as_yaml(one["value"]), default) for one, default in zip(changed, defaults, strict=True)]
 
 
 def machine(facts: Facts) -> list[tuple[str, str]]:
@@ -85,11 +87,6 @@ def split_facts(facts: Facts) -> dict[str, dict[str, Any]]:
     return (facts["environment"]["dataset"] or {}).get("splits", {})
 
 
-def _setting(setting: Mapping[str, Any]) -> tuple[str, str, str]:
-    default = "" if setting["required"] else _as_yaml(setting["default"])
-    return setting["name"], _as_yaml(setting["value"]), default
-
-
 def _as_yaml(value: Any) -> str:
     """Return a value as written in YAML, shortened if it is long."""
     return wording.shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), LONGEST_VALUE)
@@ -97,14 +94,11 @@ def _as_yaml(value: Any) -> str:
 
 def settings_section(facts: Facts) -> list[Block]:
     """Return the settings, and how to repeat the run."""
-    columns = ("setting", "value", "default")
-    others = [_setting(one) for one in facts["settings"] if not one["differs"]]
     repeat = repeat_line(facts)
     return [
         Heading("Settings"),
         Text("The settings that differ from their defaults. config.yaml has every setting."),
-        Table(columns, changed_settings(facts), n_texts=3),
-        Folded(f"{wording.counted(len(others), 'setting')} at the default", [Table(columns, others, n_texts=3)]),
+        Table(("setting", "value", "default"), changed_settings(facts), n_texts=3),
         Heading("Repeating it"),
         Text(BY_HAND) if repeat is None else Items("Command line", [repeat]),
         Text(REPEATING),
