@@ -4,8 +4,6 @@ bias.
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss
 
 from encoderlab.metrics.calibration import at_temperature, calibration, fit_temperature, of_confidences
@@ -56,12 +54,3 @@ def test_predictions_all_correct_or_fully_confident_determine_no_temperature():
     assert fit_temperature(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([1, 0])) is None
     assert fit_temperature(sure, np.array([1, 0])) is None
     assert np.isfinite(calibration(sure, np.array([1, 0]))["loss"])
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.floats(0.05, 20))
-def test_a_temperature_changes_no_prediction_and_gives_valid_probabilities(seed, classes, temperature):
-    probabilities, labels = drawn(20, classes, 1, seed)
-    tempered = at_temperature(probabilities, temperature)
-    assert (tempered.argmax(1) == probabilities.argmax(1)).all()
-    assert tempered.sum(1) == pytest.approx(1)
-    assert 0 <= calibration(tempered, labels)["ece"] <= 1

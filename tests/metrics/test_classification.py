@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics.texts import ClassificationMetrics, classification_scores
+from encoderlab.metrics.texts import ClassificationMetrics
 
 
 def batch_of(rows, labels):
@@ -47,22 +47,6 @@ def test_f1_and_roc_auc_refer_to_the_positive_class(positive, f1):
     assert scores.values["f1"] == pytest.approx(f1, abs=5e-4)
     assert scores.values["roc_auc"] == 1.0
     assert scores.as_dict()["positive_label"] == ["fraud", "ham"][positive]
-
-
-@pytest.mark.parametrize("main", ["f1_macro", "f1_weighted", "f1"])
-def test_the_lead_over_a_baseline_is_in_the_main_figure(main):
-    random = np.random.default_rng(0)
-    labels = random.permutation([0] * 60 + [1] * 15)
-    predicted, other = (np.where(random.random(75) < share, labels, 1 - labels) for share in (0.9, 0.6))
-    scores = classification_scores(labels, predicted, ["no", "yes"], main, 1)
-    average = main.removeprefix("f1_") if "_" in main else "binary"
-    expected = [sklearn.metrics.f1_score(labels, some, average=average) for some in (predicted, other)]
-    lead, (low, high) = scores.lead_over(other, seed=0)
-    assert lead == pytest.approx(expected[0] - expected[1])
-    assert low < lead < high
-    assert scores.lead_over(predicted, seed=0) == (0.0, [0.0, 0.0])
-    low, high = scores.with_intervals(seed=0).intervals[main]
-    assert low < scores.values[main] < high
 
 
 def certain(answers, n_classes):

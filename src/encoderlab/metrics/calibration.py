@@ -48,31 +48,18 @@ def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]
     predictions: the mean absolute value of a normal distribution with each bin's variance. `reliability` lists the bins
     that hold any prediction: `low`, `high`, `n`, and the mean `confidence` and `accuracy` in them.
     """
-    bin_of = np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1)
-    counts = np.bincount(bin_of, minlength=N_BINS)
-    sums = {
-        name: np.bincount(bin_of, weights=values, minlength=N_BINS)
-        for name, values in (
-            ("confidence", confidences),
-            ("right", right),
-            ("variance", confidences * (1 - confidences)),
-        )
-    }
-    gaps = np.abs(sums["confidence"] - sums["right"]).sum()
+    import pandas as pd
+
+    columns = {"confidence": confidences, "accuracy": right, "variance": confidences * (1 - confidences)}
+    bins: Any = pd.DataFrame(columns).groupby(np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1))
+    n, means = bins.size(), bins.mean()
+    luck = math.sqrt(2 / math.pi) * np.sqrt(n * means["variance"]).sum()
+    places = {"low": means.index / N_BINS, "high": (means.index + 1) / N_BINS, "n": n}
     return {
         "bins": N_BINS,
-        "ece": float(gaps / len(right)),
-        "ece_by_luck": float(math.sqrt(2 / math.pi) * np.sqrt(sums["variance"]).sum() / len(right)),
-        "reliability": [
-            {
-                "low": place / N_BINS,
-                "high": (place + 1) / N_BINS,
-                "n": int(counts[place]),
-                "confidence": float(sums["confidence"][place] / counts[place]),
-                "accuracy": float(sums["right"][place] / counts[place]),
-            }
-            for place in counts.nonzero()[0]
-        ],
+        "ece": float((n * (means["confidence"] - means["accuracy"]).abs()).sum() / len(right)),
+        "ece_by_luck": float(luck / len(right)),
+        "reliability": means[["confidence", "accuracy"]].assign(**places).to_dict("records"),
     }
 
 

@@ -5,7 +5,6 @@ a student, which learns to reproduce its teacher's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -45,21 +44,6 @@ class PretrainingScores(SplitScores):
         }
 
 
-class _Kept(NamedTuple):
-    """One batch: `rows` is [batch]; `row` (the row a token belongs to), `labels`, `hits` and `losses` are [targets].
-
-    `pair_hits` and `pair_losses` are [batch], and empty if pairs are not judged.
-    """
-
-    rows: Tensor
-    row: Tensor
-    labels: Tensor
-    hits: Tensor
-    losses: Tensor
-    pair_hits: Tensor
-    pair_losses: Tensor
-
-
 class PretrainingMetrics(Metrics):
     """Collects predictions for target tokens, and for pairs, with their question in `pair_question` (None: pairs not
     predicted).
@@ -69,39 +53,49 @@ class PretrainingMetrics(Metrics):
         super().__init__()
         self.pair_question = pair_question
 
-    def columns(self, prediction: Prediction, batch: Batch) -> _Kept:
+    def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
+        """Return the rows, [batch]; the row of each target token, its label, hit or not and its loss, [targets]; and
+        hits and losses of the pairs, [batch], empty if pairs are not judged.
+        """
         # Losses and hits, not logits: those would be tokens times the vocabulary.
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only masked batches can be scored"
         labels = batch.token_labels.long()
-        hits, losses = _judged(prediction.token_logits, labels)
         row = batch.rows[batch.target_positions // batch.input_ids.shape[1]]
-        pair_hits, pair_losses = batch.rows.new_empty(0, dtype=torch.bool), batch.rows.new_empty(0, dtype=torch.float32)
+        pairs = batch.rows.new_empty(0, dtype=torch.bool), batch.rows.new_empty(0, dtype=torch.float32)
         if self.pair_question is not None:
             assert prediction.sequence_logits is not None, f"the model has no head for pairs: {self.pair_question}"
             assert batch.labels is not None, f"only labelled pairs can be scored: {self.pair_question}"
-            pair_hits, pair_losses = _judged(prediction.sequence_logits, batch.labels.long())
-        return _Kept(batch.rows, row, labels, hits, losses, pair_hits, pair_losses)
+            pairs = _judged(prediction.sequence_logits, batch.labels.long())
+        return batch.rows, row, labels, *_judged(prediction.token_logits, labels), *pairs
 
     def scores(self) -> PretrainingScores:
         """Return `mlm_loss` (mean cross entropy of a target token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the
         loss), `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of
         both losses. Raises DataError if there was no target token.
         """
-        kept = _Kept(*self._columns())
-        order, rows = in_order(kept.rows)
-        if not len(kept.labels):
+        all_rows, row, labels, hits, losses, pair_hits, pair_losses = self._columns()
+        order, rows = in_order(all_rows)
+        if not len(labels):
             raise DataError(f"None of the {len(rows):,} rows to be scored has a known token that could be masked")
-        place = np.searchsorted(rows, kept.row.numpy())
-        by_row = kept.row.argsort(stable=True)  # positions within a row are already in ascending order
+        refuse_non_finite(torch.cat([losses, pair_losses]).numpy())
+        mlm_loss = float(losses.double().mean())
+        with np.errstate(over="ignore"):  # beyond 709 nats the perplexity is not finite, and the report says null
+            perplexity = float(np.exp(mlm_loss))
+        values = {"loss": mlm_loss, "mlm_loss": mlm_loss, "mlm_accuracy": float(hits.double().mean())}
+        values |= {"mlm_perplexity": perplexity, "target_tokens": len(losses)}
+        if len(pair_losses):
+            nsp_loss, nsp_accuracy = float(pair_losses.double().mean()), float(pair_hits.double().mean())
+            values |= {"loss": mlm_loss + nsp_loss, "nsp_loss": nsp_loss, "nsp_accuracy": nsp_accuracy}
+        place = np.searchsorted(rows, row.numpy())
         return PretrainingScores(
             n=len(rows),
-            values=_values(kept),
+            values=values,
             rows=rows,
             n_targets=np.bincount(place, minlength=len(rows)),
-            hits=np.bincount(place[kept.hits.numpy()], minlength=len(rows)),
-            token_labels=kept.labels[by_row].numpy(),
-            pairs_right=kept.pair_hits[order].numpy() if self.pair_question else None,
+            hits=np.bincount(place[hits.numpy()], minlength=len(rows)),
+            token_labels=labels[row.argsort(stable=True)].numpy(),  # a row's positions are already in ascending order
+            pairs_right=pair_hits[order].numpy() if self.pair_question else None,
         )
 
 
@@ -111,25 +105,6 @@ def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """
     logits = logits.detach().float()
     return logits.argmax(-1) == labels, cross_entropy(logits, labels, reduction="none")
-
-
-def _values(kept: _Kept) -> dict[str, float]:
-    losses, pair_losses = kept.losses.double().numpy(), kept.pair_losses.double().numpy()
-    refuse_non_finite(np.concatenate([losses, pair_losses]))
-    mlm_loss = float(losses.mean())
-    with np.errstate(over="ignore"):  # beyond 709 nats the perplexity is not finite, and the report says null
-        perplexity = float(np.exp(mlm_loss))
-    values = {
-        "loss": mlm_loss,
-        "mlm_loss": mlm_loss,
-        "mlm_accuracy": float(kept.hits.double().mean()),
-        "mlm_perplexity": perplexity,
-        "target_tokens": len(losses),
-    }
-    if len(pair_losses):
-        nsp_loss, nsp_accuracy = float(pair_losses.mean()), float(kept.pair_hits.double().mean())
-        values |= {"loss": mlm_loss + nsp_loss, "nsp_loss": nsp_loss, "nsp_accuracy": nsp_accuracy}
-    return values
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -89,17 +89,6 @@ class TaggingScores(ClassScores):
         return {**({"per_entity": self.per_entity} if self.per_entity else {}), **super().details()}
 
 
-class _Kept(NamedTuple):
-    """One batch: `rows` is [batch]; everything else is [targets], with `row` the example of each target."""
-
-    rows: Tensor
-    row: Tensor
-    labels: Tensor
-    predicted: Tensor
-    losses: Tensor
-    confidences: Tensor
-
-
 class TaggingMetrics(Metrics):
     """Collects a prediction for each target position.
 
@@ -111,7 +100,8 @@ class TaggingMetrics(Metrics):
         super().__init__()
         self.labels, self.main, self.decode = list(labels), main, decode
 
-    def columns(self, prediction: Prediction, batch: Batch) -> _Kept:
+    def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
+        """Return the rows, [batch]; the row of each target, its label, prediction, loss and confidence, [targets]."""
         # Predictions, confidences and losses, not logits: those would be tokens times classes.
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only labelled examples can be scored"
@@ -121,19 +111,18 @@ class TaggingMetrics(Metrics):
         predicted = self.decode(logits, batch)
         of_predicted = logits.gather(1, predicted[:, None])[:, 0]
         confidences = (of_predicted - logits.logsumexp(-1)).exp().clamp(max=1)  # rounding may bring them a hair above
-        return _Kept(batch.rows, row, labels, predicted, losses, confidences)
+        return (batch.rows, row, labels, predicted, losses, confidences)
 
     def scores(self) -> TaggingScores:
         """Return `loss` (mean cross entropy of a target, in nats) and the scores of `TaggingScores`."""
-        kept = _Kept(*self._columns())
-        _, rows = in_order(kept.rows)
-        order = kept.row.argsort(stable=True)  # positions within a row are already in ascending order
-        losses = kept.losses.double().numpy()
+        all_rows, row, labels, predicted, losses, confidences = self._columns()
+        _, rows = in_order(all_rows)
+        order = row.argsort(stable=True)  # positions within a row are already in ascending order
         assert len(losses), "no position was a target"
-        refuse_non_finite(losses)
-        starts = np.searchsorted(kept.row[order].numpy(), rows[1:])
-        columns = (kept.labels, kept.predicted, kept.confidences.double())
-        labels, predicted, confidences = (np.split(column[order].numpy(), starts) for column in columns)
-        scores = TaggingScores.of(labels, predicted, label_names=self.labels, main=self.main)
-        values = {"loss": float(losses.mean()), **scores.values}
-        return replace(scores, values=values, rows=rows, confidences=confidences)
+        refuse_non_finite(losses.numpy())
+        starts = np.searchsorted(row[order].numpy(), rows[1:])
+        columns = (np.split(column[order].numpy(), starts) for column in (labels, predicted, confidences.double()))
+        of_labels, of_predictions, of_confidences = columns
+        scores = TaggingScores.of(of_labels, of_predictions, label_names=self.labels, main=self.main)
+        values = {"loss": float(losses.double().mean()), **scores.values}
+        return replace(scores, values=values, rows=rows, confidences=of_confidences)
