@@ -5,7 +5,6 @@ run=.
 import csv
 import io
 import json
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -181,10 +180,7 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
     assert card.startswith("---\nlibrary_name: transformers\n---\n# a cärd\n") and "## With transformers" in card
     code = card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "a folder")
     exec(code, {})
-    line = shlex.split(capsys.readouterr().out.splitlines()[1])
-    assert line[:2] == ["python", "-c"]
-    exec(line[2], {})
-    assert "BertForSequenceClassification" in capsys.readouterr().out
+    assert "README.md" in capsys.readouterr().out
 
 
 def test_words_without_special_tokens_are_refused(command, finished):

@@ -14,7 +14,7 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
-from encoderlab.reports.baselines import Baseline, baseline_blocks, verdict_on
+from encoderlab.reports.baselines import BASELINE_NAMES, Baseline, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_files
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import Facts, scarce_classes, settings_section, survey_section
@@ -100,8 +100,9 @@ def build_report(
     if isinstance(scored, ClassificationScores) and scored.probabilities is not None:
         scarce = scarce_classes(name, {key: int(one["support"]) for key, one in scored.per_class.items()})
         report["notes"] += [scarce] if scarce else []
-    report["notes"] += [f"Baseline {key} was skipped: {one.skipped}." for key, one in baselines.items() if one.skipped]
-    report["notes"] += [f"Baseline {key} {one.note}." for key, one in baselines.items() if one.note]
+    named = {BASELINE_NAMES.get(key, key): one for key, one in baselines.items()}
+    report["notes"] += [f"Baseline {key} was skipped: {one.skipped}." for key, one in named.items() if one.skipped]
+    report["notes"] += [f"Baseline {key} {one.note}." for key, one in named.items() if one.note]
     return report
 
 
@@ -163,6 +164,8 @@ def _summary(report: Mapping[str, Any]) -> list[Block]:
     for name in scores_in(first):
         cells = (wording.with_interval(split, name, "") if name in split else "" for split in splits.values())
         rows.append([wording.named_score(name, first), *cells])
+    if "calibration" in first:
+        rows.append(["expected calibration error", *(_calibration_error(split) for split in splits.values())])
     by_part = ", ".join(f"{wording.words_of(part)} {wording.number(n)}" for part, n in parts.items())
     return [
         Table(("scores (95% intervals)", *splits), rows),
@@ -172,6 +175,12 @@ def _summary(report: Mapping[str, Any]) -> list[Block]:
         Text(f"{report['model']['parameters']:,}{f' ({by_part})' if by_part else ''}", "Parameters"),
         Text(wording.speed(report["throughput"]), "Speed"),
     ]
+
+
+def _calibration_error(split: Mapping[str, Any]) -> str:
+    measured = split["calibration"]
+    before = measured.get("ece_uncalibrated")
+    return wording.score(measured["ece"]) + (f" ({wording.score(before)} uncalibrated)" if before is not None else "")
 
 
 def scores_in(split: Mapping[str, Any]) -> list[str]:
@@ -193,7 +202,9 @@ def headline(report: Mapping[str, Any]) -> str:
     if "confusion" not in scored or max(support.values()) <= MAJORITY * sum(support.values()):
         return words
     rare = min(support, key=support.__getitem__)
-    parts = [words, f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}"]
+    parts = [words]
+    if (main, scored.get("positive_label")) != ("f1", rare):
+        parts.append(f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}")
     if len(support) > 2:
         parts.append(f"macro F1 {wording.score(scored['f1_macro'])}")
     elif scored.get("positive_label") == rare and "average_precision" in scored:
@@ -211,7 +222,10 @@ def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
     if len(predicted) != 1 or counts.any(1).sum() < 2:
         return []
     name = wording.shown(list(scored["per_class"])[predicted[0]], 60)
-    words = f"The model predicts {name} for every row, so its accuracy is only the share of that class."
+    words = f"The model predicts {name} for every row, so its accuracy is only the share of that class. "
+    words += "More steps may help" + (
+        "." if "f1" in report["main_figure"] else ", and so may task.class_weights=balanced task.score=f1_macro."
+    )
     return [Text(words, "Warning", tone="bad")]
 
 
@@ -379,5 +393,7 @@ def _about_calibration(report: Mapping[str, Any], measured: Mapping[str, Any]) -
         f"Are predictions with a confidence of 80% right 80% of the time? {ece}. A perfectly calibrated model would "
         f"show about {wording.score(measured['ece_by_luck'])} on so few predictions."
     )
+    if "brier" in measured and "temperature" not in measured and report["command"] != "eval":
+        words += " No temperature was fitted: the validation rows are too few."
     bins = f"{measured['bins']} bins of equal width (Guo et al. 2017, eq. 3; temperature scaling: section 4.2)."
     return [Heading("Calibration"), Text(words), Text(bins, tone="quiet")]
