@@ -11,7 +11,7 @@ import tokenizers
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from encoderlab.data.tokenizers import (
     BERT_SPECIALS,
@@ -240,6 +240,70 @@ def test_ids_equal_those_of_transformers_with_and_without_the_hub(hub, tmp_path,
     assert ours == theirs
     assert (vocabulary_size, mask_id) == (size, 103)
     assert build_elsewhere(name, "http://127.0.0.1:9", tmp_path, AWKWARD) == [ours, theirs, vocabulary_size, mask_id]
+
+
+PIECES = [
+    "a", "b", "the", "The", "é", "e", "##a", "##b", "##e", "##é", "ing", "##ing", "東", "##東", "σ", "##σ", "ς", "##ς", "i", "##i", "\u0301",
+]  # fmt: skip
+PUNCTUATION = [".", ",", "|", "(", ")", "-", "'", '"', "~", "…"]
+NORMALIZERS = {
+    "none": None,
+    "uncased": normalizers.BertNormalizer(lowercase=True),
+    "cased": normalizers.BertNormalizer(lowercase=False),
+    "uncased with accents": normalizers.BertNormalizer(lowercase=True, strip_accents=False),
+    "unclean": normalizers.BertNormalizer(
+        clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False
+    ),
+}
+PARTS = [
+    "a", "b", "the", "The", "THE", "é", "É", "e\u0301", "ing", "aing", "東京", "Σ", "ΣΑΣ", "İ", "\u0301", "\u0338", "≠", "K", "a" * 101,
+]  # fmt: skip
+BLANKS = [" ", " ", "  ", "\n", "\t", "\xa0", "\u3000", "\x00", "\x1c", "\u200b", "\ufffd", "\r\n", ""]
+WORDY = st.lists(st.sampled_from(PARTS + PUNCTUATION + BLANKS + SPECIALS), max_size=15).map("".join) | st.text(
+    max_size=20
+)
+
+
+BERTS = {name: {"normalizer": normalizer} if normalizer else {} for name, normalizer in NORMALIZERS.items()}
+BACKENDS = {  # BERT's, of which each word is encoded once, and others, of which it cannot be
+    **BERTS,
+    "a token of its own": {"token": AddedToken("the b")},
+    "other words": {"pre_tokenizer": pre_tokenizers.Metaspace()},
+    "other characters": {"normalizer": normalizers.Sequence([normalizers.Replace(" ", "a")])},
+    "other pieces": {"model": models.WordLevel({token: id_ for id_, token in enumerate(SPECIALS)}, "[UNK]")},
+}
+
+
+def backend_of(changes):
+    vocabulary = {token: id_ for id_, token in enumerate([*SPECIALS, *PIECES, *PUNCTUATION])}
+    backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.add_special_tokens(SPECIALS)
+    for part, value in changes.items():
+        backend.add_tokens([value]) if part == "token" else setattr(backend, part, value)
+    backend.encode_special_tokens = True
+    return backend
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request):
+    return backend_of(BACKENDS[request.param])
+
+
+@settings(deadline=None, max_examples=150)
+@given(texts=st.lists(WORDY, max_size=5))
+def test_ids_equal_those_of_the_library(backend, texts):
+    tokenizer = Tokenizer(backend, BERT_SPECIALS)
+    expected = [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
+    assert tokenizer.encode(texts) == tokenizer.encode(texts) == expected  # the second time all words are known
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_each_word_is_encoded_once_if_and_only_if_no_token_looks_beyond_it(name):
+    tokenizer = Tokenizer(backend_of(BACKENDS[name]), BERT_SPECIALS)
+    tokenizer.encode(["the b"])
+    words = tokenizer._by_words
+    assert (words is not None and b"the" in words._known) == (name in BERTS)
 
 
 def folder_of(tmp_path, tokenizer, **specials):
