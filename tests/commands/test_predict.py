@@ -100,6 +100,16 @@ def test_a_file_is_predicted_row_by_row_into_a_new_file(command, pairs_run, tmp_
     assert list(answers[0]) == ["id", "title", "body", "predicted", "probability"]
 
 
+def test_a_text_column_of_another_name_is_guessed_and_named_unless_one_is_set(command, brackets_run, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("id,date,message\n1,2024-01-01,(()) is it\n2,2024-01-01,)( is it\n")
+    command("predict", f"run={brackets_run}", "input=new.csv")
+    printed = capsys.readouterr()
+    assert "'message' (text_column)" in printed.err
+    assert [list(row)[:4] for row in rows_of(printed.out)] == [["id", "date", "message", "predicted"]] * 2
+    with pytest.raises(DataError, match="no column 'body'"):
+        command("predict", f"run={brackets_run}", "input=new.csv", "text_column=body")
+
+
 def test_pairs_on_standard_input_are_separated_by_a_tab(command, pairs_run, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", typed("one\ttwo\n"))
     command("predict", f"run={pairs_run}")

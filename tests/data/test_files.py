@@ -259,6 +259,9 @@ REVIEWS = "id;written;review;stars\n" + "".join(
     f"{n};2024-01-{n % 28 + 1:02};{'a fine film' if n % 2 else 'dull and far too long'} {n};{n % 5 + 1}\n"
     for n in range(40)
 )
+MAILS = "id,date,message,kind\n" + "".join(
+    f"{n},2024-01-{n % 2 + 1:02},a mail of {n} words,{'spam' if n % 3 else 'ham'}\n" for n in range(40)
+)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +269,9 @@ REVIEWS = "id;written;review;stars\n" + "".join(
     [
         (REVIEWS, {}, "review", "stars"),
         (REVIEWS, {"label": "written"}, "review", "written"),
-        (REVIEWS.replace("stars", "n").replace("review", "said"), {}, "said", None),
+        (REVIEWS.replace("stars", "n").replace("review", "said"), {}, "said", "n"),
+        (MAILS, {}, "message", "kind"),
+        (MAILS.replace("2024-01-0", "n"), {}, "message", None),
         ("premise;hypothesis;label\na b c;d e f;x\ng h i;j k l;y\n", {}, None, "label"),
         ("utterance,intent\nplay music,music\nring me at six,alarm\nplay jazz,music\n", {}, "utterance", "intent"),
     ],

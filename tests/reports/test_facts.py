@@ -22,7 +22,7 @@ def printed(show, *arguments):
         ({"labels": {"no": 199, "yes": 1}}, ["1 of the 2 labels occur once in training", "'yes'"]),
         ({"labels": {"Yes": 99, "yes": 90, "no": 9}}, ["'Yes' and 'yes'", "dataset.label_names"]),
         ({"labels": {"1": 99, "1.0": 90, "2": 9}}, ["'1' and '1.0'"]),
-        ({"conflicting": 3}, ["3 rows of train", "another label"]),
+        ({"conflicting": 3}, ["in 3 rows of train", "another label"]),
         ({"markup": 0.2}, ["20% of the texts", "HTML"]),
         ({"labels": {ATTACK: 100, "yes": 100}}, []),
         (

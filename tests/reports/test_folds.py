@@ -29,7 +29,7 @@ def fold_of(tmp_path, number, accuracy):
     report = {
         "command": "train", "task": "toy", "seed": 0, "init_from": None, "model": {"parameters": 3}, "main_figure": "accuracy",
         "splits": {"test": scores}, "throughput": {"train_seconds": 1.0}, "baselines": {
-            "majority": {"accuracy": 0.5, "model_leads_by": accuracy - 0.5, "model_leads_by_ci95": [0, 1]},
+            "majority": {"accuracy": 0.5, "seconds": 2.0, "model_leads_by": accuracy - 0.5, "model_leads_by_ci95": [0, 1]},
             "tfidf_logreg": {"skipped": "why", "accuracy": None},
         },
     }  # fmt: skip
@@ -65,6 +65,7 @@ def test_scores_are_means_over_the_folds_with_an_interval_and_a_verdict(folds):
     assert 0.0 <= low < 0.9 < high <= 1.0
     assert report["deviations"]["accuracy"] == pytest.approx(0.1)
     assert [fold["accuracy"] for fold in report["folds"]] == [0.8, 0.9, 1.0]
+    assert report["baselines"]["majority"]["seconds"] == 6
     assert list(report["baselines"]) == ["majority"] and report["verdict"]["against"] == "majority"
     assert scores["per_class"]["no"]["support"] == 15 and any("7 rows" in note for note in report["notes"])
 

@@ -15,7 +15,7 @@ from encoderlab.baselines.supervised import Baseline
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports.baselines import verdict_on
 from encoderlab.reports.blocks import Table, Text, show
-from encoderlab.reports.explanation import Importance, WordImportance
+from encoderlab.reports.explanation import Importance, WordImportance, marked
 from encoderlab.reports.training import build_report, headline, show_report, single_class_warning, write_report
 from tests.reports.conftest import ATTACK, Example, Page, Rows, Words
 
@@ -165,6 +165,12 @@ def test_the_page_shows_the_most_confident_mistakes_with_their_words_marked(tmp_
     )
     marked = re.findall(r'style="--share:1.0">w(\d+)</span>', (tmp_path / "report.html").read_text())
     assert [int(row) for row in marked] == list(range(139, 109, -2))
+
+
+def test_words_that_hardly_matter_are_marked_faintly():
+    weak = Importance("yes", {}, "yes", ("word",), [WordImportance(0, 0, 4, 0.07)], False)
+    weights = [marked(weak.texts, one.words, one.full)[0][0]["weight"] for one in (weak, replace(weak, label=None))]
+    assert weights == [0.1, 1.0], "log-odds are marked on their own scale, numbers by the strongest word"
 
 
 @pytest.mark.parametrize("kind", ["words", "sets", "numbers"])

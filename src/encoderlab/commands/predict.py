@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
 from encoderlab.data.examples import Example, Split, WordsExample
+from encoderlab.data.files import first_cells
+from encoderlab.data.formats import format_of
 from encoderlab.errors import DataError, SettingError, one_line, printable
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports.predictions import carried_names, cell, in_json, quoting_writer, texts_of
@@ -58,7 +60,19 @@ def predict(config: PredictConfig) -> None:
     _check_settings(config)
     form = _format(config)
     assembly = reopen(config, or_graph=True)
-    examples, total = _examples(config, assembly)
+    try:
+        examples, total = _examples(config, assembly)
+    except DataError as error:
+        from encoderlab.data.columns import MissingColumnError, guess_text
+
+        typed = config.text_column is not None or _text_columns(config, assembly)[1] is not None
+        if typed or not isinstance(error, MissingColumnError):
+            raise
+        path = Path(config.input or "")
+        guess = guess_text(first_cells(path, format_of(path), config.dialect), str(path), "text_column")
+        print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
+        config = replace(config, text_column=guess)
+        examples, total = _examples(config, assembly)
     carried = examples.carried if isinstance(examples, Split) else None
     schema = [] if carried is None else carried.features.arrow_schema
     types = {column.name: column.type for column in schema if not column.type.num_fields}
@@ -174,9 +188,13 @@ def _cells(config: PredictConfig, assembly: Assembly, prediction: RowPrediction,
     return cells
 
 
-def _printable(row: Row) -> Row:
-    """Return the row for a terminal, which would obey the control characters in a text."""
-    return {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
+def _printable(value: Any) -> Any:
+    """Return a row or a value of it for a terminal, which would obey the control characters in a text."""
+    if isinstance(value, dict):
+        return {printable(name): _printable(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_printable(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def _flat(row: Row) -> Row:

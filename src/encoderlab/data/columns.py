@@ -338,33 +338,40 @@ def listed(names: Iterable[str], most: int = 20) -> str:
 
 Cells = Sequence[str]  # the first values of a column
 _TEXTS = "text review sentence content body comment message tweet query question utterance document abstract"
+_DATE = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}")
 _LABELS = "label class category target sentiment stars rating intent topic verdict polarity emotion grade score y"
 
 
-def guess_text(columns: Mapping[str, Cells], where: str) -> str:
+def guess_text(columns: Mapping[str, Cells], where: str, setting: str = "dataset.text") -> str:
     """Return the column of texts: by its name, or the one with by far the most letters. Raises DataError in doubt."""
     letters = {name: sum(map(str.isalpha, "".join(cells))) for name, cells in columns.items()}
     pool = {name: letters[name] for name in _with_known_names(columns, _TEXTS) or columns}
     most = max(pool.values(), default=0)
-    return _only([name for name, count in pool.items() if 2 * count > most], "text", columns, where)
+    return _only([name for name, count in pool.items() if 2 * count > most], setting, columns, where)
 
 
 def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) -> str:
-    """Return the column of labels (or numbers): by its name, or the only possible one. Raises DataError if in doubt."""
+    """Return the column of labels (or numbers): by its name, or the only possible one. Raises DataError if in doubt.
+
+    Dates are no labels, and neither is a column of mostly different values, such as an id.
+    """
     distinct = {name: {cell for cell in cells if cell.strip()} for name, cells in columns.items()}
     possible = [name for name, values in distinct.items() if 1 < len(values) < max(len(columns[name]), 3)]
     if target == "number":
         possible = [name for name, values in distinct.items() if len(values) > 1 and all(map(is_number, values))]
-    return _only(_with_known_names(possible, _LABELS) or possible, "label", columns, where)
+    possible = [name for name in possible if not all(map(_DATE.match, distinct[name]))]
+    few = [name for name in possible if target == "number" or 2 * len(distinct[name]) <= max(len(columns[name]), 4)]
+    few.sort(key=lambda name: len(distinct[name]))
+    return _only(_with_known_names(possible, _LABELS) or few, "dataset.label", columns, where)
 
 
 def _only(names: Sequence[str], setting: str, candidates: Iterable[str], where: str) -> str:
     if len(names) == 1:
         return names[0]
     raise DataError(
-        f"{where} does not show which column holds the {setting}s",
+        f"{where} does not show which column holds the {'label' if 'label' in setting else 'text'}s",
         allowed=listed(candidates),
-        remedy=f"Set dataset.{setting}={names[0] if names else 'COLUMN'}",
+        remedy=f"Set {setting}={names[0] if names else 'COLUMN'}",
     )
 
 

@@ -109,14 +109,12 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
         Raises `error` if a column was named that is missing, another DataError if there is a doubt.
         """
-        from encoderlab.data.columns import Columns, guess_label, guess_text
-        from encoderlab.data.tables import read_batches
+        from encoderlab.data.columns import guess_label, guess_text
 
         kind = format_of(path, self.format)
         if kind in (Format.txt, Format.conll, Format.folder):
             raise error
-        _, arrays = next(read_batches(path, kind, Columns((), others=True), self.dialect), (0, {}))
-        cells = {name: [str(value or "") for value in array.to_pylist()] for name, array in arrays.items()}
+        cells = first_cells(path, kind, self.dialect)
         parts = [self.text] if isinstance(self.text, str) else self.text
         lacks_text, lacks_label = not set(parts) <= set(cells), self.label is not None and self.label not in cells
         lacks_label &= self.label_columns is None
@@ -220,6 +218,15 @@ class FilesDataset(ColumnDataset, StreamSettings):
         if of_labels:
             return files
         return {name: [file for path in paths for file in _text_files(path)] for name, paths in files.items()}
+
+
+def first_cells(path: Path, kind: Format, dialect: Dialect) -> dict[str, list[str]]:
+    """Return the first cells of each column of a file as texts, to guess by what the columns hold."""
+    from encoderlab.data.columns import Columns
+    from encoderlab.data.tables import read_batches
+
+    _, arrays = next(read_batches(path, kind, Columns((), others=True), dialect), (0, {}))
+    return {name: [str(value or "") for value in array.to_pylist()] for name, array in arrays.items()}
 
 
 def _text_files(path: Path) -> list[Path]:

@@ -20,6 +20,7 @@ from encoderlab.reports.predictions import texts_of
 MOST_WORDS = 60  # in the table of scores; of a longer text, those with the greatest
 MOST_CLASSES = 10  # in the table of classes
 BAR = 20  # characters
+STRONG = 0.7  # log-odds; if no word has more, none is marked in full
 MOST_MISTAKES, MOST_WORDS_AROUND = 15, 60  # words of a tagged sentence, around its most confident mistake
 LONGEST, LABEL = wording.LONGEST_TEXT, 60  # characters of a text and of a label
 MARKED = "Marked words count for the wrong prediction (blue) or against it (orange, dotted), each by itself."
@@ -51,6 +52,12 @@ class Importance:
     words: list[WordImportance]
     truncated: bool
 
+    @property
+    def full(self) -> float:
+        """Return the score of a word that is marked in full: the greatest, of log-odds at least STRONG."""
+        least = 0.0 if self.label is None else STRONG
+        return max([least, *(abs(word.score) for word in self.words)]) or 1.0
+
     def as_dict(self, name: str) -> dict[str, Any]:
         """Return what explain.json holds of the example `name`."""
         words = [asdict(one) | {"word": self.texts[one.text][one.begin : one.end]} for one in self.words]
@@ -77,15 +84,14 @@ def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
         cut = " The text was truncated to what the model reads." if one.truncated else ""
         classes = sorted(one.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
         strongest = sorted(one.words, key=lambda word: -abs(word.score))[:MOST_WORDS]
-        greatest = (abs(strongest[0].score) if strongest else 0.0) or 1.0
         listed = one.words if len(one.words) <= MOST_WORDS else strongest
         words = [one.texts[word.text][word.begin : word.end] for word in listed]
-        bars = [("+" if word.score >= 0 else "-") * round(BAR * abs(word.score) / greatest) for word in listed]
+        bars = [("+" if word.score >= 0 else "-") * round(BAR * abs(word.score) / one.full) for word in listed]
         rows = list(zip(words, bars, (f"{word.score:+.3f}" for word in listed), strict=True))
         blocks += [
             Heading(f"{name}: {one.predicted}"),
             Text(f"{meaning[:1].upper()}{meaning[1:]}.{cut}"),
-            Passage([], marked(one.texts, one.words)),
+            Passage([], marked(one.texts, one.words, one.full)),
             *([Table(("class", "probability"), [[k, wording.percent(p)] for k, p in classes])] if classes else []),
             Text("" if listed is one.words else f"The {MOST_WORDS} words with the greatest scores:"),
             Table(("word", "", "score"), rows, n_texts=2),
@@ -93,18 +99,17 @@ def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
     return blocks
 
 
-def marked(texts: Sequence[str], words: Sequence[WordImportance]) -> list[list[dict[str, Any]]]:
+def marked(texts: Sequence[str], words: Sequence[WordImportance], full: float) -> list[list[dict[str, Any]]]:
     """Return each text in parts with `text` and `weight`: how much a word supports what is explained.
 
-    The strongest word weighs 1 or -1; text between words and truncated text weigh 0.
+    A word with the score `full` weighs 1; text between words and truncated text weigh 0.
     """
-    greatest = max((abs(word.score) for word in words), default=0.0) or 1.0
     parts: list[list[dict[str, Any]]] = []
     for text_id, text in enumerate(texts):
         own, done = [], 0
         for word in (word for word in words if word.text == text_id):
             begin = max(word.begin, done)
-            own += [(text[done:begin], 0), (text[begin : word.end], round(word.score / greatest, 3))]
+            own += [(text[done:begin], 0), (text[begin : word.end], round(word.score / full, 3))]
             done = max(word.end, done)
         own.append((text[done:], 0))
         parts.append([{"text": part, "weight": weight} for part, weight in own if part])
@@ -130,8 +135,9 @@ def mistakes_section(examples: Any, scores: PredictionScores, explain: Explain |
         if isinstance(scores, TaggingScores):
             texts = [list(_words(scores, place, example))]
         else:
-            words = [] if importance is None else importance.words
-            texts = marked(list(map(wording.cut, texts_of(example))), [one for one in words if one.end <= LONGEST])
+            words, full = ([], 1.0) if importance is None else (importance.words, importance.full)
+            cut = list(map(wording.cut, texts_of(example)))
+            texts = marked(cut, [one for one in words if one.end <= LONGEST], full)
         blocks.append(Passage([*_labelled(scores, place, importance), (f" · {where}", "quiet")], texts))
     return blocks
 

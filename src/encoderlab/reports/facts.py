@@ -162,10 +162,14 @@ def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
 
 def conflicting_rows(survey: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a warning about rows with the text of an earlier row and another label; "" if there are none."""
-    counts = [f"{split['conflicting']:,} rows of {name}" for name, split in survey.items() if split["conflicting"]]
+    counts = [
+        f"{wording.counted(split['conflicting'], 'row')} of {name}"
+        for name, split in survey.items()
+        if split["conflicting"]
+    ]
     if not counts:
         return ""
-    return f"{' and '.join(counts)} have the text of an earlier row with another label. `encoderlab data` names them."
+    return f"The text of an earlier row has another label in {' and '.join(counts)}. `encoderlab data` names them."
 
 
 def markup(survey: Mapping[str, Mapping[str, Any]]) -> str:

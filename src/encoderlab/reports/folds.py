@@ -108,8 +108,9 @@ def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) ->
         each = [report["baselines"].get(name, {}) for report in reports]
         if all(_is_number(one.get(main)) and _is_number(one.get("model_leads_by")) for one in each):
             lead = mean_of([one["model_leads_by"] for one in each], share)
-            mean = float(np.mean([one[main] for one in each]))
-            baselines[name] = {main: mean, "model_leads_by": lead.value, "model_leads_by_ci95": lead.interval}
+            own = {main: float(np.mean([one[main] for one in each]))}
+            own["seconds"] = sum(one.get("seconds") or 0 for one in each)
+            baselines[name] = {**own, "model_leads_by": lead.value, "model_leads_by_ci95": lead.interval}
     return baselines
 
 
