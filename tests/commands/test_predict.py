@@ -213,9 +213,11 @@ def test_any_text_comes_back_unchanged_from_every_format(form, texts):
     assert same == texts or form is PredictionFormat.xlsx and [one.replace("\r", "\n") for one in texts] != same
 
 
-def test_spreadsheets_compute_nothing_in_xlsx(command, brackets_run, tmp_path):
-    command("predict", f"run={brackets_run}", "text==1+1", "output=out.xlsx")
+def test_spreadsheets_compute_nothing_in_xlsx_nor_in_csv_on_request(command, brackets_run, tmp_path):
+    for output, words in (("out.xlsx", []), ("out.csv", ["escape_formulas=true"])):
+        command("predict", f"run={brackets_run}", "text==1+1", f"output={output}", *words)
     assert openpyxl.load_workbook(tmp_path / "out.xlsx").active["A2"].data_type == "s"
+    assert rows_of((tmp_path / "out.csv").read_text())[0]["text"] == "'=1+1"
 
 
 def test_a_terminal_shows_the_label_the_most_probable_classes_and_no_control_characters(
@@ -233,6 +235,24 @@ def test_a_terminal_shows_the_label_the_most_probable_classes_and_no_control_cha
     assert not set(shown) & set("\x1b\a\u202e")
 
 
-def test_a_terminal_shows_zero_as_a_number(capsys):
-    show_rows(iter([{"text": "a", "predicted": 0.0}, {"text": "", "predicted": None}]), "text")
-    assert capsys.readouterr().out.splitlines() == ["0.0  a", "no text"]
+def test_a_terminal_shows_zero_as_a_number_and_nothing_certain_as_unsure(capsys):
+    rows = [{"text": "a", "predicted": 0.0}, {"text": "b", "predicted": None}, {"text": "", "predicted": None}]
+    show_rows(iter(rows), "text")
+    assert capsys.readouterr().out.splitlines() == ["0.0  a", "unsure  b", "no text"]
+
+
+def test_uncertain_predictions_stay_open_and_no_row_is_lost(command, brackets_run, capsys):
+    command("predict", f"run={brackets_run}", "split=test", "format=jsonl")
+    sure = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    least = sorted(row["probability"] for row in sure)[2000]
+    command("predict", f"run={brackets_run}", "split=test", "format=jsonl", f"min_probability={least}")
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for before, after in zip(sure, rows, strict=True):
+        assert after == before | {"predicted": before["predicted"] if before["probability"] >= least else None}
+    assert None in {row["predicted"] for row in rows}
+
+
+def test_uncertain_words_stay_open(reverse_run, printed):
+    answer = printed("predict", f"run={reverse_run}", "text=1 2 3", "min_probability=1", "format=jsonl")
+    assert answer["predicted"] == "_ _ _"
+    assert len(answer["probability"]) == 3

@@ -4,8 +4,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -13,6 +17,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
+from encoderlab.commands import serve
 from encoderlab.errors import SettingError
 
 TEXTS = ["(())", ")(", "((("]
@@ -72,3 +77,64 @@ def test_a_server_answers_as_predict_and_ends_cleanly_on_a_signal(
 def test_a_foreign_address_is_refused_before_a_model_is_loaded(command):
     with pytest.raises(SettingError, match=r"Cannot listen on host=192\.0\.2\.1 port=0"):
         command("serve", "run=missing", "host=192.0.2.1", "port=0")
+
+
+@pytest.fixture
+def server(command, brackets_run, monkeypatch, capsys):
+    """Serve in a thread, on an address that is only spelled unusually; return its port."""
+    started = []
+
+    class Server(serve.uvicorn.Server):
+        def __init__(self, config):
+            super().__init__(config)
+            started.append(self)
+
+    monkeypatch.setattr(serve.uvicorn, "Server", Server)
+    monkeypatch.setattr(serve, "IDLE_SECONDS", 0.2)
+    running = threading.Thread(
+        target=command, args=("serve", f"run={brackets_run}", "host=127.1", "port=0", "threads=1")
+    )
+    running.start()
+    while not (printed := capsys.readouterr()).out:
+        assert running.is_alive()
+        time.sleep(0.05)
+    assert printed.err == "", "only this machine can reach it"
+    yield int(re.match(r"http://127\.0\.0\.1:(\d+)/", printed.out)[1])
+    started[0].should_exit = True
+    running.join()
+
+
+def test_silent_connections_are_closed_foreign_hosts_and_framing_refused_and_lost_clients_not_computed(
+    server, monkeypatch
+):
+    texts = []
+    predict = serve.predictions_of
+    monkeypatch.setattr(
+        serve,
+        "predictions_of",
+        lambda assembly, some: (texts.extend(some), time.sleep(0.5), predict(assembly, some))[2],
+    )
+    address = ("127.0.0.1", server)
+    for sent in (b"", b"GET / HTTP/1.1\r\nHost: "):
+        with socket.create_connection(address, timeout=5) as silent:
+            silent.sendall(sent)
+            assert silent.recv(1) == b""
+    request = urllib.request.Request(f"http://127.0.0.1:{server}/health", headers={"host": "evil.com"})
+    with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+        urllib.request.urlopen(request, timeout=5)
+    for headers in (refused.value.headers, urllib.request.urlopen(f"http://127.0.0.1:{server}/", timeout=5).headers):
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+    clients = [socket.create_connection(address) for _ in range(3)]
+    for client in clients:
+        body = b'{"text": "()"}'
+        lines = ["POST /predict HTTP/1.1", "Host: localhost", "Connection: close", "Content-Type: application/json"]
+        client.sendall("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)
+        time.sleep(0.05)
+    clients[1].close()
+    for place in (0, 2):
+        assert json.loads(clients[place].makefile("rb").read().partition(b"\r\n\r\n")[2])["predictions"]
+    assert len(texts) == 2
+    for client in clients:
+        client.close()

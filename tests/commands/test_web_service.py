@@ -39,8 +39,8 @@ def opened(task=None, labels=LABELS, paired=False):
     return assembly
 
 
-def client_of(assembly):
-    return TestClient(web_service(assembly, LOOPBACK), base_url="http://127.0.0.1")
+def client_of(assembly, least=0.0):
+    return TestClient(web_service(assembly, least, LOOPBACK), base_url="http://127.0.0.1")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -194,3 +194,19 @@ def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(monkeypatc
         for one in requesting:
             one.join()
     assert most == [1, 1, 1]
+
+
+def test_a_label_below_the_least_probability_is_null_and_its_probabilities_stay():
+    (sure,) = predictions(client_of(opened()), text="012")
+    (unsure,) = predictions(client_of(opened(), 1.0), text="012")
+    assert unsure == sure | {"predicted": None}
+    (tagged,) = predictions(client_of(opened(TaggingConfig(name="parts")), 1.0), text="1 2")
+    assert all(word["predicted"] is None and 0 < word["probability"] < 1 for word in tagged["words"])
+
+
+def test_the_service_is_described_for_programs(texts):
+    described = texts.get("/openapi.json").json()
+    assert described["openapi"].startswith("3.")
+    request = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert request["properties"].keys() == {"text", "texts", "text_pair", "text_pairs"}
+    assert request["properties"]["texts"]["maxItems"] == 3

@@ -47,7 +47,9 @@ ENDINGS = {f".{form.name}": form for form in PredictionFormat}
 NOT_WRITTEN = (".tsv", ".json", ".xls", ".gz", ".zst")  # as people might expect
 BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
 UNREAD_WORD = "?"  # written for a word that did not fit into the model
-SHOWN = 2  # classes on a terminal
+OPEN_WORD = "_"  # written for a word whose label is not probable enough
+SHOWN = 3  # classes on a terminal
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
 EMPTY = ("text", "predicted")  # the header of a table without rows
 ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
 EXCEL_ROWS, EXCEL_CELL = 1_048_576, 32_767  # support.microsoft.com, "Excel specifications and limits"
@@ -60,6 +62,7 @@ def predict(config: PredictConfig) -> None:
     _check_settings(config)
     form = _format(config)
     assembly = reopen(config, or_graph=True)
+    check_certainty(config.min_probability, assembly)
     try:
         examples, total = _examples(config, assembly)
     except DataError as error:
@@ -86,7 +89,9 @@ def predict(config: PredictConfig) -> None:
         if in_lines:
             show_rows(rows, _text_columns(config, assembly)[0] if config.input else "text")
         else:
-            WRITERS[form](file, map(_printable, rows) if on_terminal else rows, types)
+            rows = map(_printable, rows) if on_terminal else rows
+            escaped = config.escape_formulas and form is PredictionFormat.csv
+            WRITERS[form](file, map(_without_formulas, rows) if escaped else rows, types)
     if config.output is not None:
         cut = f"; {counted['truncated']:,} truncated to {assembly.task.limit}" if counted["truncated"] else ""
         print(f"encoderlab: wrote {counted['rows']:,} rows to {config.output}{cut}", file=sys.stderr)
@@ -103,6 +108,13 @@ def _check_settings(config: PredictConfig) -> None:
         raise SettingError(
             f"output={config.output} already exists", remedy="Choose another name, or set overwrite=true"
         )
+
+
+def check_certainty(min_probability: float | None, assembly: Assembly) -> None:
+    """Raise SettingError for `min_probability` if the model does not predict one label per row or word."""
+    if min_probability is not None and assembly.task.heads.sequence_target != "label":
+        wrong = "min_probability needs a model with one label per row, and this one predicts numbers or sets of labels"
+        raise SettingError(wrong, remedy="Remove min_probability")
 
 
 def _format(config: PredictConfig) -> PredictionFormat:
@@ -167,22 +179,24 @@ def _rows(
 def _cells(config: PredictConfig, assembly: Assembly, prediction: RowPrediction, example: Example) -> Row:
     """Return what is predicted, its probability, and the probabilities of all classes if requested.
 
-    `predicted` is a label, a number, a list of labels, or the labels of all words, separated by blanks; `probability`
-    that of the label or a list of them.
+    `predicted` is a label (None below `min_probability`), a number, a list of labels, or the labels of all words,
+    separated by blanks; `probability` that of the label or a list of them.
     """
-    labels = prediction.labels
+    labels, least = prediction.labels, config.min_probability or 0.0
     if prediction.number is not None:
         cells: Row = {"predicted": prediction.number}
     elif prediction.probabilities is None:
         unread = len(example.words) - len(labels) if isinstance(example, WordsExample) else 0
         sure = [float(f"{one:.6g}") for one in prediction.word_confidences or ()]
-        cells = {"predicted": " ".join([*labels, *[UNREAD_WORD] * unread]), "probability": sure}
+        words = [label if chance >= least else OPEN_WORD for label, chance in zip(labels, sure, strict=True)]
+        cells = {"predicted": " ".join([*words, *[UNREAD_WORD] * unread]), "probability": sure}
     else:
         chances = {name: float(f"{one:.6g}") for name, one in prediction.by_label(assembly.task.labels).items()}
         if assembly.task.heads.sequence_target == "label_set":
             cells = {"predicted": list(labels), "probability": [chances[label] for label in labels]}
         else:
-            cells = {"predicted": labels[0], "probability": chances[labels[0]]}
+            chance = chances[labels[0]]
+            cells = {"predicted": labels[0] if chance >= least else None, "probability": chance}
         if config.probabilities is Probabilities.all:
             cells["probabilities"] = chances
     return cells
@@ -195,6 +209,15 @@ def _printable(value: Any) -> Any:
     if isinstance(value, list):
         return [_printable(one) for one in value]
     return printable(value) if isinstance(value, str) else value
+
+
+def _without_formulas(row: Row) -> Row:
+    """Return the row with an apostrophe before each text that a spreadsheet would compute, and before such names."""
+
+    def safe(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+
+    return {safe(name): safe(value) for name, value in row.items()}
 
 
 def _flat(row: Row) -> Row:
@@ -278,10 +301,11 @@ def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
         predicted, chances = row["predicted"], row.get("probabilities")
         text = " | ".join(str(row[name]) for name in names if name in row)
         words = ", ".join(predicted) or "no label" if isinstance(predicted, list) else str(cell(predicted))
-        known = chances.items() if isinstance(chances, dict) and predicted is not None else ()  # or a column
+        known = chances.items() if isinstance(chances, dict) and text.strip() else ()  # or a column
         best = sorted(known, key=lambda pair: -pair[1])[:SHOWN]
         classes = ", ".join(f"{label} {chance:.3f}" for label, chance in best)
-        print(one_line("  ".join(filter(None, [words or "no text", classes and f"({classes})", text]))))
+        unsure = "unsure" if text.strip() else "no text"
+        print(one_line("  ".join(filter(None, [words or unsure, classes and f"({classes})", text]))))
 
 
 WRITERS: dict[PredictionFormat, Callable[[TextIO, Iterator[Row], Types], None]] = {

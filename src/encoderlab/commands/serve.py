@@ -15,6 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
+from encoderlab.commands.predict import check_certainty
 from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.reports.blocks import render
@@ -31,11 +32,14 @@ try:
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise SettingError(f"serve needs {error.name}", remedy='Run pip install "encoderlab[serve]"') from None
 
 LARGEST_BODY = 2**23  # bytes of a request
 MOST_TEXTS, MOST_CHARACTERS = 100, 10_000  # in a request, and in each of its texts
+BODY_SECONDS = 10.0  # that a request may take to arrive
+IDLE_SECONDS = 5.0  # between two checks for connections without a request; at the second, they are closed
 MOST_REQUESTS = 64  # at a time; further ones are asked to retry
 LAST_SECONDS = 5  # to finish open requests when the server is told to stop
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
@@ -57,6 +61,7 @@ def serve(config: ServeConfig) -> None:
     """Serve requests until a signal arrives. Raises SettingError, DataError, and Interrupted at the end."""
     with _listening(config.host, config.port) as listening:
         assembly = reopen(config, or_graph=True)
+        check_certainty(config.min_probability, assembly)
         second = "a" if assembly.known_origin.paired else None
         # Otherwise the first request would wait for set-up.
         predictions_of(assembly, [example_of("a", second, reads_words(assembly))])
@@ -66,9 +71,11 @@ def serve(config: ServeConfig) -> None:
         if not is_private:
             print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
         server = uvicorn.Config(
-            web_service(assembly, [*LOOPBACK, host, config.host] if is_private else ["*"]),
+            web_service(
+                assembly, config.min_probability or 0.0, [*LOOPBACK, host, config.host] if is_private else ["*"]
+            ),
             loop="asyncio",
-            http="h11",
+            http=_Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -92,11 +99,28 @@ def _listening(host: str, port: int) -> socket.socket:
         raise SettingError(f"Cannot listen on host={host} port={port}: {reason}", remedy=remedy) from None
 
 
-def web_service(assembly: Assembly, hosts: list[str]) -> Starlette:
-    """Return the application for requests to one of the host names `hosts`; "*" is any."""
-    facts = _facts(assembly)
+class _Protocol(H11Protocol):
+    """A connection that is closed if no request, or only a part of its headers, has come since the last check."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(IDLE_SECONDS, self._close_if_idle, None)
+
+    def _close_if_idle(self, last: Any) -> None:
+        if self.cycle is last and (last is None or last.response_complete):
+            self.transport.close()
+        elif not self.transport.is_closing():
+            self.loop.call_later(IDLE_SECONDS, self._close_if_idle, self.cycle)
+
+
+def web_service(assembly: Assembly, least: float, hosts: list[str]) -> Starlette:
+    """Return the application for requests to one of the host names `hosts`; "*" is any. Labels less probable than
+    `least` are null.
+    """
+    facts = _facts(assembly) | {"min_probability": least}
     html = render("serve.html", title=f"{facts['task']}: try it", facts=facts)
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")  # PyTorch's threads are its own
+    turn = asyncio.Lock()
 
     async def page(request: Request) -> Response:
         return HTMLResponse(html)
@@ -107,12 +131,18 @@ def web_service(assembly: Assembly, hosts: list[str]) -> Starlette:
     async def model(request: Request) -> Response:
         return JSONResponse(facts)
 
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(_description(facts))
+
     async def predict(request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "Send JSON, with the header content-type: application/json")
         pairs = _pairs(await _body(request))
-        predictions = asyncio.get_running_loop().run_in_executor(worker, _predictions, assembly, pairs)
-        return JSONResponse({"predictions": await predictions})
+        async with turn:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            predictions = asyncio.get_running_loop().run_in_executor(worker, _predictions, assembly, pairs, least)
+            return JSONResponse({"predictions": await predictions})
 
     handlers: dict[Any, Any] = {HTTPException: _refused, UserError: _mistaken, ClientDisconnect: _gone}
     return Starlette(
@@ -120,6 +150,7 @@ def web_service(assembly: Assembly, hosts: list[str]) -> Starlette:
             Route("/", page),
             Route("/health", health),
             Route("/model", model),
+            Route("/openapi.json", openapi),
             Route("/predict", predict, methods=["POST"]),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
@@ -127,25 +158,30 @@ def web_service(assembly: Assembly, hosts: list[str]) -> Starlette:
     )
 
 
-def _predictions(assembly: Assembly, pairs: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
+def _predictions(assembly: Assembly, pairs: list[tuple[str, str | None]], least: float) -> list[dict[str, Any]]:
     """Return an object for each text or pair, in order: see `RowPrediction.as_dict`; or a label for each word."""
     task, of_words = assembly.task, reads_words(assembly)
     check_paired(assembly, pairs[0][1] is not None)
     examples = [example_of(text, text_pair, of_words) for text, text_pair in pairs]
     predicted = zip(examples, predictions_of(assembly, examples), strict=True)
     if of_words:
-        return [{"words": _words(cast("Any", example).words, one)} for example, one in predicted]
-    target = task.heads.sequence_target
-    return [unless_blank(example, one.as_dict(task.labels, target)) for example, one in predicted]
+        return [{"words": _words(cast("Any", example).words, one, least)} for example, one in predicted]
+    objects = []
+    for example, one in predicted:
+        prediction = one.as_dict(task.labels, task.heads.sequence_target)
+        if least and prediction["probabilities"][prediction["predicted"]] < least:
+            prediction["predicted"] = None
+        objects.append(unless_blank(example, prediction))
+    return objects
 
 
-def _words(words: tuple[str, ...], prediction: RowPrediction) -> list[dict[str, Any]]:
+def _words(words: tuple[str, ...], prediction: RowPrediction, least: float) -> list[dict[str, Any]]:
     """Return each word with its label and that label's probability, both null for words that did not fit."""
     unread = len(words) - len(prediction.labels)
     labels = [*prediction.labels, *[None] * unread]
     chances = [*(prediction.word_confidences or ()), *[None] * unread]
     return [
-        {"word": word, "predicted": label, "probability": chance}
+        {"word": word, "predicted": None if chance is None or chance < least else label, "probability": chance}
         for word, label, chance in zip(words, labels, chances, strict=True)
     ]
 
@@ -170,14 +206,39 @@ def _facts(assembly: Assembly) -> dict[str, Any]:
     }
 
 
+def _description(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the service as an OpenAPI description (version 3.1)."""
+    text = {"type": "string", "maxLength": MOST_CHARACTERS}
+    several = {"type": "array", "items": text, "minItems": 1, "maxItems": MOST_TEXTS}
+    request = {"text": text, "text_pair": text, "texts": several, "text_pairs": several}
+    schema = {"type": "object", "properties": request, "oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
+
+    def operation(summary: str, **properties: Any) -> dict[str, Any]:
+        content = {"application/json": {"schema": {"type": "object", "properties": properties}}}
+        return {"summary": summary, "responses": {"200": {"description": "OK", "content": content}}}
+
+    predictions = operation("A prediction for each text", predictions={"type": "array", "items": {"type": "object"}})
+    predictions["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    model, health = operation("What the model is"), operation("Whether the server runs", status={"type": "string"})
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": f"encoderlab: {facts['task']}", "version": "1"},
+        "paths": {"/predict": {"post": predictions}, "/model": {"get": model}, "/health": {"get": health}},
+    }
+
+
 async def _body(request: Request) -> Any:
-    """Return the request's JSON. Raises HTTPException if it is invalid or too large."""
-    raw = bytearray()
-    async for part in request.stream():
-        raw += part
-        if len(raw) > LARGEST_BODY:
-            wrong = f"The request has more than {LARGEST_BODY:,} bytes"
-            raise HTTPException(413, wrong, {"connection": "close"})
+    """Return the request's JSON. Raises HTTPException if it is invalid, too large, or arrives too slowly."""
+    raw, closing = bytearray(), {"connection": "close"}
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                raw += part
+                if len(raw) > LARGEST_BODY:
+                    raise HTTPException(413, f"The request has more than {LARGEST_BODY:,} bytes", closing)
+    except TimeoutError:
+        wrong = f"The request took more than {BODY_SECONDS:g} seconds to arrive"
+        raise HTTPException(408, wrong, closing) from None
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):

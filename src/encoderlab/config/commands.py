@@ -209,6 +209,10 @@ class PredictConfig(InputConfig):
     probabilities: Probabilities = setting(
         Probabilities.predicted, "predicted: that of what is predicted; all: of all classes."
     )
+    min_probability: float | None = setting(None, "Give no label (in csv an empty cell) below this.", least=0, most=1)
+    escape_formulas: bool = setting(
+        False, "In csv, put ' before each text that a spreadsheet would compute: with =, +, - or @ first."
+    )
 
 
 @dataclass
@@ -217,6 +221,7 @@ class ServeConfig(OpenRunConfig):
 
     host: str = setting("127.0.0.1", "Address to listen on; 127.0.0.1: for this machine only, 0.0.0.0: others too.")
     port: int = setting(8000, "Port to listen on; 0: any free port.", least=0, most=65535)
+    min_probability: float | None = setting(None, "Give no label (null) below this probability.", least=0, most=1)
 
 
 @dataclass
