@@ -41,7 +41,7 @@ def finished(
     scores = {"n": N, "loss": 0.5, "accuracy": accuracy, "accuracy_ci95": [accuracy - 0.05, accuracy + 0.05]}
     scores["per_class"] = dict.fromkeys(NAMES, {})
     report = {"command": command, "task": task, "seed": seed, "model": {"parameters": 10}}
-    report |= {"scored_split": split, "main_figure": "accuracy"}
+    report |= {"scored_split": split, "main_figure": "accuracy", "baselines": {"majority": {"accuracy": 0.525}}}
     report |= {"splits": {split: scores}, "throughput": {"train_seconds": 2.0}, "checkpoint": {"chosen_on": chosen_on}}
     folder.report.write_text(json.dumps(report))
     return str(folder.root)
@@ -70,7 +70,11 @@ def test_settings_are_grouped_by_seed_and_compared_with_the_best(command, capsys
     assert best is None and worse["outcome"] == "lower" and worse["varies"] == "rows and seeds"
     assert worse["interval"][1] < 0
     printed = capsys.readouterr().out
-    assert all(path in printed for path in four) and "model.n_layers: 1 | 2" in printed
+    assert (
+        all(path in printed for path in four)
+        and "most frequent label 0.525" in printed
+        and "model.n_layers: 1 | 2" in printed
+    )
     for row in found["settings"]:
         assert f"{row['value']:.3f}" in printed
 

@@ -22,6 +22,7 @@ from encoderlab.metrics.comparison import SEPARATOR, Difference, difference_over
 from encoderlab.metrics.intervals import mean_of
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.reports import plots, wording
+from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, json_safe, show, write_files
 from encoderlab.settings import flat_settings
 from encoderlab.system.files import atomic_write
@@ -267,6 +268,13 @@ def setting_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def _baselines(run: FinishedRun, metric: str) -> list[str]:
+    """Return a sentence on the scores of the baselines of a run; none if it has none."""
+    scored = {name: one[metric] for name, one in run.report.get("baselines", {}).items() if one.get(metric) is not None}
+    words = ", ".join(f"{BASELINE_NAMES.get(name, name)} {wording.score(score)}" for name, score in scored.items())
+    return [f"Baselines of {run.folder.name}, on the same rows: {words}"] if words else []
+
+
 def build_comparison(
     runs: Sequence[FinishedRun], metric: str | None = None, reference: str | None = None
 ) -> dict[str, Any]:
@@ -295,7 +303,11 @@ def build_comparison(
             "varied": distinguishing([setting.values for setting in settings]),
             "reference": settings[place].label,
             "settings": [_row(*each, metric) for each in zip(settings, means, differences, strict=True)],
-            "notes": [*skipped, *_notes(settings, differences, first, is_best=reference is None)],
+            "notes": [
+                *_baselines(first, metric),
+                *skipped,
+                *_notes(settings, differences, first, is_best=reference is None),
+            ],
         }
     )
 
