@@ -63,6 +63,12 @@ def test_every_figure_equals_scikit_learns_over_all_target_positions(data):
     assert np.sum(scores.confusion) == len(flat)
 
 
+def test_a_sequence_without_targets_keeps_its_place_and_is_not_scored():
+    scores = scores_of([[0], [], [1, 1]], [[0], [], [1, 0]], ["a", "b"])
+    assert [len(sequence) for sequence in scores.predicted] == [1, 0, 2]
+    assert scores.values["accuracy"] == 0.5
+
+
 def test_scores_are_json_with_the_keys_of_the_contract():
     scores = scores_of([[0, 1], [1]], [[0, 1], [0]], ["a", "b"]).with_intervals(seed=1).as_dict()
     assert json.loads(json.dumps(scores)) == scores
