@@ -127,11 +127,11 @@ def test_every_label_of_a_set_is_predicted_from_its_threshold_on_by_default_a_ha
     assert answer.probabilities == pytest.approx((0.8, 0.3, 0.6), abs=1e-6)
 
 
-def test_scoring_fits_a_threshold_for_a_precision_and_keeps_the_known_ones():
-    task = task_of(MultilabelConfig, thresholds={"good": "precision:0.75", "middling": 0.4})
+def test_scoring_fits_thresholds_and_keeps_the_known_ones():
+    task = task_of(MultilabelConfig, thresholds={"bad": 0.9, "middling": 0.4})
     logits = torch.logit(torch.tensor([0.9, 0.8, 0.7, 0.6, 0.5, 0.2]))[:, None].expand(6, 3)
     scores = scores_of(task, logits, (2,), (2,), (), (2,), (), ())
-    assert scores.thresholds.tolist()[1:] == [0.4, pytest.approx(0.55)]
+    assert scores.thresholds.tolist() == [0.9, 0.4, pytest.approx(0.75)]
 
 
 @pytest.mark.parametrize(("threshold", "label"), [(None, "ham"), (0.3, "fraud"), (0.45, "ham"), ("f1", "ham")])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from encoderlab.metrics.calibration import ThresholdRule, fit_thresholds, threshold_for_precision
+from encoderlab.metrics.calibration import ThresholdRule, fit_thresholds
 from encoderlab.metrics.scores import (
     ClassScores,
     PredictionScores,
@@ -143,20 +143,13 @@ class LabelSetMetrics(TextMetrics):
     """Collects a probability of each label for each row.
 
     `labels` names them in the order of their ids. `thresholds` maps a label's name to the probability from which it is
-    predicted. Those of other labels are fitted to the very rows that are scored (`fit_thresholds`), or for the label's
-    precision in `precisions`. `main` names the score that a report puts first.
+    predicted. Those of other labels are fitted to the very rows that are scored (`fit_thresholds`). `main` names the
+    score that a report puts first.
     """
 
-    def __init__(
-        self,
-        labels: Sequence[str],
-        thresholds: Mapping[str, float],
-        main: str,
-        precisions: Mapping[str, float] | None = None,
-    ) -> None:
+    def __init__(self, labels: Sequence[str], thresholds: Mapping[str, float], main: str) -> None:
         super().__init__()
         self.labels, self.thresholds, self.main = list(labels), dict(thresholds), main
-        self.precisions = dict(precisions or {})
 
     def scores(self) -> LabelSetScores:
         """Return `loss` (mean binary cross entropy of a label, in nats), `f1_micro`, `f1_macro` (over the labels that
@@ -189,9 +182,6 @@ class LabelSetMetrics(TextMetrics):
         if len(self.thresholds) == len(self.labels):
             return np.array([self.thresholds[name] for name in self.labels])
         fitted = fit_thresholds(probabilities, labels)
-        for name, precision in self.precisions.items():
-            label = self.labels.index(name)
-            fitted[label] = threshold_for_precision(probabilities[:, label], labels[:, label], precision)
         return np.array([self.thresholds.get(name, own) for name, own in zip(self.labels, fitted, strict=True)])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -85,12 +84,6 @@ class RegressionScore(Enum):
     spearman = "spearman"
     mae = "mae"
     rmse = "rmse"
-
-
-def requested_precision(threshold: Any) -> float | None:
-    """Return the precision in a threshold such as precision:0.9; None for anything else."""
-    requested = re.fullmatch(r"precision:(\d*\.?\d+)", threshold) if isinstance(threshold, str) else None
-    return float(requested[1]) if requested and 0 < float(requested[1]) <= 1 else None
 
 
 @dataclass
@@ -178,9 +171,7 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
         MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report."
     )
     thresholds: Any = setting(
-        None,
-        "Your own thresholds, such as {joy: 0.3} or {joy: 'precision:0.9'}; others are fitted, or 0.5 without "
-        "validation.",
+        None, "Your own thresholds, such as {joy: 0.3}; others are fitted, or 0.5 without validation."
     )
 
     def __post_init__(self) -> None:
@@ -189,21 +180,13 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
             allowed = "a probability for each label, such as {joy: 0.3}"
             raise SettingError(f"task.thresholds is {self.thresholds}", allowed=allowed)
         for label, threshold in (self.thresholds or {}).items():
-            known = isinstance(threshold, int | float) and 0 <= threshold <= 1
-            if not known and requested_precision(threshold) is None:
-                wrong = f"task.thresholds gives {label} {threshold}"
-                raise SettingError(wrong, allowed="a probability, or precision:0.9")
+            if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+                raise SettingError(f"task.thresholds gives {label} {threshold}", allowed="a probability")
 
     @property
     def known_thresholds(self) -> dict[str, float]:
-        """Return the numeric `thresholds` by label; YAML reads some labels as numbers."""
-        return {str(label): float(one) for label, one in (self.thresholds or {}).items() if not isinstance(one, str)}
-
-    @property
-    def requested_precisions(self) -> dict[str, float]:
-        """Return the precisions for which the other `thresholds` are fitted."""
-        given = {str(label): requested_precision(one) for label, one in (self.thresholds or {}).items()}
-        return {label: precision for label, precision in given.items() if precision is not None}
+        """Return `thresholds` by label; YAML reads some labels as numbers."""
+        return {str(label): float(threshold) for label, threshold in (self.thresholds or {}).items()}
 
 
 @dataclass

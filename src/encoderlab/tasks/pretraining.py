@@ -24,10 +24,7 @@ _BITS = 24  # of each random number: as many as a float32 holds
 
 
 class Pretraining(Task):
-    """Predicts the masked tokens and, for a pair, whether the second text follows the first.
-
-    Its labels are in the order of BERT's code: 0 means that it follows. Raises DataError without a mask token.
-    """
+    """Predicts the masked tokens and, for a pair, whether the second text follows. DataError without a mask token."""
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         labels = PAIR_LABELS if config.second_sentence is SecondSentence.next else []
@@ -83,7 +80,6 @@ class TeacherVectors(Encoding):
         self.is_ordinary[list(tokenizer.special_ids)] = False
 
     def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
-        """Return how many tokens will be predicted in the sequences that follow one another in `flat`: all."""
         return len(flat)
 
     def with_targets(self, batch: Batch, key: int) -> Batch:
@@ -161,7 +157,10 @@ class Masking:
         """
         ordinary = self._tables_on(ids.device)[1][ids]
         n_targets = self._n_targets(ordinary.sum(1, keepdim=True))
-        keys = _order_keys(key, rows, ordinary)
+        # the order of selection within each row: ties go to the first token, and other tokens than ordinary come last
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        drawn = _hash(key, _CHOICE, rows[:, None], positions).masked_fill_(~ordinary, 2**_BITS)
+        keys = drawn.mul_(2**32).add_(positions)
         # the most targets in any row: finding the first few takes an eighth of the time of sorting all
         most = int(self._n_targets(torch.tensor(ids.shape[1])))
         first = keys.topk(most, dim=1, largest=False).values
@@ -180,21 +179,8 @@ class Masking:
         return self._tables[device]
 
 
-def _order_keys(key: int, rows: Tensor, ordinary: Tensor) -> Tensor:
-    """Return a number for each token, all different within a row, in the order of selection: [batch, length].
-
-    Ties go to the first token, and tokens that are not `ordinary` come last.
-    """
-    positions = torch.arange(ordinary.shape[1], device=ordinary.device)
-    drawn = _hash(key, _CHOICE, rows[:, None], positions).masked_fill_(~ordinary, 2**_BITS)
-    return drawn.mul_(2**32).add_(positions)
-
-
 def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:
-    """Return a number in [0, 1) for each row and position: a hash of them, `key` and `purpose`.
-
-    A generator would give a token other numbers in another batch.
-    """
+    """Return a number in [0, 1) for each row and position: a hash of them, `key` and `purpose`."""
     return _hash(key, purpose, rows, positions).float() * 2.0**-_BITS
 
 

@@ -92,7 +92,7 @@ class ExampleRows:
 
     def windows(self) -> np.ndarray:
         """Return in how many windows each row is read: [rows]; 1 for a single sequence."""
-        return self._windows(np.arange(len(self)))
+        return self._windows_of(np.arange(len(self)))
 
     def first_windows(self) -> ExampleRows:
         """Return only the first window of each row, in memory: what a model reads that truncates long texts."""
@@ -108,13 +108,13 @@ class ExampleRows:
         }
         return ExampleRows(TokenStore(len(self), {"label": self.store["label"], **changed}))
 
-    def _windows(self, rows: np.ndarray) -> np.ndarray:
+    def _windows_of(self, rows: np.ndarray) -> np.ndarray:
         return self.store["windows"].gather(rows)[0] if "windows" in self.store else np.ones(len(rows), np.int64)
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         flat, lengths = self.store["input_ids"].gather(rows)
         first_lengths, _ = self.store["first_length"].gather(rows)
-        windows, row_of_sequence = self._windows(rows), None
+        windows, row_of_sequence = self._windows_of(rows), None
         if (windows > 1).any():
             row_of_sequence = torch.from_numpy(np.repeat(np.arange(len(rows)), windows))
             lengths, first_lengths = (np.repeat(some // windows, windows) for some in (lengths, first_lengths))

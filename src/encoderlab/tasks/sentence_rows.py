@@ -1,6 +1,4 @@
-"""The rows of a pretraining run, drawn every epoch: a window of neighbouring sentences is cut in two, and half of the
-pairs get a second text that starts where the second text of another document does. All of it is arithmetic on indices.
-"""
+"""The rows of a pretraining run, drawn every epoch: neighbouring sentences cut in two, half of the pairs negative."""
 
 from __future__ import annotations
 
@@ -108,11 +106,10 @@ def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, lea
 def draw_pairs(
     windows: Windows, sentences: Sentences, second: SecondSentence, pack: Pack, room: int, seed: list[int]
 ) -> Pairs:
-    """Cut every window in two, and make half of the pairs (to within one) negative.
+    """Cut every window in two, and make half of the pairs (to within one) negative; if `second` is none, do neither.
 
-    `next`: a negative second text begins where the second text of another *document*'s window does, so that neither its
-    position nor its length gives it away, and continues as long as there is room. If the windows are single texts
-    (`none`), the second one is empty.
+    A negative second text begins where the second text of another *document*'s window does, so that neither its
+    position nor its length gives it away, and continues as long as there is room.
     """
     draw = np.random.default_rng(seed)
     start, stop = windows.start, windows.stop

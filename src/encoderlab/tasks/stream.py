@@ -14,7 +14,6 @@ from typing import Any
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, StreamReader
 from encoderlab.data.sentences import Preparation, SentenceBlock, by_size, in_memory
-from encoderlab.data.token_store import TokenStore
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import SecondSentence
@@ -66,7 +65,6 @@ class StreamedRows:
         return self.first.epoch(seed, epoch)
 
     def truncated_share(self) -> float:
-        """Return the share of the first window's rows that were longer than the model reads."""
         return self.first.truncated_share()
 
     def share_with(self, processes: Processes) -> None:
@@ -110,21 +108,19 @@ class StreamedRows:
         while True:
             blocks, positions = self._shares(positions)
             store = in_memory(blocks, self.task.tokenizer.vocabulary_size)
-            if self._is_usable(store):
+            document = store["document"].values
+            # a negative second text is taken from another document
+            alone = self.task.config.paired is SecondSentence.next and len(document) and document[0] == document[-1]
+            if len(store) > 1 and not alone:
                 rows = SentenceRows(store, self.task, self.pack)
                 if len(rows):
                     return Window(mark, rows, positions)
-            if all(_passes(now) > _passes(before) + 1 for now, before in zip(positions, mark.positions, strict=True)):
+            begun = [0 if one is None else one["passes"] for one in mark.positions]
+            if all(now is not None and now["passes"] > old + 1 for now, old in zip(positions, begun, strict=True)):
                 raise DataError(
                     f"None of the {len(self.stream.shards):,} shards has two documents to train on",
                     remedy="Check dataset.path, dataset.text, task.min_characters and task.min_sentences",
                 )
-
-    def _is_usable(self, store: TokenStore) -> bool:
-        """Return whether there are sentences, and other documents to take a negative from."""
-        document = store["document"].values
-        alone = self.task.config.paired is SecondSentence.next and len(document) and document[0] == document[-1]
-        return len(store) > 1 and not alone
 
     def _shares(self, positions: Sequence[Position]) -> tuple[list[SentenceBlock], list[Position]]:
         """Return what each reader adds, and its position afterwards, as all processes exchange what theirs read."""
@@ -151,10 +147,6 @@ class StreamedRows:
 def sample_of(rows: SentenceRows | StreamedRows) -> SentenceRows:
     """Return rows to count facts in: all of them or, for a stream, those of its first window."""
     return rows.first if isinstance(rows, StreamedRows) else rows
-
-
-def _passes(position: Position) -> int:
-    return 0 if position is None else position["passes"]
 
 
 def _all_gatherer(processes: Processes) -> Callable[[Any], list[Any]]:

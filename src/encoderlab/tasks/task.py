@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -47,11 +47,7 @@ class RowPrediction:
         return ", ".join(self.labels) or "no label" if self.number is None else f"{self.number:.6g}"
 
     def as_dict(self, names: Sequence[str], target: TargetKind) -> dict[str, Any]:
-        """Return the prediction for a whole text as programs read it; `names` as for `by_label`.
-
-        `predicted` is a label, a list of labels or a number, as the `target` is; labels come with the `probabilities`
-        of all.
-        """
+        """Return `predicted` as the `target` is (a label, a list of labels, a number), and labels' `probabilities`."""
         if target == "number":
             return {"predicted": self.number}
         predicted = self.labels[0] if target == "label" else list(self.labels)
@@ -66,9 +62,7 @@ class RowPrediction:
 class Task(ABC):
     """What to predict, and how. `labels` are the names of the classes in the order of their ids.
 
-    A subclass is made from its settings, the tokenizer, the labels of the examples and the length of the longest
-    sequence in tokens. Raises SettingError if `max_length` is less than the `shortest` sequence that can hold an
-    example.
+    Raises SettingError if `max_length` is less than the `shortest` sequence that can hold an example.
     """
 
     heads: HeadSizes
@@ -144,8 +138,7 @@ class Windowing:
         """Return the windowing in a task's settings; None if long texts are truncated."""
         if config.windows is Windows.none:
             return None
-        pooled: WindowPooling = "max" if config.windows is Windows.max else "mean"
-        return cls(pooled, config.max_windows)
+        return cls(cast("WindowPooling", config.windows.value), config.max_windows)
 
     def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
         """Return where windows of `room` tokens begin in a longer text of `n_tokens`, evenly spaced from end to end.
@@ -164,7 +157,7 @@ def join(
     """Return one text or a pair as a sequence of at most `max_length` tokens, truncating the longer text first."""
     cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
     if second is None:
-        kept = max(max_length - 2, 0)
+        kept = max_length - 2
         ids = [*cls, *first[:kept], *sep]
         return Encoded(ids, [0] * len(ids), label, truncated=len(first) > kept)
     kept_first, kept_second = longest_first(len(first), len(second), max_length - 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,6 @@ from encoderlab.tasks.config import (
     MultilabelConfig,
     RegressionConfig,
     TaskConfig,
-    requested_precision,
 )
 from encoderlab.tasks.task import (
     RowPrediction,
@@ -71,9 +71,8 @@ class Classification(TextTask):
     """Predicts one label for the whole sequence.
 
     With two labels, the scores of two classes refer to the one with the id `positive`: `positive_label` of the
-    settings, or the last label if they name none. `threshold` is the probability from which it is predicted (None: if
-    it is the more probable one). A threshold that is still to be fitted is fitted in scoring; until then predictions
-    take the more probable label.
+    settings, or the last label if they name none. `threshold` is the probability from which it is predicted. Without
+    one, or until scoring has fitted it, the more probable label is.
     """
 
     def __init__(
@@ -109,8 +108,7 @@ class Multilabel(TextTask):
     def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(config, tokenizer, labels, max_length)
         self.thresholds = config.known_thresholds
-        self.precisions = config.requested_precisions
-        for label in (*self.thresholds, *self.precisions):
+        for label in self.thresholds:
             refuse_unknown_label("task.thresholds", label, self.labels)
 
     @property
@@ -123,7 +121,7 @@ class Multilabel(TextTask):
         return tuple(int(id_ in label) for id_ in range(len(self.labels)))
 
     def metrics(self) -> LabelSetMetrics:
-        return LabelSetMetrics(self.labels, self.thresholds, self.score, precisions=self.precisions)
+        return LabelSetMetrics(self.labels, self.thresholds, self.score)
 
     def predictions_of(self, logits: Float[Tensor, "rows labels"]) -> list[RowPrediction]:
         """Return the labels of each row whose probability reaches their threshold."""
@@ -168,7 +166,7 @@ class EncodingConfig(TaskConfig):
 
 
 class Encoding(Task):
-    """An encoder without a head: it has vectors and attention, but no predictions or labels."""
+    """An encoder without a head: it has vectors and attention. Scores and predictions raise DataError."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(tokenizer, [], max_length, "", shortest=SHORTEST)
@@ -180,11 +178,9 @@ class Encoding(Task):
         return sequences_of(self.tokenizer, texts_among(examples), self.max_length)
 
     def metrics(self) -> Metrics:
-        """Raise DataError, because there is nothing to score."""
         raise self._no_predictions()
 
     def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
-        """Raise DataError, because there are no predictions."""
         raise self._no_predictions()
 
     def _no_predictions(self) -> DataError:
@@ -198,10 +194,11 @@ def threshold_rule(config: ClassificationConfig) -> ThresholdRule | None:
         return ThresholdRule() if threshold else None
     if isinstance(threshold, int | float) and not isinstance(threshold, bool) and 0 <= threshold <= 1:
         return ThresholdRule(known=float(threshold))
-    if (precision := requested_precision(threshold)) is None:
+    requested = re.fullmatch(r"precision:(\d*\.?\d+)", str(threshold))
+    if requested is None or not 0 < float(requested[1]) <= 1:
         allowed = "a probability from 0 to 1, f1, or precision:P with P above 0, at most 1"
         raise SettingError(f"task.threshold is {threshold}", allowed=allowed)
-    return ThresholdRule(precision=precision)
+    return ThresholdRule(precision=float(requested[1]))
 
 
 def positive_class(config: ClassificationConfig, labels: Sequence[str]) -> int:
