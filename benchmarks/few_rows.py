@@ -124,16 +124,17 @@ def draw(scores: Scores, path: Path) -> None:
     if len(counts) < 2 or not sets:
         print("benchmarks: no curve: no set has runs with two numbers of rows", file=sys.stderr)
         return
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     for method, title in METHODS.items():
-        own = [each for each in counts if scores[each].get(method)]
+        if not (own := [each for each in counts if scores[each].get(method)]):
+            continue
         values = [mean(mean(scores[each][method][name]) for name in sets) for each in own]
         axes.plot([int(each) for each in own], values, marker="o", label=title)
     axes.set_xscale("log", base=2)
     axes.set_xticks([int(each) for each in counts], counts)
     axes.set(xlabel="training rows per label", ylabel=f"accuracy on test, mean of {len(sets)} sets")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
