@@ -27,8 +27,6 @@ def test_the_scores_equal_those_that_a_training_run_reports(command, reviews, tm
             low, high = alone["baselines"][name][f"{score}_ci95"]
             assert low <= scores[score] <= high
     linear = alone["baselines"]["tfidf_logreg"]
-    lead = linear["accuracy"] - alone["baselines"]["majority"]["accuracy"]
-    assert linear["ahead_of_majority_by"] == pytest.approx(lead) and linear["ahead_of_majority_by_ci95"][0] > 0
     assert sum(map(sum, linear["confusion"])) == alone["n"]
     assert alone["baselines"]["frozen_encoder_logreg"]["accuracy"] > 0.8
 

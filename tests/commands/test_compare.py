@@ -84,9 +84,9 @@ def test_a_run_may_be_named_as_the_reference(command, four):
     assert found["reference"] == "n_layers=1" and found["settings"][1]["difference"]["outcome"] == "higher"
 
 
-def test_one_seed_each_is_tested_by_mcnemar_and_has_the_interval_of_its_rows(command, four):
+def test_one_seed_each_is_tested_by_the_bootstrap_and_has_the_interval_of_its_rows(command, four):
     found = compared(command, four[0], four[2])
-    assert found["settings"][0]["difference"]["test"] == "McNemar's exact test"
+    assert found["settings"][0]["difference"]["test"] == "paired bootstrap"
     assert {row["interval_over"] for row in found["settings"]} == {"rows"}
 
 

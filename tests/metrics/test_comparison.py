@@ -10,7 +10,6 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.comparison import (
     BOOTSTRAP,
-    MCNEMAR,
     ROWS_AND_SEEDS,
     difference_over_seeds,
     holm,
@@ -49,18 +48,6 @@ def test_the_interval_over_seeds_is_students_t_interval(values):
 
 def test_holm_gives_the_figures_of_the_worked_example():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-
-
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
-def test_two_single_runs_are_compared_by_a_sign_test_on_rows_only_one_gets_right(right):
-    first, second = (scored(np.array([1] * len(right)), [int(row[side]) for row in right]) for side in (0, 1))
-    found = paired_difference([first], [second], "accuracy", 0)
-    alone = [sum(a and not b for a, b in right), sum(b and not a for a, b in right)]
-    tail = sum(stats.binom.pmf(range(min(alone) + 1), sum(alone), 0.5))
-    assert found.p_value == pytest.approx(min(1.0, 2 * tail))
-    assert found.value == pytest.approx((alone[0] - alone[1]) / len(right))
-    assert (found.test, found.varies) == (MCNEMAR, "rows")
-    assert found.interval[0] <= found.value <= found.interval[1]
 
 
 @pytest.mark.parametrize("figure", OF_CLASSES)

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
-from encoderlab.metrics.calibration import (
-    LEAST_POSITIVES,
-    best_threshold,
-    fit_thresholds,
-    threshold_for_precision,
-)
+from encoderlab.metrics.calibration import LEAST_POSITIVES, best_threshold, fit_thresholds
 
 
 def test_no_other_threshold_has_a_better_f1():
@@ -26,7 +21,7 @@ def test_a_requested_precision_is_reached_with_the_highest_possible_recall(wante
     random = np.random.default_rng(0)
     labels = random.random(200) < 0.3
     probabilities = np.clip(0.4 * labels + random.random(200) * 0.6, 0, 1).round(2)  # with ties
-    found = probabilities >= threshold_for_precision(probabilities, labels, wanted)
+    found = probabilities >= best_threshold(probabilities, labels, wanted)
     assert precision_score(labels, found) >= wanted
     others = [probabilities >= cut for cut in np.unique(probabilities)]
     reached = [recall_score(labels, other) for other in others if precision_score(labels, other) >= wanted]
@@ -35,12 +30,12 @@ def test_a_requested_precision_is_reached_with_the_highest_possible_recall(wante
 
 def test_the_most_precise_threshold_is_used_if_none_is_precise_enough():
     probabilities, labels = np.array([0.9, 0.8, 0.7, 0.2]), np.array([False, True, True, False])
-    assert threshold_for_precision(probabilities, labels, 0.9) == pytest.approx(0.45)  # two of three are right
+    assert best_threshold(probabilities, labels, 0.9) == pytest.approx(0.45)  # two of three are right
 
 
 def test_a_label_that_no_row_has_gets_a_half():
     assert best_threshold(np.array([0.1, 0.9]), np.array([False, False])) == 0.5
-    assert threshold_for_precision(np.array([0.1, 0.9]), np.array([False, False]), 0.9) == 0.5
+    assert best_threshold(np.array([0.1, 0.9]), np.array([False, False]), 0.9) == 0.5
 
 
 def test_a_rare_label_gets_the_threshold_of_all_labels_together():

@@ -86,9 +86,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | No
 
 
 def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """Return softmax(logits / temperature), [n, classes]; log probabilities are logits up to a constant that softmax
-    ignores.
-    """
+    """Return softmax(logits / temperature), [n, classes]."""
     logits = np.log(np.maximum(probabilities, _LEAST)) / temperature
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
@@ -108,38 +106,25 @@ def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return fitted
 
 
-def best_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Return the threshold with the best F1, midway between the two probabilities it separates; DEFAULT if no row has
-    the label.
-    """
-    if not labels.any():
-        return DEFAULT
-    hits, above, between = _cuts(probabilities, labels)
-    return float(between[(2 * hits / (above + labels.sum())).argmax()])
-
-
-def threshold_for_precision(probabilities: np.ndarray, labels: np.ndarray, precision: float) -> float:
-    """Return the lowest threshold with this precision, which has the highest recall; the most precise one if none has
-    it.
+def best_threshold(probabilities: np.ndarray, labels: np.ndarray, precision: float | None = None) -> float:
+    """Return the threshold with the best F1; with a `precision`, the lowest that has it, and so the highest recall, or
+    the most precise one if none has it.
 
     It is midway between the two probabilities that it separates. DEFAULT if no row has the label.
     """
     if not labels.any():
         return DEFAULT
-    hits, above, between = _cuts(probabilities, labels)
-    precise = np.flatnonzero(hits / above >= precision)
-    return float(between[precise[-1] if len(precise) else (hits / above).argmax()])
-
-
-def _cuts(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for every threshold between two different probabilities, descending: how many rows with the label
-    are above it, how many rows in all, and the threshold itself; [thresholds] each.
-    """
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)
     following = np.append(ranked[1:], 0.0)
+    # Between every two different probabilities, descending: how many rows with the label are above, and how many in all
     parted = np.flatnonzero((ranked != following) | (np.arange(len(ranked)) == len(ranked) - 1))
-    return np.cumsum(labels[order])[parted], parted + 1, (ranked[parted] + following[parted]) / 2
+    hits, above = np.cumsum(labels[order])[parted], parted + 1
+    best = (2 * hits / (above + labels.sum())).argmax()
+    if precision is not None:
+        precise = np.flatnonzero(hits / above >= precision)
+        best = precise[-1] if len(precise) else (hits / above).argmax()
+    return float((ranked[parted] + following[parted])[best] / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +135,5 @@ class ThresholdRule:
     precision: float | None = None
 
     def on(self, probabilities: np.ndarray, labels: np.ndarray) -> float:
-        """Return the threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label,
-        [rows] each.
-        """
-        if self.known is not None:
-            return self.known
-        if self.precision is None:
-            return best_threshold(probabilities, labels)
-        return threshold_for_precision(probabilities, labels, self.precision)
+        """Return the threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label, [rows]."""
+        return best_threshold(probabilities, labels, self.precision) if self.known is None else self.known

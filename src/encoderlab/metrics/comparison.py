@@ -2,13 +2,8 @@
 correction.
 
 A score varies for two reasons: which rows the split holds, and which seed a run was trained with. A bootstrap over the
-rows covers the first (see `intervals`), several seeds the second. A difference says which of the two its interval
-covers.
-
-With one seed, the interval covers the rows (McNemar, or a paired bootstrap over rows). With several, the variances of
-rows and seeds are added, with Satterthwaite's degrees of freedom; between runs that share no seed it is Welch's test.
-Holm's correction applies to the p-values of many comparisons and not to the intervals. Runs that were scored on
-different rows are not compared.
+rows covers the first (see `intervals`), several seeds the second, and a difference says which of the two its interval
+covers. Holm's correction applies to p-values and not to intervals.
 """
 
 from __future__ import annotations
@@ -20,10 +15,9 @@ import numpy as np
 
 from encoderlab.metrics.intervals import middle, t_interval, variance
 from encoderlab.metrics.scores import PredictionScores
-from encoderlab.metrics.texts import ClassificationScores
 
 SEPARATOR = "|"  # between the labels of a set, in predictions.csv
-MCNEMAR, BOOTSTRAP = "McNemar's exact test", "paired bootstrap"
+BOOTSTRAP = "paired bootstrap"
 ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over seeds"
 
 
@@ -49,11 +43,10 @@ def paired_difference(
     """Return how far the score `name` of one setting's runs is above another's on the same rows, averaged over each
     setting's seeds.
 
-    With one run on either side only the rows vary: McNemar's exact test (McNemar 1947; the exact form is a sign test on
-    the rows that only one of both predicts rightly) for the accuracy of single predictions, else the bootstrap, in
-    which a row is drawn with all its predictions. With two or more on both, the variances over rows and seeds are
-    added, and Student's t has the degrees of freedom of Satterthwaite (1946). A row that some seeds find harder than
-    others counts in both variances, so that the interval is rather too wide than too narrow.
+    With one run on either side only the rows vary: by the bootstrap, in which a row is drawn with all its predictions.
+    With two or more on both, the variances over rows and seeds are added, and Student's t has the degrees of freedom of
+    Satterthwaite (1946). A row that some seeds find harder than others counts in both variances, so that the interval
+    is rather too wide than too narrow.
     """
     one, *others = (*first, *second)
     scores = one.scores_of(one.resampled(seed, *(other.predicted for other in others)))[name]
@@ -62,17 +55,13 @@ def paired_difference(
     if len(first) > 1 and len(second) > 1:
         own = [scores[0, : len(first)].tolist(), scores[0, len(first) :].tolist()]
         return _with_seeds(value, own, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
-    if len(first) == len(second) == 1 and name == "accuracy" and isinstance(one, ClassificationScores):
-        return Difference(value, middle(drawn), _mcnemar(first[0], second[0]), MCNEMAR, "rows")
     # Without a difference, the bootstrap's values would spread around zero as they now spread around the value.
     p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
     return Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows")
 
 
 def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Return how far one setting's mean score is above another's if predictions cannot be paired: Welch's t test (Welch
-    1947).
-    """
+    """Return how far one setting's mean score is above another's if predictions cannot be paired: Welch's t test."""
     value = float(np.mean(first) - np.mean(second))
     if min(len(first), len(second)) < 2:
         return Difference(value, None, None, None, None)
@@ -80,9 +69,7 @@ def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Di
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values corrected for multiple tests (Holm 1979): the chance of any false discovery stays below the
-    level.
-    """
+    """Return the p-values corrected for multiple tests (Holm 1979)."""
     order = np.argsort(p_values, kind="stable")
     corrected, least = np.empty(len(p_values)), 0.0
     for rank, place in enumerate(order):
@@ -105,11 +92,3 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
     freedom, error = total**2 / lost if lost else np.inf, np.sqrt(total)
     p_value = float(2 * stats.t.sf(abs(value) / error, freedom))
     return Difference(value, t_interval(value, error, freedom), p_value, test, varies)
-
-
-def _mcnemar(first: PredictionScores, second: PredictionScores) -> float:
-    from scipy import stats
-
-    lead = (first.predicted == first.labels).astype(int) - (second.predicted == second.labels)
-    decided = int(np.abs(lead).sum())
-    return float(stats.binomtest(int((lead > 0).sum()), decided, 0.5).pvalue) if decided else 1.0

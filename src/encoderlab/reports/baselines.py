@@ -22,7 +22,6 @@ BASELINE_NAMES = {
 }
 # The first of these is shown next to the main score.
 SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
-REFERENCES = ("majority", "mean")  # the baselines that the others are compared with
 PRETRAINING_SCORES = ("mlm_accuracy", "mlm_perplexity", "nsp_accuracy")  # shown next to the baselines
 TOP_WORDS, MOST_CLASSES = 10, 12  # the strongest words of a class, and the classes whose words are printed
 SEED = 0  # of the bootstrap
@@ -58,19 +57,19 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
     if not baselines:
         return []
     model = {**scored, "seconds": report["throughput"].get("train_seconds")}
-    table = _table({"this model": model, **baselines}, report["main_figure"], "model_leads_by")
+    table = _table({"this model": model, **baselines}, report["main_figure"])
     verdict = report["verdict"]
     return [table, *([Text(verdict["sentence"], tone=TONES.get(verdict.get("outcome"), "bold"))] if verdict else [])]
 
 
-def _table(rows: Mapping[str, Mapping[str, Any]], main: str, lead: str) -> Table:
-    """Return a row for each model with its scores, its `lead` and its seconds, the first marked."""
+def _table(rows: Mapping[str, Mapping[str, Any]], main: str) -> Table:
+    """Return a row for each model with its scores, the model's lead over it and its seconds, the first marked."""
     first, *fitted = (one for one in rows.values() if "skipped" not in one)
     others = [name for name in SECOND if name != main and all(name in one for one in (first, *fitted))]
     columns = [main, *others[:1]]
     if "mlm_accuracy" in first:
         columns = [name for name in PRETRAINING_SCORES if name in first]
-    is_paired = any(lead in one for one in fitted)
+    is_paired = any("model_leads_by" in one for one in fitted)
     cells = []
     for name, one in rows.items():
         token = f" ({wording.shown(one['token'], 40)})" if "token" in one else ""
@@ -79,10 +78,11 @@ def _table(rows: Mapping[str, Mapping[str, Any]], main: str, lead: str) -> Table
         if "skipped" in one:
             cells[-1][1] = "skipped"
         if is_paired:
-            cells[-1] += [wording.lead(one, lead) if lead in one else "", wording.number(one.get("seconds"))]
+            cells[-1] += [wording.lead(one), wording.number(one.get("seconds"))]
     names = [wording.named_score(name, first) for name in columns]
-    ahead = "model ahead by" if "model" in lead else "ahead by"
-    return Table(["on the same rows", *names, *([f"{ahead} (95% interval)", "seconds"] * is_paired)], cells, marked=0)
+    return Table(
+        ["on the same rows", *names, *(["model ahead by (95% interval)", "seconds"] * is_paired)], cells, marked=0
+    )
 
 
 def build_baseline_report(
@@ -99,22 +99,17 @@ def build_baseline_report(
 
     `labels` are the targets of the rows of `split`, in the form of a baseline's predictions; `names` are the classes'.
     `main` names the score that comes first; for two classes, `positive` is the one that F1 is about. Each baseline has
-    its scores with 95% intervals, scores by class, the confusion, how far it is ahead of `majority` (or `mean`) on the
-    same rows, and of a linear model the top words for each class.
+    its scores with 95% intervals, scores by class, the confusion, and of a linear model the top words for each class.
     """
-    reference = next(name for name in REFERENCES if name in fitted)
     reports: dict[str, dict[str, Any]] = {}
     for name, one in fitted.items():
         if one.predicted is None:
             reports[name] = {"skipped": one.skipped}
             continue
         scores = scores_of_predictions(labels, one.predicted, names, main, positive)
-        ahead, bounds = scores.lead_over(fitted[reference].predicted, SEED)
         reports[name] = {
             **one.scores,
             **scores.with_intervals(SEED).as_dict(),
-            f"ahead_of_{reference}_by": ahead,
-            f"ahead_of_{reference}_by_ci95": bounds,
             "top_features": {names[id_]: top[:TOP_WORDS] for id_, top in one.top_features.items()},
         }
     report = {"command": "baseline", "task": task, "seed": SEED, "scored_split": split, "n": len(labels)}
@@ -124,10 +119,8 @@ def build_baseline_report(
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     """Print a report from `build_baseline_report`."""
     baselines = report["baselines"]
-    reference = next(name for name in REFERENCES if name in baselines)
     where = f"scored on {report['scored_split']} ({wording.number(report['n'])} rows)"
-    table = _table(baselines, report["main_figure"], f"ahead_of_{reference}_by")
-    blocks: list[Block] = [Text(where, f"baseline {report['task']}"), table]
+    blocks: list[Block] = [Text(where, f"baseline {report['task']}"), _table(baselines, report["main_figure"])]
     for name, one in baselines.items():
         blocks.append(Text(one.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped"))
         top = list(one.get("top_features", {}).items())[:MOST_CLASSES]

@@ -31,7 +31,6 @@ LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
 SHARE, TRAINING_ROWS = "dataset.train_share", "training rows"
 MEASURED = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
-MOST_SETTINGS = 60  # drawn
 # Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
 NOT_COMPARED = {
     *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
@@ -357,12 +356,12 @@ def _differences(settings: Sequence[Setting], place: int, metric: str) -> list[d
 
     measured = [None if other == place else asdict(difference(setting)) for other, setting in enumerate(settings)]
     others = [one for one in measured if one is not None]
-    corrected = iter(holm([one["p_value"] for one in others if one["p_value"] is not None]))
     for one in others:
-        one["p_corrected"] = p = None if one["p_value"] is None else next(corrected)
-        clear = p is not None and p < LEVEL
-        one["outcome"] = "not tested" if p is None else "not distinguishable"
-        one["outcome"] = ("higher" if one["value"] > 0 else "lower") if clear else one["outcome"]
+        one |= {"p_corrected": None, "outcome": "not tested"}
+    tested = [one for one in others if one["p_value"] is not None]
+    for one, p in zip(tested, holm([one["p_value"] for one in tested]), strict=True):
+        higher_or_lower = "higher" if one["value"] > 0 else "lower"
+        one |= {"p_corrected": p, "outcome": higher_or_lower if p < LEVEL else "not distinguishable"}
     return measured
 
 
@@ -394,8 +393,6 @@ def _notes(
         yield f"Nothing is compared row by row, because {lacking[0]} has no predictions.csv"
     if any(len(setting.runs) == 1 for setting in settings):
         yield "With one seed, the interval covers the rows but not the variation between seeds. Add seeds"
-    if any(len(setting.runs) > 1 for setting in settings):
-        yield "Intervals over seeds are Student's t; they do not cover the choice of rows"
     if tests:
         corrected = f", with Holm's correction of the p-values for {len(tests)} comparisons" if len(tests) > 1 else ""
         yield f"Differences are tested by {' and '.join(sorted(set(tests)))}{corrected}"
@@ -477,7 +474,7 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, s
         folder.mkdir(parents=True, exist_ok=True)
         if len(rows) > 1:
             what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
-            drawn = [Plot(plots.settings_plot(rows[:MOST_SETTINGS], comparison["reference"], metric), what)]
+            drawn = [Plot(plots.settings_plot(rows, comparison["reference"], metric), what)]
             paths["plot"] = folder / "plots" / "scores.png"
             paths["plot"].parent.mkdir(exist_ok=True)
             with atomic_write(paths["plot"]) as temporary:

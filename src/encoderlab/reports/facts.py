@@ -235,25 +235,25 @@ def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
 def show_rows(facts: Mapping[str, Any], file: TextIO) -> None:
     """Print what `encoderlab data` knows of labelled rows: statistics, lengths, tokens, odd rows and examples."""
     splits = facts["splits"]
-    blocks = [*_survey_blocks(splits), *_token_blocks(facts, "tokens", "row")]
+    blocks = [*_survey_blocks(splits), *_token_blocks(facts)]
     blocks += [Items(f"Odd rows of {name}", list(_odd(split["odd_rows"]))) for name, split in splits.items()]
     blocks += [Items(f"Rows of {name}", list(_examples(split["examples"]))) for name, split in splits.items()]
     show(blocks, file)
 
 
-def _token_blocks(facts: Mapping[str, Any], key: str, what: str) -> list[Block]:
-    """Return the lengths of each split's rows, which it holds under `key`, and how words become tokens."""
-    lengths = {name: split[key] for name, split in facts["splits"].items()}
+def _token_blocks(facts: Mapping[str, Any]) -> list[Block]:
+    """Return the lengths of each split's rows, and how words become tokens."""
+    lengths = {name: split["tokens"] for name, split in facts["splits"].items()}
     rows = [
         [name, *(f"{one[key]:,.0f}" if key in one else "-" for key in QUANTILES), wording.percent(one["truncated"])]
         for name, one in lengths.items()
     ]
     most, pieces, words = facts["max_length"], facts["pieces"], ""
     if pieces is not None:
-        words = f"{pieces['pieces_per_word']:.2f} tokens per word, {pieces['unknown_pieces']:.2%} of the tokens unknown"
-        words += f", a vocabulary of {pieces['vocabulary_size']:,}"
+        unknown = f"{pieces['unknown_pieces']:.2%} of the tokens unknown"
+        words = f"{pieces['pieces_per_word']:.2f} tokens per word, {unknown}, vocabulary {pieces['vocabulary_size']:,}"
     return [
-        Table((f"tokens of a {what}", *QUANTILES, f"truncated at {most}"), rows),
+        Table(("tokens of a row", *QUANTILES, f"truncated at {most}"), rows),
         Text(f"Lengths include special tokens; the model reads up to model.max_length={most}."),
         Text(words, "Tokens"),
     ]

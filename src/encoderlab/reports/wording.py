@@ -68,10 +68,12 @@ def with_interval(scores: Mapping[str, Any], name: str, title: str = "95% interv
     return f"{score(scores[name])} ({title}{interval(bounds)})" if bounds else score(scores[name])
 
 
-def lead(scores: Mapping[str, Any], name: str) -> str:
-    """Return the difference `name` between two scores with its 95% interval, all with their signs."""
-    low, high = scores[f"{name}_ci95"]
-    return f"{scores[name]:+.3f} ({low:+.3f} to {high:+.3f})"
+def lead(scores: Mapping[str, Any]) -> str:
+    """Return the model's lead over a baseline with its 95% interval, all with their signs; "" if it is not known."""
+    if "model_leads_by" not in scores:
+        return ""
+    low, high = scores["model_leads_by_ci95"]
+    return f"{scores['model_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
 def speed(throughput: Mapping[str, float | None]) -> str:
