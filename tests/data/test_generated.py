@@ -135,7 +135,7 @@ def test_the_same_seed_draws_the_same_rows_and_another_seed_different_ones(datas
     [
         (BracketsDataset(train_rows=60_000), "train_rows=60000: it needs 30,000. Allowed: at most 12,796"),
         (BracketsDataset(pairs=2, train_rows=2, validation_rows=2, test_rows=40), "at most 2 besides"),
-        (ReverseDataset(length=3), "a larger dataset.length"),
+        (ReverseDataset(length=3), "dataset.length"),
     ],
 )
 def test_more_rows_than_exist_are_refused_with_the_number_that_exist(dataset, named):

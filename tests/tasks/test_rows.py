@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Encoded, HeadSizes
-from encoderlab.distillation.teachers import TeacherLogits
 from encoderlab.tasks.rows import TaughtRows, concatenated, hold_encoded
 from tests.stand_ins import encoded
 
@@ -69,28 +68,27 @@ def texts(n, first=0):
 
 
 def logits(n, classes=2):
-    return TeacherLogits(np.arange(n * classes, dtype=np.float32).reshape(n, classes), np.arange(n + 1))
+    return list(np.arange(n * classes, dtype=np.float32).reshape(n, 1, classes))
 
 
 @pytest.mark.parametrize("chosen", [[0], [4, 1], [3, 2, 0]])
 def test_each_row_has_its_own_logits(chosen):
-    rows = TaughtRows(texts(5), logits(5).of, 2.0, 0.7)
+    rows = TaughtRows(texts(5), logits(5), 2.0, 0.7)
     batch = rows.prepare(rows.gather(np.array(chosen), 0))
-    assert torch.equal(batch.targets.sequence_logits, torch.from_numpy(logits(5).values[chosen]))
+    assert torch.equal(
+        batch.targets.sequence_logits, torch.from_numpy(np.concatenate([logits(5)[row] for row in chosen]))
+    )
     assert (batch.targets.temperature, batch.targets.weight) == (2.0, 0.7)
 
 
 def test_words_have_teacher_logits_at_each_of_the_students_targets():
     encoded = [Encoded([1, 2, 3], [0] * 3, token_labels={1: 0, 2: 1}), Encoded([1, 2], [0] * 2, token_labels={1: 1})]
-    teacher = TeacherLogits(
-        np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, 3, 5])
-    )  # it reads a word more of each
-    rows = TaughtRows(hold_encoded(encoded, 10, HeadSizes(token_classes=2)), teacher.of, 1.0, 1.0)
+    teacher = np.split(np.arange(10, dtype=np.float32).reshape(5, 2), [3])  # it reads a word more of each
+    rows = TaughtRows(hold_encoded(encoded, 10, HeadSizes(token_classes=2)), teacher, 1.0, 1.0)
     batch = rows.prepare(rows.gather(np.array([1, 0]), 0))
     assert batch.targets.token_logits.tolist() == [[6, 7], [0, 1], [2, 3]]
 
 
 def test_rows_without_labels_follow_those_with_labels():
-    both, found = concatenated([texts(3), texts(2, first=1)]), logits(3).followed_by(logits(2))
+    both = concatenated([texts(3), texts(2, first=1)])
     assert len(both) == 5 and both.lengths.tolist() == [2, 3, 4, 3, 4]
-    assert found.of(np.array([4]), np.array([1])).tolist() == [[2.0, 3.0]]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -76,8 +76,6 @@ class ArticlesDataset(DatasetConfig):
 class GeneratedDataset(DatasetConfig):
     """Random rows: always the same for the same settings, and never twice, within a split or across splits."""
 
-    longer: ClassVar[str]  # the setting that makes sequences longer
-
     train_rows: int = setting(24_000, "Rows of the training split.", least=1)
     validation_rows: int = setting(4_000, "Rows of the validation split.", least=1)
     test_rows: int = setting(4_000, "Rows of the test split.", least=1)
@@ -107,13 +105,10 @@ class GeneratedDataset(DatasetConfig):
         """Return the names of the labels in the order of their ids."""
 
     def rows_of(self, split: str) -> int:
-        """Return how many rows the settings ask for."""
         return getattr(self, f"{split}_rows")
 
     def distinct(self, count: int, what: str, split: str, draw: Draw, alphabet: str, seen: set[str]) -> list[str]:
-        """Return the first `count` strings of `draw` that are not in `seen`, and add them; SettingError if there are
-        fewer.
-        """
+        """Return `count` strings of `draw` that are not in `seen`, and add them; SettingError if there are fewer."""
         texts: list[str] = []
         in_vain = 0
         letters = np.frombuffer(alphabet.encode("ascii"), np.uint8)
@@ -128,7 +123,7 @@ class GeneratedDataset(DatasetConfig):
             raise SettingError(
                 f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}",
                 allowed=f"at most {len(texts):,} besides those of the other splits",
-                remedy=f"Set a smaller dataset.{split}_rows or a larger {self.longer}",
+                remedy=f"Set a smaller dataset.{split}_rows, or make sequences longer (dataset.pairs, dataset.length)",
             )
         return texts
 
@@ -141,8 +136,6 @@ class BracketsDataset(GeneratedDataset):
     brackets; hard ones become balanced when two characters change places. Of 10 pairs of one kind there are 16,796
     balanced strings (a Catalan number), which bounds the rows.
     """
-
-    longer: ClassVar[str] = "dataset.pairs"
 
     pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", least=1)
     kinds: int = setting(1, "Kinds of brackets, out of ( [ { <.", least=1, most=len(BRACKETS) // 2)
@@ -186,8 +179,6 @@ class BracketsDataset(GeneratedDataset):
 @dataclass
 class ReverseDataset(GeneratedDataset):
     """Label every digit of a sequence with the digit at its position in the reversed sequence."""
-
-    longer: ClassVar[str] = "dataset.length"
 
     train_rows: int = setting(50_000, "Rows of the training split.", least=1)
     validation_rows: int = setting(5_000, "Rows of the validation split.", least=1)

@@ -84,9 +84,7 @@ class Columns:
         named, name = self.setting.format(setting), self.by_setting()[setting]
         near = closest(name, existing, cutoff=0.65)
         remedy = f"Set {shlex.quote(f'{named}={near}')}" if near else f"Set {named}=COLUMN"
-        if near and near.strip() == name:
-            remedy = f"Remove the spaces around {near!r} in the data"
-        elif not near and any(len(one) > _LONGEST_NAME for one in existing):
+        if not near and any(len(one) > _LONGEST_NAME for one in existing):
             remedy += ". If these are not column names, add a first line with the names"
         return MissingColumnError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
 
@@ -118,9 +116,7 @@ class RawRows:
 
 
 def concatenated(parts: Sequence[RawRows]) -> RawRows:
-    """Return the rows of several files, one file after another. Raises DataError if their columns do not go
-    together.
-    """
+    """Return the rows of several files, one after another. Raises DataError if a column's types do not go together."""
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.table) for part in parts)])
@@ -132,10 +128,8 @@ def concatenated(parts: Sequence[RawRows]) -> RawRows:
     try:
         table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
     except pa.ArrowException as error:
-        raise DataError(
-            f"{parts[0].where(0)} and the other files cannot be combined: {error}",
-            remedy="Give a column the same type in every file",
-        ) from error
+        wrong = f"{parts[0].where(0)} and the other files cannot be combined: {error}"
+        raise DataError(wrong, remedy="Give a column the same type in every file") from error
     return RawRows(table, where)
 
 
@@ -235,15 +229,14 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
     if types.is_null(kind):
         array, kind = array.cast(pa.string()), pa.string()
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        raise DataError(
-            f"Column {name!r} holds {array.type}, not text ({where(0)})", remedy=f"Choose another with {setting}=COLUMN"
-        )
+        wrong = f"Column {name!r} holds {array.type}, not text ({where(0)})"
+        raise DataError(wrong, remedy=f"Choose another with {setting}=COLUMN")
     if not columns.setting.startswith("dataset.") and not is_list(array):
         array = array.fill_null("")  # as an empty cell of csv, for which nothing is predicted
     lacking = missing(array) if is_list(array) and flat(array).null_count else np.asarray(array.is_null())
     if lacking.any() and not columns.drop:
-        remedy = 'Write an empty text as ""'
-        raise DataError(f"{where(int(lacking.argmax()))} has no value in column {name!r}", remedy=remedy)
+        wrong = f"{where(int(lacking.argmax()))} has no value in column {name!r}"
+        raise DataError(wrong, remedy='Write an empty text as ""')
     return array
 
 
@@ -270,19 +263,15 @@ def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) 
         return
     if is_list(label) != words:
         held = "lists of words, and the labels are not lists" if words else "whole texts, and the labels are lists"
-        raise DataError(
-            f"The texts are {held} ({where(0)})",
-            allowed="one label for each text, or for each word of a list",
-            remedy="Use task=multilabel for several labels of a text",
-        )
+        remedy = "Use task=multilabel for several labels of a text"
+        raise DataError(f"The texts are {held} ({where(0)})", allowed="one label per text or word", remedy=remedy)
     if words:
         n_words, n_labels = pc.list_value_length(arrays["text"]), pc.list_value_length(label)
         uneven = np.asarray(pc.not_equal(n_words, n_labels).fill_null(False))
         if uneven.any():
             row = int(uneven.argmax())
-            raise DataError(
-                f"{where(row)} has {n_words[row]} words and {n_labels[row]} labels", allowed="one label for each word"
-            )
+            wrong = f"{where(row)} has {n_words[row]} words and {n_labels[row]} labels"
+            raise DataError(wrong, allowed="one label for each word")
 
 
 def _numbers(array: pa.Array, name: str, where: Where) -> pa.Array:
@@ -296,11 +285,8 @@ def _numbers(array: pa.Array, name: str, where: Where) -> pa.Array:
                 remedy = "Use a decimal point instead of the comma"
             elif not any(is_number(other or "") for other in cells):
                 remedy = "Use task=classification if these are classes, or choose the column with dataset.label"
-            raise DataError(
-                f"{where(row)} has {cell[:60]!r} in column {name!r}, which is not a number",
-                allowed="a number in each row",
-                remedy=remedy,
-            )
+            wrong = f"{where(row)} has {cell[:60]!r} in column {name!r}, which is not a number"
+            raise DataError(wrong, allowed="a number in each row", remedy=remedy)
     return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
 
 
@@ -320,10 +306,7 @@ def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
         yes, no = (np.asarray(pc.is_in(cells, value_set=pa.array(values))) for values in (_YES, _NO))
         if not (yes | no).all():
             row = int(np.argmin(yes | no))
-            raise DataError(
-                f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}",
-                allowed="0 or 1 in a label column",
-            )
+            raise DataError(f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}")
         marks.append(yes)
     names = list(columns)
     rows = [[name for name, mark in zip(names, row, strict=True) if mark] for row in np.stack(marks, axis=1)]

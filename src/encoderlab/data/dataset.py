@@ -1,6 +1,4 @@
-"""The dataset settings that every source shares: load examples or documents, limit, divide and name the
-labels of rows.
-"""
+"""The dataset settings that every source shares: load examples or documents, limit, divide and label rows."""
 
 from __future__ import annotations
 
@@ -80,11 +78,8 @@ class DatasetConfig(ABC):
         if target not in self.targets:
             name = type(self).__name__.removesuffix("Dataset").lower()
             needed = "a number" if target == "number" else "a set of labels"
-            raise DataError(
-                f"dataset={name} has one label in each row, but the task needs {needed}",
-                allowed="dataset=files, dataset=hub",
-                remedy="Use task=classification, or another dataset",
-            )
+            wrong = f"dataset={name} has one label in each row, but the task needs {needed}"
+            raise DataError(wrong, allowed="dataset=files, dataset=hub", remedy="Use task=classification")
         splits = self.limited(self.read(cache_dir, target))
         if self.fold is not None and splits.folded is None:  # a source that holds out rows has divided them before
             splits = self.in_fold(splits, self.fold)
@@ -122,17 +117,15 @@ class DatasetConfig(ABC):
         return 0
 
     def documents(self, cache_dir: Path) -> Documents:
-        """Return all splits as documents for pretraining, each limited to `limit` of them; labels are neither needed
-        nor read.
+        """Return all splits as documents for pretraining, each limited to `limit`; labels are not read.
 
         Raises as `load` does, and DataError if there are no documents, or only one to train on.
         """
         _refuse_unwritable(cache_dir)
         if self.fold is not None or self.train_share != 1:
             name = "train_share" if self.fold is None else "fold"
-            raise SettingError(
-                f"dataset.{name} divides labelled rows, but these are documents", remedy=f"Remove dataset.{name}"
-            )
+            wrong = f"dataset.{name} divides labelled rows, but these are documents"
+            raise SettingError(wrong, remedy=f"Remove dataset.{name}")
         documents = self.read_documents(cache_dir)
         total = documents.by_name["train"].total
         if total is not None:
@@ -220,17 +213,12 @@ class ColumnDataset(DatasetConfig):
             raise SettingError(f"dataset.text is {self.text!r}", allowed="a column, or a list of columns")
         named = [name for name in (*texts, self.text_pair, *label) if name is not None]
         if self.fold is not None and self.test_fraction:
-            raise SettingError(
-                f"dataset.test_fraction={self.test_fraction:g} takes test rows from training, but every fold is "
-                "tested anyway",
-                remedy="Remove dataset.test_fraction",
-            )
+            wrong = f"dataset.test_fraction={self.test_fraction:g} takes test rows, but every fold is tested anyway"
+            raise SettingError(wrong, remedy="Remove dataset.test_fraction")
         repeated = next((name for name in named if named.count(name) > 1), None)
         if repeated is not None:
-            raise SettingError(
-                f"dataset.text, text_pair and label name the column {repeated!r} twice",
-                allowed="a different column for each",
-            )
+            wrong = f"dataset.text, text_pair and label name the column {repeated!r} twice"
+            raise SettingError(wrong, allowed="a different column for each")
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 
@@ -242,18 +230,12 @@ class ColumnDataset(DatasetConfig):
         if self.label_columns is None or self.label is None:
             return columns
         if target != "label_set":
-            raise SettingError(
-                "dataset.label_columns names a column for each label, but the task predicts one label or number "
-                "per row",
-                remedy="Use task=multilabel, or dataset.label=COLUMN",
-            )
+            wrong = "dataset.label_columns names columns of 0 and 1, but the task predicts one label or number"
+            raise SettingError(wrong, remedy="Use task=multilabel, or dataset.label=COLUMN")
         return replace(columns, label=None, label_columns=tuple(self.label_columns))
 
     def read_documents(self, cache_dir: Path) -> Documents:
-        """Return each row as a document; its paragraphs are the lines of its text and, if chosen, of its second text.
-
-        A row of words is a document of one paragraph.
-        """
+        """Return each row as a document."""
         unlabelled = replace(self, label=None)
         return as_documents(unlabelled.limited(unlabelled.read_document_rows(cache_dir)))
 
@@ -307,10 +289,7 @@ class ColumnDataset(DatasetConfig):
         return self.split_seed
 
     def _labelled(self, rows: dict[str, RawRows], class_names: list[str] | None) -> tuple[dict[str, RawRows], Labels]:
-        """Return the rows with the labels that a mapping gives them, and the names of the labels, in order.
-
-        A label with a column of its own counts even if no row has it.
-        """
+        """Return the rows with valid labels, and the labels; one with a column counts even if no row has it."""
         from encoderlab.data.labels import Labels, mapped_labels, name_labels, with_valid_entities
 
         names = self.label_names
@@ -329,9 +308,8 @@ class ColumnDataset(DatasetConfig):
         if split.carried is not None:
             columns |= {one: (split.carried, one) for one in split.carried.column_names}
         if self.group not in columns:
-            raise DataError(
-                f"There is no column {self.group!r} to group by (dataset.group)", allowed=", ".join(map(str, columns))
-            )
+            wrong = f"There is no column {self.group!r} to group by (dataset.group)"
+            raise DataError(wrong, allowed=", ".join(map(str, columns)))
         rows, name = columns[self.group]
         values = rows.select_columns([name]).with_format("arrow")[:][name].to_pylist()
         return [tuple(value) if isinstance(value, list) else value for value in values]
@@ -342,22 +320,16 @@ def _refuse_unwritable(cache_dir: Path) -> None:
         cache_dir.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=cache_dir).close()
     except OSError as error:
-        raise DataError(
-            f"cache_dir={cache_dir} is not a writable folder ({error.strerror})",
-            remedy="Set cache_dir or ENCODERLAB_CACHE to a writable folder",
-        ) from error
+        wrong = f"cache_dir={cache_dir} is not a writable folder ({error.strerror})"
+        raise DataError(wrong, remedy="Set cache_dir or ENCODERLAB_CACHE to one") from error
 
 
 def _label_names(value: Any) -> list[str] | dict[str, str]:
-    """Return label names as strings: a list, or a mapping from values. Raises SettingError if they are neither, or too
-    few.
-    """
+    """Return label names as strings: a list, or a mapping from values. Raises SettingError for anything else."""
     names = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(names, list) or any(isinstance(name, dict | list) or name is None for name in names):
-        raise SettingError(
-            f"dataset.label_names is {value!r}",
-            allowed="a list such as [bad,good], or a mapping such as {0:bad,1:good}",
-        )
+        allowed = "a list such as [bad,good], or a mapping such as {0:bad,1:good}"
+        raise SettingError(f"dataset.label_names is {value!r}", allowed=allowed)
     texts = [_as_written(name) for name in names]
     if len(set(texts)) < 2 or (isinstance(value, list) and len(set(texts)) < len(texts)):
         raise SettingError(f"dataset.label_names is [{', '.join(texts)}]", allowed="at least two different names")

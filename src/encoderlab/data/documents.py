@@ -162,9 +162,7 @@ class DocumentStream:
         return "test" if place < self.validation + self.test else "train"
 
     def documents(self, name: str) -> Iterator[list[str]]:
-        """Yield the documents of a split in the order of the shards: all for training, at most HELD_OUT_DOCUMENTS of
-        the first READ_TO_HOLD_OUT for others.
-        """
+        """Yield the documents of a split in the order of the shards; held-out splits are short (HELD_OUT_DOCUMENTS)."""
         rows = self.dataset if name == "train" else self.dataset.take(READ_TO_HOLD_OUT)
         texts = (text for text in stream_texts(rows, self.explained) if self.split_of(text) == name)
         yield from map(paragraphs, texts if name == "train" else islice(texts, HELD_OUT_DOCUMENTS))

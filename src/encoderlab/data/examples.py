@@ -229,10 +229,8 @@ def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
             file.flush()
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
-        raise DataError(
-            f"The cache folder {folder} cannot hold the rows: {error.strerror or error}",
-            remedy="Free some space there, or set cache_dir to another folder",
-        ) from error
+        wrong = f"The cache folder {folder} cannot hold the rows: {error.strerror or error}"
+        raise DataError(wrong, remedy="Free some space there, or set cache_dir to another folder") from error
     _mappings.add(mapping)
     return pa.ipc.open_stream(pa.py_buffer(mapping)).read_all()
 
@@ -247,9 +245,7 @@ def in_lists(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
 def grouped(
     items: Iterable[Item], size_of: Callable[[Item], int], largest: int, most: int | None = None
 ) -> Iterator[list[Item]]:
-    """Yield the items in lists. A list ends with the item that brings its total size to `largest`, or with the
-    `most`th.
-    """
+    """Yield the items in lists that end with the item that brings their size to `largest`, or with the `most`th."""
     group: list[Item] = []
     size = 0
     for item in items:

@@ -1,6 +1,4 @@
-"""A user's own files as a dataset: tables, one text per line, sentences in CoNLL columns, a folder per label, or
-documents.
-"""
+"""A user's own files as a dataset: tables, one text per line, CoNLL columns, a folder per label, or documents."""
 
 from __future__ import annotations
 
@@ -230,10 +228,7 @@ def first_cells(path: Path, kind: Format, dialect: Dialect) -> dict[str, list[st
 
 
 def _text_files(path: Path) -> list[Path]:
-    """Return the file, or all .txt files (.txt.gz, .txt.zst) in a folder, at any depth, by name.
-
-    Raises DataError if the folder has none.
-    """
+    """Return the file, or all .txt files (.txt.gz, .txt.zst) in a folder, at any depth. Raises DataError if none."""
     if not path.is_dir():
         return [path]
     files = sorted(one for one in path.rglob("*.txt*") if one.is_file() and not one.name.startswith("."))
@@ -243,20 +238,17 @@ def _text_files(path: Path) -> list[Path]:
 
 
 def _fingerprints(paths: list[Path]) -> dict[str, str]:
-    """Return a fingerprint of each file, from its size and both ends, by its path in the folder that
-    contains them all.
-    """
-    folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
-    return {path.absolute().relative_to(folder).as_posix(): _fingerprint(path) for path in paths}
-
-
-def _fingerprint(path: Path) -> str:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        ends = file.read(_END)
-        file.seek(max(size - _END, 0))
-        return hashlib.sha256(b"%d " % size + ends + file.read(_END)).hexdigest()[:16]
+    """Return a fingerprint of each file, from its size and both ends, by its path in the folder of them all."""
+    folder, prints = Path(os.path.commonpath([path.parent.absolute() for path in paths])), {}
+    for path in paths:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            ends = file.read(_END)
+            file.seek(max(size - _END, 0))
+            made_from = b"%d " % size + ends + file.read(_END)
+        prints[path.absolute().relative_to(folder).as_posix()] = hashlib.sha256(made_from).hexdigest()[:16]
+    return prints
 
 
 def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
@@ -276,8 +268,7 @@ def read_unlabelled(
     """Return the texts of a file in order, with every label unknown. Without a `cache_dir`, all of them stay in memory.
 
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line
-    is a text, blank lines too, and `text` is ignored. Raises DataError as `FilesDataset.load` does, with the settings
-    of `predict`.
+    is a text, blank lines too. Raises DataError that names the settings of `predict`.
     """
     import pyarrow as pa
 

@@ -99,10 +99,9 @@ def absolute(path: Any, setting: str) -> str | list[str]:
 
 
 def paths_of(paths: str | list[str], setting: str) -> list[Path]:
-    """Return the files and folders that a path, a pattern or a list of them matches, sorted by name within a pattern.
+    """Return the files and folders that match a path, a pattern or a list of them. DataError if a pattern has none.
 
-    Those inside the working folder are relative to it, so that messages are short. Raises DataError for a pattern
-    without a match.
+    Those inside the working folder are relative to it, so that messages are short.
     """
     files: list[Path] = []
     for one in [paths] if isinstance(paths, str) else paths:
@@ -119,11 +118,7 @@ def paths_of(paths: str | list[str], setting: str) -> list[Path]:
 
 
 def format_of(path: Path, kind: Format = Format.auto) -> Format:
-    """Return the format of the file or folder at `path`, by its name unless `kind` says it.
-
-    Raises DataError if nothing is there, the name does not tell the format, or it is a folder where a file is expected
-    (or a file where a folder is).
-    """
+    """Return the format of the file or folder at `path`, by its name unless `kind` says it. DataError in doubt."""
     if not path.exists():
         near = closest(path.name, [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else [])
         remedy = f"Did you mean {path.with_name(near)}?" if near else f"Relative paths start from {Path.cwd()}"
@@ -136,11 +131,9 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
     name = path.with_suffix("") if path.suffix in COMPRESSED else path
     if kind is Format.auto:
         if name.suffix.lower() not in _BY_SUFFIX:
-            raise DataError(
-                f"The format of {path} is unknown: its extension is {name.suffix or 'missing'}",
-                allowed=f"{', '.join(_BY_SUFFIX)}, or a folder",
-                remedy="Set dataset.format (csv, tsv, ...), rename the file, or save it in one of these formats",
-            )
+            wrong = f"The format of {path} is unknown: its extension is {name.suffix or 'missing'}"
+            remedy = "Set dataset.format (csv, tsv, ...), or save the file in one of these formats"
+            raise DataError(wrong, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
         kind = _BY_SUFFIX[name.suffix.lower()]
     if kind in (Format.parquet, Format.excel) and path.suffix in COMPRESSED:
         raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll", remedy="Unpack it first")
@@ -176,10 +169,7 @@ def _refuse_bomb(path: Path) -> None:
 
 
 def lines_of(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a text file, each with its line feed.
-
-    Raises DataError if the file cannot be read or decoded, or contains a NUL byte.
-    """
+    """Yield the lines of a text file, each with its line feed. Raises DataError for anything but text."""
     try:
         with _opened(path) as file, io.TextIOWrapper(file, encoding=encoding, newline="\n") as text:
             for number, line in enumerate(text, start=1):
@@ -187,10 +177,8 @@ def lines_of(path: Path, encoding: str) -> Iterator[str]:
                     raise DataError(f"{path}, line {number} contains a NUL byte", allowed="a text file")
                 yield line
     except UnicodeError as error:
-        raise DataError(
-            f"{path} cannot be decoded as {encoding}: {error}",
-            remedy="Set the encoding (dataset.encoding) it was written in",
-        ) from error
+        wrong = f"{path} cannot be decoded as {encoding}: {error}"
+        raise DataError(wrong, remedy="Set the encoding (dataset.encoding) it was written in") from error
 
 
 def text_lines(path: Path, encoding: str) -> Iterator[str]:
@@ -224,10 +212,8 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
     if not broken:
         return "utf-8-sig"
     if has_utf_8:
-        raise DataError(
-            f"{path}, line {broken} is not UTF-8, but other lines are",
-            remedy=f"Correct the line, or set {setting} to the encoding of the file",
-        )
+        remedy = f"Correct the line, or set {setting} to the encoding of the file"
+        raise DataError(f"{path}, line {broken} is not UTF-8, but other lines are", remedy=remedy)
     print(
         f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, line {broken} as {one_line(shown)!r}. "
         f"If that is wrong, set {setting}.",

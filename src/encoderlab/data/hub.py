@@ -53,11 +53,8 @@ class HubDataset(ColumnDataset):
             raise self._not_an_id()
 
     def _not_an_id(self) -> SettingError:
-        return SettingError(
-            f"dataset.path={self.path} is not the id of a dataset on the hub",
-            allowed="OWNER/NAME",
-            remedy="For files of your own set dataset=files dataset.path=FILE",
-        )
+        wrong = f"dataset.path={self.path} is not the id of a dataset on the hub"
+        return SettingError(wrong, allowed="OWNER/NAME", remedy="For your own files set dataset=files")
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
@@ -107,12 +104,11 @@ class HubDataset(ColumnDataset):
             remedy = f"Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; {_OFFLINE}"
             return DataError(f"{cache}, and {reason} ({line})", remedy=remedy)
         if isinstance(error, ValueError) and "onfig" in line:
-            remedy = "Set dataset.name (of Wikipedia dataset.language) to one of them"
+            remedy = "Set dataset.name (of Wikipedia dataset.language and date) to one of them"
             return DataError(f"{self.path}: {one_line(str(error))[:500]}", remedy=remedy)
-        return DataError(
-            f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {line.rpartition(' Hub either: ')[2]}",
-            remedy=f"Check for a login page or a proxy in between, try later, or offline: {_OFFLINE}",
-        )
+        line = line.rpartition(" Hub either: ")[2]
+        wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {line}"
+        return DataError(wrong, remedy=f"Check for a login page or a proxy, try later, or offline: {_OFFLINE}")
 
     def builder(self) -> datasets.DatasetBuilder:
         """Return what reads the rows, from the hub or its cache. Raises any error of theirs, and DataError."""
@@ -166,9 +162,7 @@ class HubDataset(ColumnDataset):
 
 
 def _hide_unknown(rows: dict[str, RawRows], *, has_classes: bool) -> dict[str, RawRows]:
-    """Make labels -1 unknown, as the hub marks those of GLUE's test splits; without class names, only if no training
-    row has it.
-    """
+    """Make labels -1 unknown, as in GLUE's test splits; without class names, only if no training row has it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -197,11 +191,7 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not re.fullmatch(r"[0-9]{8}", self.date):
-            raise SettingError(f"dataset.date is {self.date!r}", allowed="year, month and day, such as 20231101")
-        if self.validation_fraction + self.test_fraction >= 1:
-            wrong = "dataset.validation_fraction and dataset.test_fraction leave no training articles"
-            raise SettingError(wrong, allowed="a sum below 1")
+        self._of_hub()  # refuses fractions that leave no training articles
 
     @property
     def sentence_language(self) -> str:
@@ -209,9 +199,7 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         return LANGUAGES.get(self.language, "english")
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
-        """Read the articles as texts without labels. Raises DataError as `HubDataset.read` does, and if they are
-        streamed.
-        """
+        """Read the articles as texts without labels."""
         self.refuse_stream()
         return self._of_hub().read(cache_dir)
 
@@ -241,11 +229,8 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
 
         self.refuse_limit(self.limit)
         if not hub_answers(config.HF_ENDPOINT):
-            raise DataError(
-                f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from",
-                remedy="Set HF_ENDPOINT to a reachable hub, or dataset.streaming=false to use its cache",
-            )
-
+            wrong = f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from"
+            raise DataError(wrong, remedy="Set HF_ENDPOINT, or dataset.streaming=false to use the cache")
         with articles.hub_errors_explained():
             builder = articles.builder()
             stream = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train"))

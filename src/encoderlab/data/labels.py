@@ -73,10 +73,8 @@ def refuse_missing_labels(rows: RawRows, name: str) -> None:
     if not lacking.any():
         return
     others = f", and so do {lacking.sum() - 1:,} more rows" if lacking.sum() > 1 else ""
-    raise DataError(
-        f"{rows.where(int(lacking.argmax()))} has no label in column {name!r}{others}",
-        remedy="Fill it in, or set dataset.on_missing=drop to drop such rows",
-    )
+    wrong = f"{rows.where(int(lacking.argmax()))} has no label in column {name!r}{others}"
+    raise DataError(wrong, remedy="Fill it in, or set dataset.on_missing=drop to drop such rows")
 
 
 def _lacking(labels: pa.Array) -> np.ndarray:
@@ -93,21 +91,16 @@ def refuse_other_targets(train: RawRows, name: str) -> None:
     values = train.labels.unique().drop_null().to_pylist()
     fraction = next((value for value in values if re.fullmatch(r"\s*[+-]?[0-9]*\.[0-9]*[1-9][0-9]*\s*", value)), None)
     if len(values) > _MOST_STEPS and fraction and all(map(is_number, values)):
-        raise DataError(
-            f"{_first_with(fraction, train)} has {fraction!r} in column {name!r}, which holds {len(values)} "
-            "different numbers",
-            allowed="classes",
-            remedy="Use task=regression, or list the classes in dataset.label_names",
-        )
+        place = f"{_first_with(fraction, train)} has {fraction!r} in column {name!r}"
+        remedy = "Use task=regression, or list the classes in dataset.label_names"
+        raise DataError(f"{place}, which holds {len(values)} different numbers", allowed="classes", remedy=remedy)
     for separator in SEPARATORS:
         single = {value for value in values if separator not in value}
         several = next((value for value in values if separator in value and {*value.split(separator)} <= single), None)
         if several is not None:
-            raise DataError(
-                f"{_first_with(several, train)} has the label {several!r}, whose parts are labels of other rows",
-                allowed="one label in each row",
-                remedy="Use task=multilabel, or list the labels in dataset.label_names",
-            )
+            wrong = f"{_first_with(several, train)} has the label {several!r}, whose parts are labels of other rows"
+            remedy = "Use task=multilabel, or list the labels in dataset.label_names"
+            raise DataError(wrong, allowed="one label in each row", remedy=remedy)
 
 
 def with_label_sets(rows: Mapping[str, RawRows], separator: str | None) -> dict[str, RawRows]:
@@ -152,11 +145,9 @@ def name_labels(train: RawRows, label_names: list[str] | None, class_names: list
             return Labels.of(label_names, [str(class_names.index(name)) for name in label_names])
         if len(label_names) == len(class_names):
             return Labels.of(label_names, _numbered(label_names))
-        raise SettingError(
-            f"dataset.label_names=[{listed(label_names)}] does not name the {len(class_names)} labels in the data",
-            allowed=f"all of {listed(class_names)}, in any order",
-            remedy="Remove dataset.label_names to use these names",
-        )
+        wrong = f"dataset.label_names=[{listed(label_names)}] does not name the {len(class_names)} labels in the data"
+        remedy = "Remove dataset.label_names to use these names"
+        raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order", remedy=remedy)
     by_name = set(values) <= set(label_names) or not values[0].isdecimal()
     return Labels.of(label_names, None if by_name else _numbered(label_names))
 

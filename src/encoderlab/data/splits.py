@@ -53,9 +53,7 @@ def hold_out(
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
-    """Return the group of each row: rows that share a text or a value belong together, directly or through
-    other rows.
-    """
+    """Return the group of each row: rows that share a text or a value, directly or through other rows."""
     _, groups = np.unique(texts, return_inverse=True)
     if kept_together is None:
         return groups
@@ -75,9 +73,7 @@ def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndar
 
 
 def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
-    """Return the stratum of each row, int64 [rows]: its label, the rarest of its labels, or the fifth of its number's
-    range.
-    """
+    """Return the stratum of each row, int64 [rows]: its label, the rarest of several, or the fifth of its number."""
     if hashes.of_words:
         return np.full(len(split), _UNLABELLED)
     if hashes.target == "number":
@@ -93,9 +89,7 @@ def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
 
 
 def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: np.random.Generator) -> np.ndarray:
-    """Return which rows to take, as a mask: whole groups, and of each label about its share of `fraction`
-    of the rows.
-    """
+    """Return which rows to take, as a mask: whole groups, and of each label about the `fraction` of its rows."""
     _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     label_of_group = rarest_labels(groups, labels, len(sizes))
     held_out = np.zeros(len(sizes), bool)
@@ -136,9 +130,7 @@ def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dic
 
 
 def rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the label each group counts for: the rarest among its rows, so that rare labels are the first to reach
-    every part.
-    """
+    """Return the label each group counts for: the rarest among its rows, so that rare labels reach every part."""
     values, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
     rarity = counts[places] * len(values) + places  # ties are broken by label
     rarest = np.full(n_groups, np.iinfo(np.int64).max)
@@ -176,18 +168,14 @@ def assign_folds(
         lone = next((names[label] for label in values[counts == 1].tolist()), None)
     if n_groups < folds or lone is not None:
         few = f"there are {n_groups}" if n_groups < folds else f"the label {lone!r} has too few"
-        raise DataError(
-            f"folds={folds} cannot be made: {few} different texts (or groups, dataset.group)",
-            allowed="at least one text for each fold, and two of each label",
-            remedy="Set fewer folds, add rows, or merge rare labels (dataset.label_names)",
-        )
+        wrong = f"folds={folds} cannot be made: {few} different texts (or groups, dataset.group)"
+        remedy = "Set fewer folds, add rows, or merge rare labels (dataset.label_names)"
+        raise DataError(wrong, allowed="at least one text for each fold, and two of each label", remedy=remedy)
     return assigned
 
 
 def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.random.Generator) -> np.ndarray:
-    """Return folds from 1: label by label, rarest first, each group, largest first, goes where the label has the fewest
-    rows.
-    """
+    """Return folds from 1: by label, rarest first, each group, largest first, goes where the label has fewest rows."""
     sizes = np.bincount(groups)
     label_of_group = rarest_labels(groups, labels, len(sizes))
     fold_of_group, totals = np.zeros(len(sizes), np.int64), [0] * folds

@@ -104,9 +104,7 @@ def survey(splits: Splits) -> Survey:
 
 
 def hashed(split: Split) -> Hashes:
-    """Return the rows of a split as 64-bit hashes (two texts in 4 million share one with a chance of 1 in 2
-    million).
-    """
+    """Return the rows of a split as 64-bit hashes: two of 4 million texts share one with a chance of 1 in 2 million."""
     batches = [_hashed(batch.to_pydict(), len(batch)) for batch in split.batches(_BATCH)] or [_hashed({}, 0)]
     texts, labels, lengths, ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
     return Hashes(texts, labels, lengths, np.bincount(ids[ids >= 0]), split.holds_words, split.target)

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
@@ -51,9 +50,9 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
     """Return the rows of a file (or of a folder with a sub-folder per label), kept in `folder` if they are many.
 
     Raises DataError if it cannot be read, lacks a column or has no rows. With `columns.drop`, incomplete rows are
-    dropped and listed on standard error.
+    dropped, and the first ones named on standard error.
     """
-    lines, dropped, totals = array("q"), array("q"), {"read": 0, "spaced": 0}
+    lines, dropped = array("q"), array("q")
     place = places(path, kind)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -61,25 +60,20 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
         used = set(columns.by_setting().values()) if labelled else set()  # predict copies all columns, in their order
         for numbers, values in read_batches(path, kind, columns, dialect):
             checks, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
-            totals["read"] += len(kept)
-            if (labels := values.get(columns.label or "")) is not None and pa.types.is_large_string(labels.type):
-                totals["spaced"] += pc.sum(pc.match_substring_regex(labels, r"^\s|\s$")).as_py() or 0
             lines.extend(np.asarray(numbers)[kept].tolist())
             dropped.extend(np.asarray(numbers)[~kept].tolist())
             bar.update(len(kept))
             mask = pa.array(kept)
             carried = {f"{CARRIED}{name}": one.filter(mask) for name, one in values.items() if name not in used}
             yield pa.record_batch({**checks, **carried})
-        if not totals["read"]:
+        if not lines and not dropped:
             raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
 
     with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
         table = stored(batches(), folder)
-    if totals["spaced"]:
-        print(f"encoderlab: {path}: spaces around labels are ignored ({totals['spaced']:,} rows)", file=sys.stderr)
     if dropped:
         where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
-        words = f"{len(dropped)} of {totals['read']} rows lack a text or a label and were dropped"
+        words = f"{len(dropped)} of {len(lines) + len(dropped)} rows lack a text or a label and were dropped"
         print(f"encoderlab: {path}: {words}: {where}", file=sys.stderr)
     if not len(table):
         raise DataError(f"{path} has no rows with text and label", remedy="Check dataset.text and dataset.label")
@@ -112,10 +106,8 @@ def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -
         Format.conll: lambda: _sentences(path, encoding, columns),
         Format.folder: lambda: _labelled_files(path, encoding, columns),
     }
-    is_table = kind in (Format.csv, Format.tsv)
-    batches = (
-        _separated(path, kind, columns, dialect, encoding) if is_table else _by_column(readers[kind](), columns, place)
-    )
+    batches = _by_column(readers[kind](), columns, place) if kind in readers else None
+    batches = batches or _separated(path, kind, columns, dialect, encoding)
     kinds: dict[str, pa.DataType | None] = {}
     for numbers, values in batches:
         for name in values.keys() - kinds.keys():
@@ -195,10 +187,9 @@ def _csv_rows(path: Path, encoding: str, separator: str, quoting: Quoting, setti
             yield line, cells, reader.line_num
             line = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(
-            f"{path}, line {line} is not valid: {str(error).partition(' - ')[0]}",
-            remedy=f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here',
-        ) from error
+        wrong = f"{path}, line {line} is not valid: {str(error).partition(' - ')[0]}"
+        remedy = f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here'
+        raise DataError(wrong, remedy=remedy) from error
 
 
 def _separated(path: Path, kind: Format, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Lists]:
@@ -230,10 +221,9 @@ def _separated(path: Path, kind: Format, columns: Columns, dialect: Dialect, enc
         yield [line for line, _, _ in some], {name: [cells[at] for _, cells, _ in some] for name, at in index.items()}
     for first, labels in suspects if dialect.quoting is Quoting.auto else ():
         if not has_breaks or all(one in known or (columns.target == "number" and is_number(one)) for one in labels):
-            raise DataError(
-                f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could also be a row",
-                remedy=f"Set {quoting}=double if quotes enclose cells, {quoting}=literal if they mean nothing",
-            )
+            wrong = f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could be a row"
+            remedy = f"Set {quoting}=double if quotes enclose cells, {quoting}=literal if they mean nothing"
+            raise DataError(wrong, remedy=remedy)
 
 
 def _whole(path: Path, rows: Iterable[CsvRow], header: list[str]) -> Iterator[CsvRow]:
@@ -247,11 +237,9 @@ def _whole(path: Path, rows: Iterable[CsvRow], header: list[str]) -> Iterator[Cs
         if blank and len(header) == 1:
             raise DataError(f"{path}, line {blank} is blank", remedy='Write an empty text as "", or remove the line')
         if len(cells) != len(header):
-            raise DataError(
-                f"{path}, line {line} has {len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}",
-                allowed=f"one cell for each of {listed(header)}",
-                remedy="Complete or remove the row, or put a cell with a delimiter or line break in double quotes",
-            )
+            wrong = f"{path}, line {line} has {len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}"
+            remedy = "Complete or remove the row, or put a cell with a delimiter or line break in double quotes"
+            raise DataError(wrong, allowed=f"one cell for each of {listed(header)}", remedy=remedy)
         yield row
 
 
@@ -259,11 +247,10 @@ def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str
     """Return the character that separates cells: the one that gives the header its names, or most cells."""
     header = next(lines_of(path, encoding), "")
     names = set(columns.by_setting().values())
-    found = {
-        one: {*next(csv.reader([header], delimiter=one), [])} for one in (",;\t|" if kind is Format.csv else "\t,;|")
-    }
-    naming = [one for one, cells in found.items() if names and names <= cells]
-    return max(naming or [*found], key=lambda one: len(found[one]))
+    order = ",;\t|" if kind is Format.csv else "\t,;|"
+    cells = {one: {*next(csv.reader([header], delimiter=one), [])} for one in order}
+    naming = [one for one in order if names and names <= cells[one]]
+    return max(naming or order, key=lambda one: len(cells[one]))
 
 
 def _json_lines(path: Path, encoding: str) -> Iterator[Record]:
@@ -351,10 +338,9 @@ def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield a text per line, blank ones too; or documents, a paragraph per line, with blank lines between them."""
     for setting in columns.by_setting():
         if setting != "text":
-            raise DataError(
-                f"{path} holds texts and no columns, but {columns.setting.format(setting)} is set",
-                remedy="Set it to null, or dataset.format=conll if each line has a word and its label",
-            )
+            wrong = f"{path} holds texts and no columns, but {columns.setting.format(setting)} is set"
+            remedy = "Set it to null, or dataset.format=conll if each line has a word and its label"
+            raise DataError(wrong, remedy=remedy)
     lines = enumerate(text_lines(path, encoding), start=1)
     if columns.documents:
         groups = (list(some) for filled, some in groupby(lines, lambda one: bool(one[1].strip())) if filled)
@@ -401,9 +387,8 @@ def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     first_word = next(words, "")
     separator, is_conllu = "\t" if "\t" in first_word else None, ".conllu" in path.suffixes[-2:]
     width = len(_cells(first_word, separator))
-    at = {
-        name: _column(path, setting, name, width, is_conllu, columns) for setting, name in columns.by_setting().items()
-    }
+    named = columns.by_setting().items()
+    at = {name: _column(path, setting, name, width, is_conllu, columns) for setting, name in named}
     first, sentence = 0, []
     for number, line in enumerate(chain(text_lines(path, encoding), [""]), start=1):  # a blank line ends the last one
         if not line.strip(" \t"):  # a no-break space or a form feed is a word
@@ -414,9 +399,8 @@ def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
             first = first if sentence else number
             sentence.append(cells)
     if not first:
-        raise DataError(
-            f"{path} has no sentences", allowed="a word and its label per line, a blank line between sentences"
-        )
+        allowed = "a word and its label per line, a blank line between sentences"
+        raise DataError(f"{path} has no sentences", allowed=allowed)
 
 
 def _word(line: str, separator: str | None, width: int, is_conllu: bool, where: str) -> list[str] | None:

@@ -39,17 +39,13 @@ class Column:
         return np.diff(self.offsets)
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of `rows` in a flat array, one row after the other, and how many each has. Integers come
-        as int64.
-        """
+        """Return the numbers of `rows`, one row after the other, and how many each has; integers come as int64."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         return self.stretches(starts, lengths), lengths
 
     def stretches(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return `lengths` numbers from each of `starts`, one stretch after the other in a flat array; integers come as
-        int64.
-        """
+        """Return `lengths` numbers from each of `starts`, one stretch after the other; integers come as int64."""
         begins = np.cumsum(lengths) - lengths  # where each stretch begins in the result
         numbers = self.values[np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)]
         return numbers if numbers.dtype.kind == "f" else numbers.astype(np.int64)
@@ -86,9 +82,7 @@ def as_blocks(rows: Iterable[Mapping[str, Sequence[float]]], columns: Mapping[st
 
 
 def memory_store(columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
-    """Return a store in memory of rows that come in blocks, as arrays: a tenth of the memory of lists. `columns` as for
-    `write_store`.
-    """
+    """Return a store in memory of rows that come in blocks; `columns` as for `write_store`."""
     parts = list(blocks)
     made = {
         name: Column(
@@ -138,9 +132,7 @@ def open_store(folder: Path) -> TokenStore:
 
 
 def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
-    """Return the store in `folder`, or the one that `make` writes there. A damaged one is deleted and rebuilt, with a
-    message.
-    """
+    """Return the store in `folder`, or the one that `make` writes there, as in place of a damaged one."""
     if folder.exists():
         try:
             return open_store(folder)

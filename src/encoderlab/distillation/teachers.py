@@ -115,12 +115,7 @@ def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, 
         texts = _unlabelled(config, corpus)
         more = teacher.logits(texts)
         rows, logits = concatenated([rows, encoded_rows(student, _labelled(texts, more))]), logits + more
-
-    def of(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the logits of the first `counts` outputs of each of `rows`, one row after another."""
-        return np.concatenate([logits[row][:n] for row, n in zip(rows.tolist(), counts.tolist(), strict=True)])
-
-    return TaughtRows(rows, of, config.temperature, config.teacher_weight)
+    return TaughtRows(rows, logits, config.temperature, config.teacher_weight)
 
 
 def _unlabelled(config: DistillConfig, corpus: Corpus) -> list[Example]:

@@ -7,7 +7,7 @@ Those of examples are the same every epoch; those of documents are drawn (`tasks
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from encoderlab.batch import Batch, Encoded, HeadSizes, Targets
 from encoderlab.data.token_store import Block, Column, TokenStore, as_blocks, id_type, memory_store, write_store
 
 UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
-LogitsOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
 LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
 
 
@@ -174,13 +173,13 @@ def _known(targets: np.ndarray | None, sets: int | None = None) -> torch.Tensor 
 class TaughtRows(ExampleRows):
     """Rows whose batches have their teacher's logits as targets.
 
-    `logits_of` returns the teacher's first outputs for some rows, as many of each as requested, one row after another:
-    [outputs, classes]. `temperature` softens both distributions; the teacher has the `weight` in the loss.
+    `logits` has its outputs for each row, [outputs, classes], of which a batch takes as many as the row has targets.
+    `temperature` softens both distributions; the teacher has the `weight` in the loss.
     """
 
-    def __init__(self, rows: ExampleRows, logits_of: LogitsOf, temperature: float, weight: float) -> None:
+    def __init__(self, rows: ExampleRows, logits: Sequence[np.ndarray], temperature: float, weight: float) -> None:
         super().__init__(rows.store)
-        self.logits_of, self.temperature, self.weight = logits_of, temperature, weight
+        self.logits, self.temperature, self.weight = logits, temperature, weight
 
     def prepare(self, batch: Batch) -> Batch:
         """Add the teacher's logits to the batch."""
@@ -190,6 +189,7 @@ class TaughtRows(ExampleRows):
         if tagging:
             row_of_target = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
             counts = np.bincount(row_of_target, minlength=len(rows))
-        logits = torch.from_numpy(self.logits_of(rows, counts)).to(batch.input_ids.device)
+        pairs = zip(rows.tolist(), counts.tolist(), strict=True)
+        logits = torch.from_numpy(np.concatenate([self.logits[row][:n] for row, n in pairs])).to(batch.input_ids.device)
         name = "token_logits" if tagging else "sequence_logits"
         return replace(batch, targets=Targets(**{name: logits}, temperature=self.temperature, weight=self.weight))
