@@ -71,32 +71,22 @@ NAMES: dict[str, dict[str, str | None]] = {
 
 
 DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
-# Our settings, the key of each in a family's config.json (None: fixed there), and transformers' default for it.
+# Our settings; the key of each in BERT's and DistilBERT's config.json (None: fixed there), and transformers' default.
+_SETTINGS = (
+    ("n_layers", ("num_hidden_layers", 12), ("n_layers", 6)),
+    ("d_model", ("hidden_size", 768), ("dim", 768)),
+    ("n_heads", ("num_attention_heads", 12), ("n_heads", 12)),
+    ("d_ff", ("intermediate_size", 3072), ("hidden_dim", 3072)),
+    ("max_length", ("max_position_embeddings", 512), ("max_position_embeddings", 512)),
+    ("segments", ("type_vocab_size", 2), (None, 0)),
+    ("norm_epsilon", ("layer_norm_eps", 1e-12), (None, DISTILBERT_EPSILON)),
+    ("dropout", ("hidden_dropout_prob", 0.1), ("dropout", 0.1)),
+    ("attention_dropout", ("attention_probs_dropout_prob", 0.1), ("attention_dropout", 0.1)),
+    ("initializer_range", ("initializer_range", 0.02), ("initializer_range", 0.02)),
+)
 SETTINGS: dict[str, dict[str, tuple[str | None, Any]]] = {
-    "bert": {
-        "n_layers": ("num_hidden_layers", 12),
-        "d_model": ("hidden_size", 768),
-        "n_heads": ("num_attention_heads", 12),
-        "d_ff": ("intermediate_size", 3072),
-        "max_length": ("max_position_embeddings", 512),
-        "segments": ("type_vocab_size", 2),
-        "norm_epsilon": ("layer_norm_eps", 1e-12),
-        "dropout": ("hidden_dropout_prob", 0.1),
-        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
-        "initializer_range": ("initializer_range", 0.02),
-    },
-    "distilbert": {
-        "n_layers": ("n_layers", 6),
-        "d_model": ("dim", 768),
-        "n_heads": ("n_heads", 12),
-        "d_ff": ("hidden_dim", 3072),
-        "max_length": ("max_position_embeddings", 512),
-        "segments": (None, 0),
-        "norm_epsilon": (None, DISTILBERT_EPSILON),
-        "dropout": ("dropout", 0.1),
-        "attention_dropout": ("attention_dropout", 0.1),
-        "initializer_range": ("initializer_range", 0.02),
-    },
+    "bert": {ours: bert for ours, bert, _ in _SETTINGS},
+    "distilbert": {ours: distilbert for ours, _, distilbert in _SETTINGS},
 }
 ACTIVATION = {"bert": "hidden_act", "distilbert": "activation"}
 
@@ -234,18 +224,15 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
     return labels
 
 
-def thresholds_of(fields: dict[str, Any], labels: list[str]) -> dict[str, float] | None:
-    """Return the thresholds that our export records, for all labels or the positive one; None without."""
-    named, positive = fields.get("thresholds"), positive_label_of(fields, labels)
+def thresholds_of(fields: dict[str, Any], labels: list[str]) -> tuple[dict[str, float] | None, str | None]:
+    """Return what our own export records: thresholds, for all labels or the positive one, and the positive one of two
+    labels; None for what it does not record.
+    """
+    named, positive = fields.get("thresholds"), fields.get("positive_label")
+    positive = positive if len(labels) == 2 and positive in labels else None
     if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
-        return None
-    return dict(named) if set(named) in (set(labels), {positive}) else None
-
-
-def positive_label_of(fields: dict[str, Any], labels: list[str]) -> str | None:
-    """Return the positive label of two classes that our own export records; None if it records none."""
-    named = fields.get("positive_label")
-    return named if len(labels) == 2 and named in labels else None
+        return None, positive
+    return named if set(named) in (set(labels), {positive}) else None, positive
 
 
 def config_json(
@@ -337,8 +324,8 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
         config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
     elif heads.sequence_classes is not None and (original := without_averaging_layer(config, weights)) is not None:
         config, weights = original
-    of_labels = thresholds_of(fields, labels), positive_label_of(fields, labels)
-    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family, *of_labels)
+    thresholds = thresholds_of(fields, labels)
+    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family, *thresholds)
 
 
 def to_huggingface(
@@ -409,20 +396,15 @@ def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tenso
 
 def _check_weights(folder: Path, required: dict[str, torch.Size], stored: Mapping[str, Tensor]) -> None:
     """Refuse weights that are missing, of another shape, or of a part that ours does not have."""
-    remedy = "Use another checkpoint, or correct its config.json"
-    if missing := required.keys() - stored.keys():
-        raise DataError(f"{folder} lacks the weight {_first(missing)}", remedy=remedy)
-    for name, shape in required.items():
-        if stored[name].shape != shape:
-            wrong = f"{folder}: {name} has the shape {list(stored[name].shape)}, but config.json requires {list(shape)}"
-            raise DataError(wrong, remedy=remedy)
-    if unknown := stored.keys() - required.keys():
-        raise DataError(f"{folder} has the unknown weight {_first(unknown)}", remedy=remedy)
-
-
-def _first(names: set[str]) -> str:
-    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-    return f"{min(names)}{more}"
+    has, needs = (
+        {name: list(weight.shape) for name, weight in stored.items()},
+        {k: list(v) for k, v in required.items()},
+    )
+    if differing := sorted(name for name in has | needs if has.get(name) != needs.get(name)):
+        first, more = differing[0], f" (and {len(differing) - 1} more differ)" if len(differing) > 1 else ""
+        shapes = f"config.json requires {needs.get(first, 'nothing')}, the weights have {has.get(first, 'nothing')}"
+        remedy = "Use another checkpoint, or correct its config.json"
+        raise DataError(f"{folder}: of {first}, {shapes}{more}", remedy=remedy)
 
 
 def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -> None:

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 
 @contextmanager
@@ -57,13 +56,16 @@ def differing_files(folder: Path, names: Collection[str] | None = None, **facts:
     It is manifest.json itself if that is unreadable, or has other `facts` or other `names` (None: any).
     """
     try:
-        manifest = _read(folder)
+        with (folder / MANIFEST).open("rb") as file:
+            manifest = json.loads(file.read(MOST_OF_A_MANIFEST))
         hashes = manifest.pop("sha256")
         if manifest != facts or (names is not None and set(hashes) != set(names)):
             return [MANIFEST]
         if any(Path(name).name != name for name in hashes):  # a path could lead out of the folder
             return [MANIFEST]
-        return [name for name, stated in hashes.items() if not _has_hash(folder / name, stated)]
+        # A pipe or a device instead of a file might never end.
+        paths = {folder / name: stated for name, stated in hashes.items()}
+        return [path.name for path, stated in paths.items() if not path.is_file() or sha256_of(path) != stated]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [MANIFEST]
 
@@ -72,16 +74,3 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    with (folder / MANIFEST).open("rb") as file:
-        return json.loads(file.read(MOST_OF_A_MANIFEST))
-
-
-def _has_hash(path: Path, stated: str) -> bool:
-    """Return whether this is a file with the hash, and no pipe or device, which might never end."""
-    try:
-        return path.is_file() and sha256_of(path) == stated
-    except OSError:
-        return False

@@ -273,18 +273,9 @@ class Interrupted(BaseException):
     """The user, or the system, has asked this program to end. Not an Exception: no error handler may swallow it."""
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.name = signal.Signals(number).name
+        self.exit_code = 128 + number  # as a shell expects it: 130 for Ctrl-C, 143 for SIGTERM
         super().__init__(self.name)
-
-    @property
-    def name(self) -> str:
-        """Return the signal's name."""
-        return signal.Signals(self.number).name
-
-    @property
-    def exit_code(self) -> int:
-        """Return the exit code for the shell: 130 for Ctrl-C, 143 for SIGTERM."""
-        return 128 + self.number
 
 
 class _Received:
@@ -301,7 +292,8 @@ def signals_handled() -> Iterator[None]:
 
     A signal that is already ignored, such as SIGHUP under nohup, stays ignored.
     """
-    before = {number: signal.getsignal(number) for number in _numbers()}
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
     for number, handler in before.items():
         if handler not in (signal.SIG_IGN, None):  # None: not set by Python
             signal.signal(number, _on_signal)
@@ -312,10 +304,6 @@ def signals_handled() -> Iterator[None]:
             if handler is not None:
                 signal.signal(number, handler)
         _Received.number = None
-
-
-def _numbers() -> list[int]:
-    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
 
 
 def is_interrupted() -> bool:
