@@ -8,10 +8,10 @@ import pytest
 
 from encoderlab.reports.pretraining import (
     build_pretraining_report,
-    build_vectors_report,
     show_pretraining_report,
     write_pretraining_report,
 )
+from encoderlab.reports.training import run_report
 from tests.reports.conftest import Page
 
 SCORES = {
@@ -66,9 +66,7 @@ def test_page_and_screen_show_the_scores_the_baselines(tmp_path, report, facts):
 def test_a_student_of_vectors_has_the_same_report(tmp_path, run, facts):
     scores = {"n": 9, "sequence_cosine": 0.8, "sequence_cosine_ci95": [0.7, 0.9], "token_cosine": 0.6, "loss": 0.2}
     counts = {name: value for name, value in COUNTS.items() if name != "labels"}
-    report = build_vectors_report(
-        run, {"test": split_of(scores, "sequence_cosine")}, teacher="org/MiniLM", pairs=counts
-    )
+    report = run_report(run, {"test": split_of(scores, "sequence_cosine")}, teacher="org/MiniLM", pairs=counts)
     write_pretraining_report(tmp_path, report, facts)
     screen = io.StringIO()
     show_pretraining_report(report, {}, [], screen)

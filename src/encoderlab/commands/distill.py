@@ -16,7 +16,7 @@ from encoderlab.distillation.teachers import TaskTeacher, taught_rows, teach_vec
 from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.facts import show_survey
-from encoderlab.reports.pretraining import build_vectors_report
+from encoderlab.reports.training import run_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts
@@ -63,7 +63,7 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
         if processes.is_main:
             summary = summary_of("distill", assembly, fitted, config.init_from)
             texts = pair_facts(rows["train"], corpus)
-            report = build_vectors_report(summary, scores, teacher=str(config.teacher), pairs=texts)
+            report = run_report(summary, scores, teacher=str(config.teacher), pairs=texts)
             save_encoder(run, assembly, corpus, fitted, report)
     return run.folder
 

@@ -124,12 +124,13 @@ def export_card(
     """
     from huggingface_hub import ModelCard, ModelCardData
 
+    architecture = fields.get("architectures", [""])[0]
     text = render(
         "export.md",
         card=card.replace(f"{USE}\n\n", ""),
         library=library,
         fields=fields,
-        opened_by=opened_by(fields) if library == "transformers" else "",
+        opened_by=next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), ""),
         windows=windows,
         max_length=max_length,
         opened=opened,
@@ -140,8 +141,3 @@ def export_card(
     assert isinstance(read.data, ModelCardData)
     read.data.library_name = library
     return str(read)
-
-
-def opened_by(fields: Mapping[str, Any]) -> str:
-    """Return the class of transformers that opens a folder with this config.json."""
-    return next(name for end, name in OPENED_BY.items() if fields["architectures"][0].endswith(end))

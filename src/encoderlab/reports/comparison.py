@@ -42,7 +42,7 @@ NOT_COMPARED = {
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
     """A run with a report. `settings`, flat (`model.n_layers`), are those that distinguish experiments; `dataset` is
-    what environment.json records of its rows, `split` the one whose scores are compared.
+    what environment.json records of its rows.
     """
 
     folder: Path
@@ -236,8 +236,7 @@ def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
 def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a few of the differing settings that distinguish all runs, first those that imply others.
 
-    `encoder` implies the shape of tiny, mini and small, and the settings of a pretrained encoder; a setting that all
-    have is preferred to one that some lack.
+    `encoder` implies the model's other settings; a setting that all have is preferred to one that some lack.
     """
 
     def says_less(name: str) -> tuple[bool, ...]:
@@ -279,9 +278,8 @@ def build_comparison(
 ) -> dict[str, Any]:
     """Return the content of compare.json: JSON-safe.
 
-    `metric` names the score (None: the one the reports show first), `reference` the folder of a run that the others are
-    compared with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a score they do
-    not have.
+    `metric` names the score (None: the reports' first), `reference` the folder of a run that the others are compared
+    with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a score they do not have.
     """
     check_comparable(runs)
     metric = _checked_score(runs, metric)
@@ -464,8 +462,7 @@ def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], fil
 def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, str]:
     """Write compare.json, compare.html and, of several settings, plots/scores.png into `folder`.
 
-    They replace those of an earlier comparison. Return their paths by name. Raises DataError if the folder cannot be
-    written to.
+    Return their paths by name. Raises DataError if the folder cannot be written to.
     """
     metric, rows = wording.words_of(comparison["figure"]), comparison["settings"]
     paths = {"html": folder / "compare.html", "json": folder / "compare.json"}

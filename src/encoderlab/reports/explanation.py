@@ -40,9 +40,8 @@ class WordImportance:
 class Importance:
     """What each word adds to the log-odds of `label`, in natural logarithms: 0.7 doubles the odds, -0.7 halves them.
 
-    If the model predicts a number, it is what each word adds to that, and `label` is None. `predicted` is the model's
-    whole prediction in words, `probabilities` are those of all classes by name. `words` are in the order of the `texts`
-    (one, or the two of a pair), without truncated ones.
+    If the model predicts a number, it is what each word adds to that, and `label` is None. `predicted` is the whole
+    prediction in words, `probabilities` are by class. `words` are in the order of the `texts`, without truncated ones.
     """
 
     label: str | None

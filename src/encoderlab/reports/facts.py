@@ -34,10 +34,6 @@ SURVEYED = {
     "also in train": "shared_with_train",
     "conflicting label": "shared_with_other_label",
 }
-REPEATING = (
-    "On the same machine, with these versions and the same rows, the scores are the same. environment.json has a "
-    "fingerprint of each split."
-)
 BY_HAND = "The run was started from Python or as part of another run, or resumed with other settings: see config.yaml."
 SURVEY = (
     "Duplicates are rows whose text occurs earlier in the split; “also in train” counts rows whose text is in the "
@@ -101,7 +97,6 @@ def settings_section(facts: Facts) -> list[Block]:
         Table(("setting", "value", "default"), changed_settings(facts), n_texts=3),
         Heading("Repeating it"),
         Text(BY_HAND) if repeat is None else Items("Command line", [repeat]),
-        Text(REPEATING),
         Table(("machine", ""), machine(facts), n_texts=2),
         Table(("where the rows come from", ""), list(origin(facts).items()), n_texts=2),
     ]

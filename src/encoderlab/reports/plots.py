@@ -1,7 +1,7 @@
 """Plots of a run, of its predictions, and of several runs side by side, each as a matplotlib figure.
 
-Colours are Okabe and Ito's: the
-colour-blind can tell them apart and, with the line styles, so can a reader of a grey print.
+Colours are Okabe and Ito's: the colour-blind can tell them apart and, with the line styles, so can a reader of a grey
+print.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from encoderlab.reports.blocks import Heading, Plot, Table, Text, show, write_fi
 from encoderlab.reports.facts import Facts, settings_section, split_facts
 
 if TYPE_CHECKING:
-    from encoderlab.metrics.pretraining import PretrainingScores, TeacherVectorsScores
+    from encoderlab.metrics.pretraining import PretrainingScores
 
 COUNTED = ("documents", "paragraphs", "sentences", "tokens")
 
@@ -31,13 +31,6 @@ def build_pretraining_report(
     """
     report = training.run_report(run, splits, baselines=baselines, second_sentence=second_sentence, pairs=pairs)
     return report | {"verdict": _verdict(report["splits"][report["scored_split"]], baselines)}
-
-
-def build_vectors_report(
-    run: Mapping[str, Any], splits: Mapping[str, TeacherVectorsScores], *, teacher: str, pairs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the content of report.json of a student that learned the vectors of `teacher`; `pairs` as above."""
-    return training.run_report(run, splits, teacher=teacher, pairs=pairs)
 
 
 def _verdict(scores: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -161,7 +161,7 @@ def _summary(report: Mapping[str, Any]) -> list[Block]:
     splits, parts = report["splits"], report["model"].get("parameters_by_part", {})
     first = next(iter(splits.values()))
     rows = [["rows", *(wording.number(split["n"]) for split in splits.values())]]
-    for name in scores_in(first):
+    for name in (name for name in first if name not in NO_SCORES and not name.endswith("_ci95")):
         cells = (wording.with_interval(split, name, "") if name in split else "" for split in splits.values())
         rows.append([wording.named_score(name, first), *cells])
     if "calibration" in first:
@@ -181,11 +181,6 @@ def _calibration_error(split: Mapping[str, Any]) -> str:
     measured = split["calibration"]
     before = measured.get("ece_uncalibrated")
     return wording.score(measured["ece"]) + (f" ({wording.score(before)} uncalibrated)" if before is not None else "")
-
-
-def scores_in(split: Mapping[str, Any]) -> list[str]:
-    """Return the names of the scores of a split in report.json."""
-    return [name for name in split if name not in NO_SCORES and not name.endswith("_ci95")]
 
 
 def title_of(report: Mapping[str, Any]) -> str:
