@@ -44,9 +44,8 @@ def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]
     """Return `ece`, the ECE to be expected by chance alone, and the bins that it was computed from; both arrays are
     [predictions].
 
-    `ece_by_luck` is about the ECE that a perfectly calibrated model with these confidences would show on so few
-    predictions: the mean absolute value of a normal distribution with each bin's variance. `reliability` lists the bins
-    that hold any prediction: `low`, `high`, `n`, and the mean `confidence` and `accuracy` in them.
+    `ece_by_luck` is about the ECE that a perfectly calibrated model would show on so few predictions: the mean absolute
+    value of a normal distribution with each bin's variance. `reliability` lists the bins that hold any prediction.
     """
     import pandas as pd
 

@@ -110,9 +110,7 @@ FORBIDDEN = -1e4  # added to log-probabilities; finite, so that the least invali
 
 
 class ValidDecoder:
-    """Finds the likeliest label sequences that are valid, for the sentences of a batch together: Viterbi's algorithm
-    (Viterbi 1967) over the allowed transitions, which all weigh the same.
-    """
+    """Finds the likeliest valid label sequences of a batch of sentences by Viterbi's algorithm (1967)."""
 
     def __init__(self, labels: EntityLabels) -> None:
         prefixes, kinds = np.array(labels.prefixes), np.array(labels.types_of, object)

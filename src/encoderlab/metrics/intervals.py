@@ -75,10 +75,9 @@ class Mean:
 def mean_of(scores: Sequence[float], test_to_train: float = 0.0) -> Mean:
     """Return the mean over seeds, or over folds with this ratio of test rows to training rows.
 
-    The interval is Student's t, which assumes normally distributed scores. Any two training sets of a cross-validation
-    share most of their rows, so the folds' scores are not independent, and s / sqrt(k) is too small a standard error.
-    Nadeau and Bengio (Inference for the generalization error, Machine Learning 52, 2003, section 3) replace 1/k by 1/k
-    + n_test / n_train: the corrected resampled t.
+    The interval is Student's t. Training sets of a cross-validation share most of their rows, so the folds' scores are
+    not independent, and Nadeau and Bengio (Inference for the generalization error, Machine Learning 52, 2003, section
+    3) replace 1/k by 1/k + n_test / n_train: the corrected resampled t.
     """
     values, n = np.asarray(scores, np.float64), len(scores)
     value = float(values.mean())

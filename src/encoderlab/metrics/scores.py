@@ -96,8 +96,7 @@ class PredictionScores(SplitScores):
         """Return by how much the main score is better than that of other predictions, and the 95% interval.
 
         `predicted` holds the other predictions for all rows of the split. The bootstrap is paired: a row is drawn with
-        both its predictions. Two methods that share their hard rows differ by less luck than their separate intervals
-        suggest.
+        both its predictions, because two methods share their hard rows.
         """
         scores = self.scores_of(self.resampled(seed, self.on_scored_rows(predicted)))[self.main]
         lead = (scores[:, 0] - scores[:, 1]) * (-1.0 if is_lower_better(self.main) else 1.0)

@@ -1,9 +1,7 @@
 """What a report shows, described once as blocks, and the two ways to show blocks: on the terminal, and as an HTML page.
 
-On the terminal every character is printable, and lines to copy are not wrapped. Pages are single files that load
-nothing, open from disk, and follow the reader's light or dark theme. Their templates are in `templates/`. Everything
-they write is escaped except `Markup`, and control characters are made printable. A Content-Security-Policy keeps a page
-from loading anything.
+Pages are single files that load nothing and follow the reader's light or dark theme. Everything they write is escaped
+except `Markup`, and control characters are made printable on pages and screen.
 """
 
 from __future__ import annotations

@@ -146,11 +146,9 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
     """Return the labels of a table from `out_of_fold_table` that should be checked, the least plausible first.
 
     `names` are the labels', `target` is label or label_set. How many are listed is estimated by confident learning
-    (Northcutt, Jiang and Chuang, JAIR 70, 2021), which knows how often the model errs with each label; they are those
-    with the least probable labels. In sets, each label is judged by itself, as assigned or not: those are listed that
-    the model finds less probable than not, and `change` says which one. A row has its place (`file` if there are
-    several, `line`, `fold`), its texts, `label`, what that may have to be instead, `predicted`, and the `probability`
-    of either state of what is judged. A model that has learned nothing doubts correct labels, so it lists none.
+    (Northcutt, Jiang and Chuang, JAIR 70, 2021). In sets, each label is judged by itself, as assigned or not: those are
+    listed that the model finds less probable than not, and `change` says which one. A model that has learned nothing
+    doubts correct labels, so it lists none.
     """
     probabilities = table[[f"{PROBABILITY}{name}" for name in names]].to_numpy(float)
     if target == "label_set":
