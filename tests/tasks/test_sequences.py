@@ -126,18 +126,6 @@ def test_halves_and_unlabelled_batches_keep_the_windows_of_a_row_together():
     assert batch.to(torch.device("meta")).row_of_sequence.device.type == "meta"
 
 
-def test_the_first_windows_are_the_rows_of_a_task_that_truncates():
-    rows, _ = long_and_short()
-    cut = hold_encoded([join(TOKENIZER, list(range(5, 5 + n)), None, 8, n > 9) for n in (14, 4)], 50, HEADS)
-    first = rows.first_windows()
-    mine, theirs = (some.gather(np.array([0, 1]), PAD) for some in (first, cut))
-    for name in ("input_ids", "token_type_ids", "attention_mask", "labels"):
-        assert torch.equal(getattr(mine, name), getattr(theirs, name))
-    assert mine.row_of_sequence is None
-    assert first.truncated().tolist() == cut.truncated().tolist() == [1, 0]
-    assert rows.truncated().tolist() == [0, 0]
-
-
 def test_a_text_longer_than_all_windows_is_truncated_and_marked_so():
     rows, (encoded, _) = long_and_short(most=2, max_length=7)
     assert encoded.window_starts == (0, 9) and encoded.truncated

@@ -22,6 +22,7 @@ def attention(config: AttentionConfig) -> RunFolder:
     """Plot attention maps of a text or of rows into a new run folder. Raises SettingError, DataError."""
     check_free(config.run_dir)
     assembly = reopen(config)
+    assembly.task.windows = None  # a map covers one sequence: texts are truncated
     examples = selected_examples(config, assembly)
     _check_joint(assembly)
     with RunFolder.new(config.run_dir, "attention", assembly.config.task.name) as folder:
@@ -44,11 +45,10 @@ def _check_joint(assembly: Assembly) -> None:
 
 
 def _weights(assembly: Assembly, example: Example) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights, [layer, head, query, key], and the token ids; of a long text, of its first window."""
+    """Return the weights, [layer, head, query, key], and the token ids; of a long text, of its beginning."""
     rows = encoded_rows(assembly, [example])
-    if assembly.task.windows is not None and (rows.windows() > 1).any():
-        print(f"The text is read in {rows.windows()[0]} windows; the maps show the first", file=sys.stderr)
-        rows = rows.first_windows()
+    if rows.truncated().any():
+        print(f"The maps show the beginning of the text, {assembly.task.limit}", file=sys.stderr)
     batch = next(assembly.scoring_batches(rows))
     with torch.inference_mode():
         maps = assembly.model.encoder.attention_maps(batch.input_ids, batch.token_type_ids, batch.attention_mask)

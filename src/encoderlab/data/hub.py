@@ -59,8 +59,9 @@ class HubDataset(ColumnDataset):
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
         builder, whole = self._fetch()
-        columns, names = self.columns(target), self._split_names()
-        rows = {name: self._rows(whole, name, of_hub, columns) for name, of_hub in names.items()}
+        columns, further = self.columns(target), {name: name for name in self.further_splits or ()}
+        names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split, **further}
+        rows = {name: self._rows(whole, name, of_hub, columns) for name, of_hub in names.items() if of_hub is not None}
         class_names = None
         if columns.label is not None:
             feature = whole[self.train_split].features[columns.label]  # a ClassLabel has names, or a list of them
@@ -131,11 +132,6 @@ class HubDataset(ColumnDataset):
             cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
             logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
         return builder
-
-    def _split_names(self) -> dict[str, str]:
-        names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split}
-        further = {name: name for name in self.further_splits or ()}
-        return {name: of_hub for name, of_hub in names.items() if of_hub is not None} | further
 
     def _rows(self, whole: datasets.DatasetDict, split: str, name: str, columns: Columns) -> RawRows:
         """Return the rows of a split; texts stay where the hub's cache has them, mapped from a file."""

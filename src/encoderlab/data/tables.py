@@ -99,8 +99,8 @@ def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -
     if kind not in (Format.excel, Format.folder):
         encoding = encoding_of(path, encoding, columns.sibling("encoding"))
     readers: dict[Format, Callable[[], Iterator[Record]]] = {
-        Format.jsonl: lambda: _json_lines(path, encoding),
-        Format.json: lambda: _json_array(path, encoding),
+        Format.jsonl: lambda: _json(path, kind, encoding),
+        Format.json: lambda: _json(path, kind, encoding),
         Format.excel: lambda: _excel(path, dialect.sheet, columns),
         Format.txt: lambda: _texts(path, encoding, columns),
         Format.conll: lambda: _sentences(path, encoding, columns),
@@ -253,24 +253,18 @@ def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str
     return max(naming or order, key=lambda one: len(cells[one]))
 
 
-def _json_lines(path: Path, encoding: str) -> Iterator[Record]:
-    """Yield the object in each line of a file."""
-    for number, line in enumerate(lines_of(path, encoding), start=1):
-        if not line.isspace():
-            where = f"{path}, line {number}"
-            yield number, _object(_parsed(line, where), where)
-
-
-def _json_array(path: Path, encoding: str) -> Iterator[Record]:
-    """Yield the objects of a file's array."""
-    for number, value in enumerate(_parsed("".join(lines_of(path, encoding)), str(path)), start=1):
-        yield number, _object(value, f"{path}, row {number}")
-
-
-def _object(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DataError(f"{where} is not a JSON object", allowed="an object with a value for each column")
-    return value
+def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
+    """Yield the objects of a file's array, or the one in each line."""
+    lines, place = lines_of(path, encoding), places(path, kind)
+    if kind is Format.json:
+        values = enumerate(_parsed("".join(lines), str(path)), start=1)
+    else:
+        filled = ((number, line) for number, line in enumerate(lines, start=1) if not line.isspace())
+        values = ((number, _parsed(line, place(number))) for number, line in filled)
+    for number, value in values:
+        if not isinstance(value, dict):
+            raise DataError(f"{place(number)} is not a JSON object", allowed="an object with a value for each column")
+        yield number, value
 
 
 def _parsed(text: str, where: str) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Targets
-from encoderlab.data.token_store import Block, Column, TokenStore, as_blocks, id_type, memory_store, write_store
+from encoderlab.data.token_store import Block, TokenStore, as_blocks, id_type, memory_store, write_store
 
 UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
 LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
@@ -89,31 +89,15 @@ class ExampleRows:
         """Return 1 for each row longer than the model reads, otherwise 0: [rows]."""
         return self.store["truncated"].gather(np.arange(len(self)))[0]
 
-    def windows(self) -> np.ndarray:
-        """Return in how many windows each row is read: [rows]; 1 for a single sequence."""
-        return self._windows_of(np.arange(len(self)))
-
-    def first_windows(self) -> ExampleRows:
-        """Return only the first window of each row, in memory: what a model reads that truncates long texts."""
-        windows = self.windows()
-        column = self.store["input_ids"]
-        lengths = self.lengths // windows
-        first = Column(column.stretches(column.offsets[:-1], lengths), np.concatenate([[0], lengths]).cumsum())
-        ones = np.arange(len(self) + 1)
-        changed = {
-            "input_ids": first,
-            "first_length": Column(np.minimum(self.store["first_length"].values, lengths), ones),
-            "truncated": Column(((windows > 1) | (self.truncated() > 0)).astype(np.uint8), ones),
-        }
-        return ExampleRows(TokenStore(len(self), {"label": self.store["label"], **changed}))
-
-    def _windows_of(self, rows: np.ndarray) -> np.ndarray:
+    def windows(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """Return in how many windows each of `rows` (None: of all) is read; 1 for a single sequence."""
+        rows = np.arange(len(self)) if rows is None else rows
         return self.store["windows"].gather(rows)[0] if "windows" in self.store else np.ones(len(rows), np.int64)
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         flat, lengths = self.store["input_ids"].gather(rows)
         first_lengths, _ = self.store["first_length"].gather(rows)
-        windows, row_of_sequence = self._windows_of(rows), None
+        windows, row_of_sequence = self.windows(rows), None
         if (windows > 1).any():
             row_of_sequence = torch.from_numpy(np.repeat(np.arange(len(rows)), windows))
             lengths, first_lengths = (np.repeat(some // windows, windows) for some in (lengths, first_lengths))

@@ -73,7 +73,10 @@ class StreamedRows:
 
     def epochs(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, SentenceEpoch, int]]:
         """Yield each window from step `after` + 1 on: its number, its rows, and how many of its steps are done."""
-        window = self._window_of(after)
+        if self._current.mark != (mark := self._mark_of(after)):
+            self._readers = {}
+            self._current = self._read(mark)
+        window = self._current
         while True:
             drawn = window.rows.epoch(seed, window.mark.number)
             yield window.mark.number, drawn, after - window.mark.first_step
@@ -94,13 +97,6 @@ class StreamedRows:
 
     def _mark_of(self, step: int) -> Mark:
         return next((mark for mark in reversed(self._marks) if mark.first_step <= step), self._marks[0])
-
-    def _window_of(self, step: int) -> Window:
-        mark = self._mark_of(step)
-        if self._current.mark != mark:
-            self._readers = {}
-            self._current = self._read(mark)
-        return self._current
 
     def _read(self, mark: Mark) -> Window:
         """Return the window at `mark`, skipping documents that give no rows. Raises DataError if a pass gives none."""
