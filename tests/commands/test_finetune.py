@@ -192,6 +192,15 @@ def test_few_rows_are_batched_at_random_and_train_the_upper_layers_unless_typed(
     assert any("layers stayed as pretrained" in note for note in notes) == (expected[1] > 0)
 
 
+def test_few_rows_of_a_rare_label_train_the_upper_layers(command, tmp_path):
+    line = few(tmp_path, 2, 300)
+    rows = (tmp_path / "train.csv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "train.csv").write_text("\n".join([*rows[:301], *rows[-20:]]) + "\n", encoding="utf-8")
+    command(*line, "dataset.validation_fraction=0.2")
+    settings = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert (settings["training"]["batching"], settings["training"]["freeze_layers"]) == ("random", 1)
+
+
 @pytest.mark.parametrize(("labels", "linear"), [(50, True), (49, False)])
 def test_the_head_of_many_labels_with_few_rows_starts_at_a_linear_model(command, tmp_path, labels, linear):
     command(*few(tmp_path, labels, 4, "training.learning_rate=1e-9"))

@@ -42,7 +42,14 @@ from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.saved_model import Origin, ResolvedRun, SavedModel, read_model
-from encoderlab.runs.task import build_task, label_weights_of, resolve_task, start_from_frequencies, uneven_note
+from encoderlab.runs.task import (
+    build_task,
+    is_uneven,
+    label_weights_of,
+    resolve_task,
+    start_from_frequencies,
+    uneven_note,
+)
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, TaskConfig
@@ -177,7 +184,9 @@ def assemble(
     if note := uneven_note(task_config, corpus):
         print(note, file=sys.stderr)
     model_config = resolve_length(model_config, task_config, tokenizer, corpus, pretrained)
-    few = isinstance(config.task, ClassificationConfig) and isinstance(corpus, Corpus) and has_few_rows(config, corpus)
+    few = False
+    if isinstance(config.task, ClassificationConfig) and isinstance(corpus, Corpus):
+        few = has_few_rows(config, corpus) or few_rare_rows(config, corpus) > 0
     training = fixed_for_few_rows(config.training, few, model_config.n_layers)
     settings = replace(settings, task=task_config, model=model_config, training=training)
     task = build_task(task_config, tokenizer, corpus.labels, model_config.reach)
@@ -208,19 +217,30 @@ def has_few_rows(config: RunConfig, corpus: Corpus) -> bool:
     return not can_choose_by(config.training, round(VALIDATION_FRACTION * rows), labels)
 
 
+def few_rare_rows(config: RunConfig, corpus: Corpus) -> int:
+    """Return how many training rows have rarer labels than the most frequent one, if that has nearly all rows and the
+    others are few; otherwise 0.
+
+    Without this, a run on 45 positives of 1,500 rows (subjectivity) ended at chance, with an average precision of 0.14
+    instead of 0.77.
+    """
+    counts = corpus.survey.splits["train"].labels
+    rare = sum(counts.values()) - max(counts.values())
+    few = not can_choose_by(config.training, round(VALIDATION_FRACTION * rare), len(corpus.labels))
+    return rare if few and is_uneven(corpus.labels, counts) else 0
+
+
 def few_rows_note(assembly: Assembly, corpus: Corpus) -> str:
-    """Return a sentence on how a run on few training rows was trained; "" if they are more."""
-    training, model = assembly.config.training, assembly.config.model
-    if not has_few_rows(assembly.config, corpus):
-        return ""
-    rows = len(corpus.split("train"))
-    note = (
-        f"{rows:,} training rows are few: a tenth of them could not choose a checkpoint (training.min_validation_rows)"
-    )
-    if training.freeze_layers:
-        frozen = f"the embeddings and {training.freeze_layers} of {model.n_layers} layers"
-        note += f", and {frozen} stayed as pretrained (training.freeze_layers)"
-    return note
+    """Return a sentence on how a run on few training rows, or few of rare labels, was trained; "" if they are more."""
+    config, training, model = assembly.config, assembly.config.training, assembly.config.model
+    frozen = f"the embeddings and {training.freeze_layers} of {model.n_layers} layers stayed as pretrained"
+    frozen = f"{frozen} (training.freeze_layers)" if training.freeze_layers else ""
+    if has_few_rows(config, corpus):
+        rows = f"{len(corpus.split('train')):,} training rows are few: a tenth could not choose a checkpoint"
+        return f"{rows} (training.min_validation_rows)" + (frozen and f", and {frozen}")
+    if frozen and isinstance(config.task, ClassificationConfig) and (rare := few_rare_rows(config, corpus)):
+        return f"Only {rare:,} training rows have rarer labels, so {frozen}"
+    return ""
 
 
 def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
