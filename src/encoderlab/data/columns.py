@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -249,7 +250,11 @@ def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
         raise DataError(f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed=allowed)
     if types.is_floating(kind):
         array = _mapped(array, lambda values: pc.if_else(pc.is_nan(values), None, values))
-    return _mapped(array, lambda values: pc.utf8_trim_whitespace(values.cast(pa.string())))
+    written = _mapped(array, lambda values: values.cast(pa.string()))
+    trimmed = _mapped(written, pc.utf8_trim_whitespace)
+    if (changed := pc.sum(pc.not_equal(flat(written), flat(trimmed))).as_py() or 0) > 0:
+        print(f"encoderlab: {where(0)}: spaces around labels are ignored ({changed:,} labels)", file=sys.stderr)
+    return trimmed
 
 
 def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) -> None:
