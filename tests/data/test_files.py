@@ -210,6 +210,11 @@ def test_incomplete_rows_are_dropped_only_on_request(tmp_path, capsys):
     assert rows_of(splits) == [("x", 0), ("z", 1)] and "2 of 4 rows" in capsys.readouterr().err
 
 
+def test_a_name_of_a_column_may_be_long(tmp_path):
+    content = f"text,label,{'n' * 140_000}\nx,a,1\ny,b,2\n"
+    assert rows_of(dataset(tmp_path, "rows.csv", content).load(tmp_path)) == [("x", 0), ("y", 1)]
+
+
 # content, settings, what the error names: the file with the line, or the setting
 REFUSED = {
     "a short row": ("text,label\nx,a\ny\n", {}, "rows.csv, line 3"),
@@ -218,6 +223,7 @@ REFUSED = {
     "merged rows of which none is another": ('text,label\n"x,p\ny",a\nw,b\n', {}, "rows.csv, lines 2 to 3"),
     "text behind a quoted cell": ('text,label\n"x"y,a\nz,b\n', {}, "rows.csv, line 2"),
     "a carriage return alone": ("text,label\nx\ry,a\nz,b\n", {}, "rows.csv, line 2"),
+    "carriage returns only": (b"text,label\rx,a\ry,b\r", {}, "rows.csv ends its lines with carriage returns only"),
     "a blank line among empty texts": ("text\nx\n\ny\n", {"label": None}, "rows.csv, line 3"),
     "measurements as classes": ("text,label\n" + "".join(f"t{n},{n}.5\n" for n in range(30)), {}, "task=regression"),
     "several labels as classes": ("text,label\nx,a\ny,b\nz,a|b\n", {}, "task=multilabel"),

@@ -179,7 +179,6 @@ def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
 
 def _csv_rows(path: Path, encoding: str, separator: str, quoting: Quoting, setting: str) -> Iterator[CsvRow]:
     """Yield the rows, the header among them. Raises DataError at what is no valid row."""
-    csv.field_size_limit(2**31 - 1)  # by default the csv module refuses cells above 131,072 characters
     style = csv.QUOTE_NONE if quoting is Quoting.literal else csv.QUOTE_MINIMAL
     reader, line = csv.reader(lines_of(path, encoding), delimiter=separator, quoting=style, strict=True), 1
     try:
@@ -245,10 +244,16 @@ def _whole(path: Path, rows: Iterable[CsvRow], header: list[str]) -> Iterator[Cs
 
 def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str:
     """Return the character that separates cells: the one that gives the header its names, or most cells."""
+    csv.field_size_limit(2**31 - 1)  # by default the csv module refuses cells above 131,072 characters
     header = next(lines_of(path, encoding), "")
     names = set(columns.by_setting().values())
     order = ",;\t|" if kind is Format.csv else "\t,;|"
-    cells = {one: {*next(csv.reader([header], delimiter=one), [])} for one in order}
+    try:
+        cells = {one: {*next(csv.reader([header], delimiter=one), [])} for one in order}
+    except csv.Error as error:
+        stray, all_ends = "has a carriage return within its first line", "ends its lines with carriage returns only"
+        wrong = f"{path} {stray if header.endswith(chr(10)) else all_ends}"
+        raise DataError(wrong, remedy="Save it with line feeds between its lines") from error
     naming = [one for one in order if names and names <= cells[one]]
     return max(naming or order, key=lambda one: len(cells[one]))
 
