@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
 from encoderlab.data.documents import (
     Documents,
@@ -180,6 +182,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
+        from encoderlab.data.columns import RawRows
+
         files, columns = self._files(of_labels=False), self._document_columns()
         rows = self._rows_of(files, columns, cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
@@ -188,7 +192,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
                 "single sentences, set task.second_sentence=none task.min_sentences=1",
                 file=sys.stderr,
             )
-            rows |= self._rows_of({"train": files["train"]}, replace(columns, documents=False), cache_dir)
+            lines = self._rows_of({"train": files["train"]}, replace(columns, documents=False), cache_dir)["train"]
+            kept = np.flatnonzero([bool(text.strip()) for text in lines.table["text"].to_pylist()])
+            rows["train"] = RawRows(lines.table.take(kept), lambda row: lines.where(int(kept[row])))
         refuse_lone_document(len(rows["train"].table))
         return self.splits(rows, _origin(files))
 

@@ -49,6 +49,10 @@ class HubDataset(ColumnDataset):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        repeated = next((name for name in self.further_splits or () if name in MAIN_SPLITS), None)
+        if repeated is not None:
+            wrong = f"dataset.further_splits names {repeated}"
+            raise SettingError(wrong, allowed="other names", remedy=f"Set dataset.{repeated}_split")
         if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
             raise self._not_an_id()
 
