@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 N_BINS = 15
+LEAST_ROWS = 50  # of validation, below which a temperature says more about them than about the model
 _MOST_CELLS = 2_000_000  # probabilities the temperature is fitted on: more would not change one number
 _TEMPERATURES = (0.05, 20.0)
 _LEAST = 1e-300  # a probability that has underflowed has no logarithm

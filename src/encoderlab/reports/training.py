@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from encoderlab.metrics.calibration import at_temperature, calibration, of_confidences
+from encoderlab.metrics.calibration import LEAST_ROWS, at_temperature, calibration, of_confidences
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
@@ -389,6 +389,8 @@ def _about_calibration(report: Mapping[str, Any], measured: Mapping[str, Any]) -
         f"show about {wording.score(measured['ece_by_luck'])} on so few predictions."
     )
     if "brier" in measured and "temperature" not in measured and report["command"] != "eval":
-        words += " No temperature was fitted: the validation rows are too few."
+        n = report["splits"].get("validation", {}).get("n", 0)
+        few = f"the validation rows are fewer than {LEAST_ROWS}" if n else "there are no validation rows"
+        words += f" No temperature was fitted{f': {few}' if n < LEAST_ROWS else ''}."
     bins = f"{measured['bins']} bins of equal width (Guo et al. 2017, eq. 3; temperature scaling: section 4.2)."
     return [Heading("Calibration"), Text(words), Text(bins, tone="quiet")]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.errors import DataError, one_line
-from encoderlab.metrics.calibration import DEFAULT, fit_temperature
+from encoderlab.metrics.calibration import DEFAULT, LEAST_ROWS, fit_temperature
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.metrics.texts import ClassificationScores
 from encoderlab.runs.assembly import Assembly
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from encoderlab.tasks.stream import StreamedRows
 
 CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
-LEAST_ROWS = 50  # of validation, below which a temperature says more about them than about the model
 
 
 @dataclass(frozen=True, slots=True)
