@@ -118,6 +118,21 @@ def test_a_resumed_journal_continues_after_the_checkpoint(tmp_path):
     assert [line["step"] for line in lines(path)] == [1, 1, 2, 3]
 
 
+def test_damaged_lines_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    whole = b'{"kind": "step", "step": 1}\n'
+    damaged = [
+        b"\0\0\0\0\xff\xfe" + whole,
+        b"\0\xd8}\n",
+        b'{"step": 1}\n',
+        b'{"kind": "step", "step": null}\n',
+        b"[]}\n",
+    ]
+    path.write_bytes(whole + b"".join(damaged) + whole)
+    with Journal(path, 1, 2, Progress(step=2)):
+        assert path.read_bytes() == whole + whole
+
+
 def test_counts_continue_after_a_resume(tmp_path, clock):
     progress = Progress(step=2, evaluated=2, seconds=4.0, tokens=60)
     with Journal(tmp_path / "metrics.jsonl", 1, 2, progress) as journal:

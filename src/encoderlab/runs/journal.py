@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,11 +151,15 @@ class Journal:
 
 
 def _drop_lines_beyond(path: Path, progress: Progress) -> None:
-    """Keep in the journal only the lines up to `progress`; a line cut off by a kill is dropped."""
+    """Keep in the journal only the lines up to `progress`; one that a kill or a loss of power damaged is dropped."""
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     last = {"step": progress.step, "evaluation": progress.evaluated}
-    whole = [(line, json.loads(line)) for line in lines if line.endswith(b"}\n")]
-    kept = [line for line, entry in whole if entry["step"] <= last[entry["kind"]]]
+    kept = []
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):  # of a damaged line
+            entry = json.loads(line)
+            if line.endswith(b"}\n") and entry["step"] <= last[entry["kind"]]:
+                kept.append(line)
     if kept != lines:
         with atomic_write(path) as temporary:
             temporary.write_bytes(b"".join(kept))
