@@ -356,10 +356,17 @@ def _missing_option(error: MissingConfigException) -> SettingError:
         return SettingError(f"There is no config named {name}", remedy=remedy)
     options = [option for option in error.options or [] if not option.endswith("_schema")]
     near, allowed = closest(name, options), ", ".join(options)
+    if not name:
+        return SettingError(f"{group}= names no config", allowed=allowed, remedy=f"Set {group}=NAME")
+    if (group, name) == ("hydra/sweeper", "optuna"):
+        remedy = "Use trials=N to search with Optuna, such as trials=20"
+        return SettingError("hydra/sweeper=optuna is not supported", remedy=remedy)
     if group.startswith("dataset") and Path(name).suffix:
         path = f"{group}/{name}".removeprefix("dataset/")
         remedy = f"For a file of your own, set dataset=files dataset.path={path}"
         return SettingError(f"There is no dataset named {path}", remedy=remedy)
+    if group == "dataset" and name == "pretraining":
+        return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
     if group == "dataset" and ("task", name) in SCHEMAS:
         own = "dataset=files dataset.path=... or dataset=hub dataset.path=..."
         hint = f"The task {name} has no data of its own: set {own}"

@@ -151,6 +151,9 @@ class RunFolder:
                 print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
             if not isinstance(error, OSError):
                 raise
+            if isinstance(error, FileNotFoundError) and not self.root.is_dir():
+                wrong = f"The run folder {self.root} has gone: it was moved or deleted"
+                raise TrainingError(wrong, remedy="Leave it in place until the run ends") from None
             what = f"{error.filename or self.root} cannot be written or read: {error.strerror or error}"
             remedy = "Free space, make the folder writable, or set run_dir=... to another one"
             raise TrainingError(what, remedy=remedy) from None
