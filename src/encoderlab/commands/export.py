@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -161,7 +162,7 @@ def _graph_fields(assembly: Assembly, whole: onnx.WholeModel) -> dict[str, Any]:
 
 
 def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
-    """Replace the graph by an 8-bit one, and return in words what that changes. Raises SettingError."""
+    """Replace the graph by an 8-bit one, and return in words what that changes. Raises SettingError, DataError."""
     if graph.with_name(f"{graph.name}.data").exists():
         raise SettingError("A graph of 2 GB or more cannot be exported in 8 bits", remedy="Use format=onnx")
     in_32_bits = graph.rename(graph.with_name("fp32.onnx"))
@@ -179,9 +180,14 @@ def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
     before, after = (predictions_of(one, list(split.take(rows.tolist()))) for one in (assembly, quantized))
     pairs = list(zip(before, after, strict=True))
     if before[0].number is not None:
-        change = max(abs((one.number or 0.0) - (other.number or 0.0)) for one, other in pairs)
+        change = float(np.max([abs((one.number or 0.0) - (other.number or 0.0)) for one, other in pairs]))
+        if not np.isfinite(change):
+            raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use format=onnx")
         return f"{sizes}; on {len(rows)} rows of {name} a number changes by at most {change:.4g}"
     changed = sum(one.labels != other.labels for one, other in pairs)
+    if changed:
+        warning = f"Warning: with 8-bit weights, {changed} of {len(rows)} predictions change."
+        print(f"{warning} Compare them on your own rows, or use format=onnx", file=sys.stderr)
     return f"{sizes}; {changed} predictions change on {len(rows)} rows of {name}"
 
 
