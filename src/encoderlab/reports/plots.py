@@ -198,7 +198,7 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
     Return None for other predictions, and if no row or every row has that class.
     """
-    from sklearn.metrics import PrecisionRecallDisplay, precision_score, recall_score
+    from sklearn.metrics import precision_recall_curve, precision_score, recall_score
 
     if not isinstance(scores, ClassificationScores) or scores.positive is None or scores.probabilities is None:
         return None
@@ -208,9 +208,8 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
     figure = new_figure(WIDTH, 0.75 * WIDTH)
     axes = figure.subplots()
     predicted = scores.predicted == scores.positive
-    PrecisionRecallDisplay.from_predictions(
-        has_label, probabilities, ax=axes, name="all thresholds", drop_intermediate=True, curve_kwargs={"color": BLUE}
-    )
+    precision, recall, _ = precision_recall_curve(has_label, probabilities, drop_intermediate=True)
+    axes.step(recall, precision, where="post", color=BLUE, label="all thresholds")
     if predicted.any():
         axes.plot(
             recall_score(has_label, predicted), precision_score(has_label, predicted), "o", color=BLUE, markersize=7
