@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import encoderlab
 from encoderlab.commands.predict import WRITERS, show_rows
 from encoderlab.config.commands import PredictionFormat
+from encoderlab.data.columns import MissingColumnError
 from encoderlab.errors import DataError, SettingError
 from tests.experiment_models import BRACKETS_MODEL
 
@@ -108,6 +109,15 @@ def test_a_text_column_of_another_name_is_guessed_and_named_unless_one_is_set(co
     assert [list(row)[:4] for row in rows_of(printed.out)] == [["id", "date", "message", "predicted"]] * 2
     with pytest.raises(DataError, match="no column 'body'"):
         command("predict", f"run={brackets_run}", "input=new.csv", "text_column=body")
+
+
+def test_a_split_that_has_lost_its_column_is_refused_as_such(command, brackets_run, monkeypatch):
+    def lost(*_):
+        raise MissingColumnError("data.csv has no column 'text'")
+
+    monkeypatch.setattr("encoderlab.commands.predict.split_examples", lost)
+    with pytest.raises(DataError, match="data.csv has no column 'text'"):
+        command("predict", f"run={brackets_run}", "split=test")
 
 
 def test_pairs_on_standard_input_are_separated_by_a_tab(command, pairs_run, capsys, monkeypatch):

@@ -69,9 +69,9 @@ def predict(config: PredictConfig) -> None:
         from encoderlab.data.columns import MissingColumnError, guess_text
 
         typed = config.text_column is not None or _text_columns(config, assembly)[1] is not None
-        if typed or not isinstance(error, MissingColumnError):
+        if config.input is None or typed or not isinstance(error, MissingColumnError):
             raise
-        path = Path(config.input or "")
+        path = Path(config.input)
         guess = guess_text(first_cells(path, format_of(path), config.dialect), str(path), "text_column")
         print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
         config = replace(config, text_column=guess)
