@@ -1,6 +1,10 @@
 """Settings left open are decided by the rows."""
 
+import pytest
+
 from encoderlab.data.examples import TextExample
+from encoderlab.errors import SettingError
+from encoderlab.runs import assembly
 from encoderlab.runs.assembly import resolve_training
 from encoderlab.tasks.config import ClassificationConfig, Windows
 from encoderlab.tasks.rows import hold_encoded
@@ -29,3 +33,13 @@ def test_rows_in_windows_are_read_as_often_as_truncated_rows():
 def test_too_few_validation_rows_choose_no_checkpoint():
     training = settled(validation=5, patience=3, min_validation_rows=6)[0].config.training
     assert (training.keep.value, training.patience) == ("last", None)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_a_model_larger_than_the_memory_is_refused_with_its_size(error, command, monkeypatch):
+    def full(*_):
+        raise error
+
+    monkeypatch.setattr(assembly, "EncoderWithHeads", full)
+    with pytest.raises(SettingError, match=r"A model of [0-9,]{5,} parameters does not fit .* model.d_model="):
+        command("train", "task=brackets", "model=tiny", "training=smoke", "dataset.limit=300")

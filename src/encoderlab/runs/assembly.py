@@ -192,8 +192,7 @@ def assemble(
     task = build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
     sharded = is_sharded(training, processes)
-    build = EncoderWithHeads if processes.is_main or not sharded else without_weights
-    model = build(settings.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
+    model = _build(model_config, tokenizer, task, weights=processes.is_main or not sharded)
     if pretrained is not None:
         from encoderlab.runs.pretrained import load_into
 
@@ -207,6 +206,19 @@ def assemble(
     if not sharded:  # a model to be sharded may not fit on the device
         model.to(compute.device)
     return Assembly(settings, compute, tokenizer, task, model, processes=processes, label_weights=label_weights)
+
+
+def _build(config: ModelConfig, tokenizer: Tokenizer, task: Task, *, weights: bool) -> EncoderWithHeads:
+    """Return a model with fresh `weights`, or only their shapes. Raises SettingError if they do not fit into memory."""
+    shape = (config, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
+    try:
+        return EncoderWithHeads(*shape) if weights else without_weights(*shape)
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise
+    size = f"{without_weights(*shape).n_parameters:,} parameters"
+    remedy = f"Choose a smaller one than model.n_layers={config.n_layers} model.d_model={config.d_model}"
+    raise SettingError(f"A model of {size} does not fit into this machine's memory", remedy=remedy)
 
 
 def has_few_rows(config: RunConfig, corpus: Corpus) -> bool:
