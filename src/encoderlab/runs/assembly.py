@@ -273,7 +273,8 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
         print(f"training.learning_rate={training.learning_rate:g}, suited to the encoder's width", file=sys.stderr)
     labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
     if "validation" in rows and (fixed := fixed_by_validation(training, len(rows["validation"]), labels)) != training:
-        few = f"{len(rows['validation']):,} validation rows are too few to choose a checkpoint"
+        n = len(rows["validation"])
+        few = f"{n:,} validation {'row is' if n == 1 else 'rows are'} too few to choose a checkpoint"
         least = f"training.min_validation_rows={training.min_validation_rows}"
         print(f"{few}, so the last is kept, and training does not stop early ({least})", file=sys.stderr)
         training = fixed

@@ -322,10 +322,10 @@ def run_to_resume(
             if config.run_dir is not None:
                 raise
             continue
-        announce(f"resume=auto resumes {folder.root}")
+        print(f"resume=auto resumes {folder.root}", file=sys.stderr)
         return merged, folder
     if config.run_dir is None:
-        announce("resume=auto finds no unfinished run with these settings and starts a new one")
+        print("resume=auto finds no unfinished run with these settings and starts a new one", file=sys.stderr)
     return None
 
 
