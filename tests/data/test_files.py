@@ -210,6 +210,33 @@ def test_incomplete_rows_are_dropped_only_on_request(tmp_path, capsys):
     assert rows_of(splits) == [("x", 0), ("z", 1)] and "2 of 4 rows" in capsys.readouterr().err
 
 
+def test_further_columns_of_mixed_types_are_texts(tmp_path):
+    content = "\n".join(json.dumps({"text": f"t{n}", "label": "ab"[n % 2], "id": n}) for n in range(2100))
+    content += "".join(f'\n{{"text": "x", "label": "a", "id": {one}}}' for one in ('"x1"', "1.5", "null", "[2]"))
+    train = dataset(tmp_path, "rows.jsonl", content).load(tmp_path).by_name["train"]
+    assert len(train) == 2104 and train.where(2100).endswith("line 2101")
+    assert [train.carried[row]["id"] for row in (0, 2099, 2100, 2101, 2102, 2103)] == [
+        "0",
+        "2099",
+        "x1",
+        "1.5",
+        None,
+        "[2]",
+    ]
+    with pytest.raises(DataError, match="line 2104"):
+        dataset(tmp_path, "rows.jsonl", content.replace('"x", "label": "a", "id": [2]', '[2], "label": "a"')).load(
+            tmp_path
+        )
+
+
+def test_further_columns_of_other_types_in_other_files_are_texts(tmp_path):
+    for name, one in (("a", 1), ("b", '"x1"')):
+        rows = "".join(f'{{"text": "{name}{n}", "label": "{n}", "id": {one}}}\n' for n in range(2))
+        (tmp_path / f"{name}.jsonl").write_text(rows)
+    train = FilesDataset(path=f"{tmp_path}/*.jsonl", validation_fraction=0.0).load(tmp_path).by_name["train"]
+    assert [row["id"] for row in train.carried] == ["1", "1", "x1", "x1"]
+
+
 def test_a_name_of_a_column_may_be_long(tmp_path):
     content = f"text,label,{'n' * 140_000}\nx,a,1\ny,b,2\n"
     assert rows_of(dataset(tmp_path, "rows.csv", content).load(tmp_path)) == [("x", 0), ("y", 1)]

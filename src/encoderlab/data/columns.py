@@ -126,12 +126,29 @@ def concatenated(parts: Sequence[RawRows]) -> RawRows:
         part = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[part].where(row - int(starts[part]))
 
+    tables = [part.table for part in parts]
     try:
-        table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+        try:
+            table = pa.concat_tables(tables, promote_options="permissive")
+        except pa.ArrowException:
+            table = pa.concat_tables(_carried_as_texts(tables), promote_options="permissive")
     except pa.ArrowException as error:
         wrong = f"{parts[0].where(0)} and the other files cannot be combined: {error}"
         raise DataError(wrong, remedy="Give a column the same type in every file") from error
     return RawRows(table, where)
+
+
+def _carried_as_texts(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Return the tables with each carried column as texts that has not the same type in all of them."""
+    kinds: dict[str, set[pa.DataType]] = {}
+    for table in tables:
+        for field in table.schema:
+            kinds.setdefault(field.name, set()).add(field.type)
+    mixed = {name for name, some in kinds.items() if name.startswith(CARRIED) and len(some) > 1}
+    texts = [
+        [field.with_type(pa.large_string()) if field.name in mixed else field for field in t.schema] for t in tables
+    ]
+    return [table.cast(pa.schema(fields)) for table, fields in zip(tables, texts, strict=True)]
 
 
 def is_list(column: pa.Array | pa.ChunkedArray) -> bool:

@@ -46,19 +46,25 @@ Batch = tuple[Sequence[int], dict[str, pa.Array]]  # the same for many rows
 CsvRow = tuple[int, list[str], int]  # the number of a row's first line, its cells, and the number of its last line
 
 
+class _MixedTypesError(DataError):
+    """A column has values of another type than its first rows."""
+
+    column = ""
+
+
 def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None) -> RawRows:
     """Return the rows of a file (or of a folder with a sub-folder per label), kept in `folder` if they are many.
 
     Raises DataError if it cannot be read, lacks a column or has no rows. With `columns.drop`, incomplete rows are
-    dropped, and the first ones named on standard error.
+    dropped, and the first ones named on standard error. Further columns of mixed types are read as texts.
     """
-    lines, dropped = array("q"), array("q")
+    lines, dropped, as_text = array("q"), array("q"), set[str]()
     place = places(path, kind)
 
     def batches() -> Iterator[pa.RecordBatch]:
         labelled = columns.label or columns.label_columns
         used = set(columns.by_setting().values()) if labelled else set()  # predict copies all columns, in their order
-        for numbers, values in read_batches(path, kind, columns, dialect):
+        for numbers, values in read_batches(path, kind, columns, dialect, as_text):
             checks, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
             lines.extend(np.asarray(numbers)[kept].tolist())
             dropped.extend(np.asarray(numbers)[~kept].tolist())
@@ -70,7 +76,16 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
             raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
 
     with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
-        table = stored(batches(), folder)
+        while True:
+            try:
+                table = stored(batches(), folder)
+                break
+            except _MixedTypesError as mixed:
+                if mixed.column in {*columns.by_setting().values(), *as_text}:
+                    raise
+                as_text.add(mixed.column)
+                lines, dropped = array("q"), array("q")
+                bar.reset()
     if dropped:
         where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
         words = f"{len(dropped)} of {len(lines) + len(dropped)} rows lack a text or a label and were dropped"
@@ -89,8 +104,10 @@ def places(path: Path, kind: Format) -> Callable[[int], str]:
     return lambda number: f"{path}, {unit} {number}"
 
 
-def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Batch]:
-    """Yield the rows of a file in batches, with the columns to read by their own names."""
+def read_batches(
+    path: Path, kind: Format, columns: Columns, dialect: Dialect, as_text: Iterable[str] = ()
+) -> Iterator[Batch]:
+    """Yield the rows of a file in batches, with the columns to read by their own names, those `as_text` as texts."""
     if kind is Format.parquet:
         yield from _parquet(path, columns)
         return
@@ -108,7 +125,7 @@ def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -
     }
     batches = _by_column(readers[kind](), columns, place) if kind in readers else None
     batches = batches or _separated(path, kind, columns, dialect, encoding)
-    kinds: dict[str, pa.DataType | None] = {}
+    kinds: dict[str, pa.DataType | None] = dict.fromkeys(as_text)
     for numbers, values in batches:
         for name in values.keys() - kinds.keys():
             kinds[name] = _type_of(values[name], is_text=name in columns.by_setting().values())
@@ -159,7 +176,9 @@ def _array(values: list[Any], kind: pa.DataType | None, name: str, where: Callab
             return pa.concat_arrays([_array([one], kind, name, lambda _: where(row)) for row, one in enumerate(values)])  # noqa: B023
     shapes = {pa.large_string(): "a text of valid Unicode", pa.list_(pa.string()): "a list of words"}
     held, allowed = json.dumps(values[0])[:60], shapes.get(kind, str(kind))
-    raise DataError(f"{where(0)} has {held} in column {name!r}", allowed=f"{allowed} in every row")
+    error = _MixedTypesError(f"{where(0)} has {held} in column {name!r}", allowed=f"{allowed} in every row")
+    error.column = name
+    raise error
 
 
 def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
