@@ -185,7 +185,7 @@ def assemble(
         print(note, file=sys.stderr)
     model_config = resolve_length(model_config, task_config, tokenizer, corpus, pretrained)
     few = False
-    if isinstance(config.task, ClassificationConfig) and isinstance(corpus, Corpus):
+    if pretrained is not None and isinstance(config.task, ClassificationConfig) and isinstance(corpus, Corpus):
         few = has_few_rows(config, corpus) or few_rare_rows(config, corpus) > 0
     training = fixed_for_few_rows(config.training, few, model_config.n_layers)
     settings = replace(settings, task=task_config, model=model_config, training=training)
@@ -248,8 +248,9 @@ def few_rows_note(assembly: Assembly, corpus: Corpus) -> str:
     frozen = f"the embeddings and {training.freeze_layers} of {model.n_layers} layers stayed as pretrained"
     frozen = f"{frozen} (training.freeze_layers)" if training.freeze_layers else ""
     if has_few_rows(config, corpus):
-        rows = f"{len(corpus.split('train')):,} training rows are few: a tenth could not choose a checkpoint"
-        return f"{rows} (training.min_validation_rows)" + (frozen and f", and {frozen}")
+        kept = "none were held out, and the last weights were kept (training.min_validation_rows)"
+        done = "; ".join(filter(None, ["" if "validation" in corpus.splits.by_name else kept, frozen]))
+        return f"{len(corpus.split('train')):,} training rows are few: {done}" if done else ""
     if frozen and isinstance(config.task, ClassificationConfig) and (rare := few_rare_rows(config, corpus)):
         return f"Only {rare:,} training rows have rarer labels, so {frozen}"
     return ""
@@ -366,9 +367,14 @@ def load_start(config: RunConfig, processes: Processes) -> SavedModel | None:
         return None
     from encoderlab.runs.pretrained import load_pretrained
 
+    def load() -> SavedModel:
+        saved = load_pretrained(init_from)
+        resolve_run(config, saved)  # what does not match is refused before any data is read
+        return saved
+
     if not is_sharded(config.training, processes):
-        return processes.broadcast_from_main(lambda: load_pretrained(init_from))
-    whole = load_pretrained(init_from) if processes.is_main else None
+        return processes.broadcast_from_main(load)
+    whole = load() if processes.is_main else None
 
     def shapes() -> SavedModel:
         assert whole is not None
@@ -388,7 +394,8 @@ def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_grap
     device, precision = run.device, run.precision.value
     if saved.graph is not None:
         if device not in ("auto", "cpu") or precision == "bf16":
-            wrong = f"device={device} precision={precision} does not work with {run.run}, an ONNX graph"
+            named = f"precision={precision}" if device in ("auto", "cpu") else f"device={device}"
+            wrong = f"{named} does not work with {run.run}, an ONNX graph"
             raise SettingError(wrong, allowed="device=cpu precision=fp32")
         device, precision = "cpu", "fp32"
     width = saved.config.model.d_model

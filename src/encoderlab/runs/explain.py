@@ -58,6 +58,8 @@ def word_importance(
             allowed="a model that labels whole texts or predicts a number for them",
             remedy="Train it on such a task with encoderlab finetune init_from=..., or use encoderlab attention",
         )
+    if labels and not task.labels:
+        raise SettingError(f"label={labels[0]} names a class, but {name} predicts a number", remedy="Remove label")
     for label in labels or []:
         refuse_unknown_label("label", label, task.labels)
     classes = [None] * len(examples) if labels is None else [task.labels.index(label) for label in labels]

@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from encoderlab.batch import Batch
 from encoderlab.config.commands import EmbedConfig, PredictConfig, VectorPooling
-from encoderlab.data.examples import Example, Split, TextExample, WordsExample, grouped
+from encoderlab.data.examples import Example, TextExample, WordsExample, grouped
 from encoderlab.data.files import read_unlabelled
-from encoderlab.data.formats import Dialect, Quoting
+from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, format_of, text_lines
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
@@ -80,12 +80,18 @@ def split_examples(
 
 def file_examples(
     assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect, cache_dir: str
-) -> tuple[Split, int]:
+) -> tuple[Iterable[Example], int]:
     """Return the texts of a file in its order, from the columns `text` and `text_pair`, and how many they are.
 
     What `dialect` leaves open is as in the training files, if there were any, except the encoding, which the file
-    shows. Raises DataError for anything that cannot be read.
+    shows. A .txt file is read line by line, twice, which loads less than tables need. Raises DataError for anything
+    that cannot be read.
     """
+    if text_pair is None and format_of(path) is Format.txt:
+        encoding, of_words = encoding_of(path, dialect.encoding, "encoding"), reads_words(assembly)
+        if total := sum(1 for _ in text_lines(path, encoding)):
+            return (example_of(line, None, of_words) for line in text_lines(path, encoding)), total
+        raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
     if dialect.quoting is Quoting.auto:
         dialect = replace(dialect, quoting=getattr(assembly.config.dataset, "dialect", dialect).quoting)
     words, cache = reads_words(assembly), cache_folder(cache_dir)

@@ -228,7 +228,8 @@ def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
     """Run trials until the study has `n_trials`, and show all of them, the best first.
 
     The study is Optuna's journal in the sweep's folder: several processes may share it, and a trial that was left
-    unfinished is resumed. Raises SettingError if there is nothing to search, or if the study has other values.
+    unfinished is resumed. Raises SettingError if there is nothing to search, or if the study has other values, and
+    TrainingError if no trial has a score.
     """
     if line.command not in TRAINING_COMMANDS:
         commands = ", ".join(TRAINING_COMMANDS)
@@ -240,6 +241,8 @@ def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
     while len(study.get_trials(deepcopy=False)) < n_trials:
         _run(study, _ask(study, space), line, jobs)
     _show(study, jobs, fixed)
+    if not any(trial.value is not None for trial in study.get_trials(deepcopy=False)):
+        raise TrainingError("No trial has a score", remedy="See the lines above")
 
 
 def search_space(line: CommandLine) -> tuple[dict[str, BaseDistribution], list[str]]:
@@ -319,11 +322,11 @@ def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> Non
         try:
             settings = composed(replace(line, overrides=overrides))
             folder = jobs.run(settings, overrides, f"trial-{trial.number}")
-            score = None if folder is None else score_of(folder)
         except FolderInUseError:
             return
         except UserError:  # it has been shown
-            pass
+            folder = None
+        score = None if folder is None else score_of(folder)
     study.tell(trial.number, score, state=TrialState.FAIL if score is None else None, skip_if_finished=True)
 
 
