@@ -219,7 +219,7 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
     mean = f"Mean {wording.named_score(main, scores)} {wording.with_interval(scores, main)}"
     labels: list[Block] = []
     if to_check is not None:
-        words = "label_errors.csv is empty: none stands out, or the model is no better than always predicting the most frequent label."
+        words = "label_errors.csv is empty: none stands out, or the model is no better than the most frequent label."
         if len(to_check):
             words = "label_errors.csv lists them all, the least plausible first."
             for share in [share for least, share in TRIALS if (scores.get("accuracy") or 0) >= least][:1]:
