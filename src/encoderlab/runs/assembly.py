@@ -248,7 +248,7 @@ def few_rows_note(assembly: Assembly, corpus: Corpus) -> str:
     frozen = f"the embeddings and {training.freeze_layers} of {model.n_layers} layers stayed as pretrained"
     frozen = f"{frozen} (training.freeze_layers)" if training.freeze_layers else ""
     if has_few_rows(config, corpus):
-        kept = "none were held out, and the last weights were kept (training.min_validation_rows)"
+        kept = "none are held out for validation, and the last weights are kept (training.min_validation_rows)"
         done = "; ".join(filter(None, ["" if "validation" in corpus.splits.by_name else kept, frozen]))
         return f"{len(corpus.split('train')):,} training rows are few: {done}" if done else ""
     if frozen and isinstance(config.task, ClassificationConfig) and (rare := few_rare_rows(config, corpus)):
