@@ -175,7 +175,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one."""
         from encoderlab.data.tables import read_batches
 
-        columns = self._document_columns()
+        columns = replace(self._document_columns(), others=False)
         for _, arrays in read_batches(path, format_of(path, self.format), columns, self.dialect):
             for texts in zip(*(arrays[name].to_pylist() for name in columns.texts()), strict=True):
                 yield [paragraph for text in texts for paragraph in paragraphs(text)]
