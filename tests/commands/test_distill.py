@@ -129,7 +129,7 @@ def test_a_second_stage_starts_from_the_first_with_its_head(command, student, te
     assert second == pytest.approx(first, abs=1e-4)
 
 
-def test_a_run_with_unlabelled_texts_resumes_unless_its_teacher_is_damaged(
+def test_a_run_with_unlabelled_texts_resumes_unless_they_or_its_teacher_have_changed(
     command, stop_after, brackets_teacher, tmp_path
 ):
     weights = shutil.copytree(brackets_teacher / "model", tmp_path / "mine") / "model.safetensors"
@@ -139,6 +139,10 @@ def test_a_run_with_unlabelled_texts_resumes_unless_its_teacher_is_damaged(
     with pytest.raises(Interrupted):
         command("distill", "teacher=mine", *line, "unlabelled=more.txt", "run_dir=run")
     stop_after(-1)
+    (tmp_path / "more.txt").write_text("( )\n( (\n) )\n")
+    with pytest.raises(DataError, match=r"^unlabelled=more\.txt has changed"):
+        command("distill", "resume=run")
+    (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
     before = weights.read_bytes()
     weights.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
     with pytest.raises(DataError, match=r"is damaged: model\.safetensors does not match manifest\.json\."):

@@ -12,7 +12,7 @@ from encoderlab.commands.train import encoded_splits, load_examples, report_on_l
 from encoderlab.config.commands import DistillConfig
 from encoderlab.config.composing import required_setting
 from encoderlab.distillation.student import start_student
-from encoderlab.distillation.teachers import TaskTeacher, taught_rows, teach_vectors
+from encoderlab.distillation.teachers import TaskTeacher, fingerprints, taught_rows, teach_vectors
 from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.facts import show_survey
@@ -52,7 +52,8 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
     assembly = resolve_training(assembly, rows)
     if config.dry_run:
         return dry_run(assembly, rows, "distill")
-    with open_run("distill", assembly, corpus, rows, config=config, start=start) as run:
+    files = fingerprints(config)
+    with open_run("distill", assembly, corpus, rows, config=config, start=start, files=files) as run:
         fitted = fit(assembly, rows, run.folder)
         if isinstance(corpus, Corpus):
             assembly, scores = score_splits(assembly, rows)

@@ -28,6 +28,7 @@ from encoderlab.runs.predict import encoded_rows
 from encoderlab.runs.pretrained import encoder_folder, vocabulary_difference
 from encoderlab.runs.saved_model import SavedModel
 from encoderlab.system.device import Compute
+from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import stop_if_interrupted
 from encoderlab.tasks.config import TaggingConfig
 from encoderlab.tasks.pretraining import TeacherVectors
@@ -116,6 +117,15 @@ def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, 
         more = teacher.logits(texts)
         rows, logits = concatenated([rows, encoded_rows(student, _labelled(texts, more))]), logits + more
     return TaughtRows(rows, logits, config.temperature, config.teacher_weight)
+
+
+def fingerprints(config: DistillConfig) -> dict[str, str]:
+    """Return hashes of the teacher's weights and of the file of unlabelled texts, by the setting that names them."""
+    weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
+    hashes = {"teacher": " ".join(map(sha256_of, weights))}
+    if config.unlabelled is not None:
+        hashes["unlabelled"] = sha256_of(Path(config.unlabelled).expanduser())
+    return hashes
 
 
 def _unlabelled(config: DistillConfig, corpus: Corpus) -> list[Example]:

@@ -123,16 +123,18 @@ def open_run(
     *,
     config: RunConfig,
     start: Start,
+    files: Mapping[str, str] | None = None,
 ) -> Iterator[Run]:
     """Open the folder of a run, new or resumed, record its settings there, and print what is about to be trained.
 
-    On an error a new folder is deleted, unless a step's checkpoint in it is worth keeping.
+    `files` are the fingerprints of what it reads besides the corpus, by the setting that names it. On an error a new
+    folder is deleted, unless a step's checkpoint in it is worth keeping.
     """
     processes, training = assembly.processes, assembly.config.training
     config = replace(config, task=assembly.config.task, model=assembly.config.model, training=training)
-    with processes.entered_by_main(lambda: run_folder(start, config, command, corpus)) as folder:
+    with processes.entered_by_main(lambda: run_folder(start, config, command, corpus, files)) as folder:
         if processes.is_main:
-            record_start(folder, command, config, assembly.compute, corpus, start.composed)
+            record_start(folder, command, config, assembly.compute, corpus, start.composed, files)
         epoch = "window" if config.dataset.is_stream else "epoch"
         length = length_in_words(training, len(rows["train"]), evaluated="validation" in rows, epoch=epoch)
         announce(f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}")
@@ -140,8 +142,16 @@ def open_run(
 
 
 @contextmanager
-def run_folder(start: Start, config: RunConfig, command: str, corpus: Corpus | DocumentCorpus) -> Iterator[RunFolder]:
-    """Open the folder to fill: that of a resumed run, or a new one. Raises DataError if the rows have changed since."""
+def run_folder(
+    start: Start,
+    config: RunConfig,
+    command: str,
+    corpus: Corpus | DocumentCorpus,
+    files: Mapping[str, str] | None = None,
+) -> Iterator[RunFolder]:
+    """Open the folder to fill: that of a resumed run, or a new one. Raises DataError if its rows or `files` have
+    changed since.
+    """
     folder = start.resumed
     if folder is not None:
         then = _record(folder)["dataset"]["splits"]
@@ -149,6 +159,10 @@ def run_folder(start: Start, config: RunConfig, command: str, corpus: Corpus | D
         if changed := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
             wrong = f"The rows of {' and '.join(changed)} have changed since the run in {folder.root} was started"
             raise DataError(wrong, remedy="Restore the data, or remove resume to start a new run")
+        for name, fingerprint in _record(folder).get("files", {}).items():
+            if (files or {}).get(name) != fingerprint:
+                wrong = f"{name}={getattr(config, name)} has changed since the run in {folder.root} was started"
+                raise DataError(wrong, remedy="Restore it, or remove resume to start a new run")
     with folder.reopened(command) if folder else RunFolder.new(config.run_dir, command, config.task.name) as opened:
         yield opened
 
@@ -166,6 +180,7 @@ def record_start(
     compute: Compute,
     corpus: Corpus | DocumentCorpus | None = None,
     composed: Mapping[str, Any] | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> None:
     """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
 
@@ -191,7 +206,7 @@ def record_start(
         "git_commit": _git_commit(),
         "dataset": None if corpus is None else corpus.description(),
     }
-    record |= {"composed": composed} if composed else {}
+    record |= ({"composed": composed} if composed else {}) | ({"files": files} if files else {})
     if folder.config.is_file():
         started = json.loads(folder.environment.read_text(encoding="utf-8"))
         again = {key: record[key] for key in RECORDED_AGAIN}
