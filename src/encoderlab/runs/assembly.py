@@ -12,6 +12,7 @@ Settings that are left open are resolved once, and recorded in config.yaml, from
 | task.score, class_weights, threshold, positive_label, mean, deviation | `resolve_task` | the targets of the rows |
 | task.teacher_width | `commands.distill` | the teacher |
 | model.max_length | `resolve_length` | the lengths of the rows |
+| training.batching, freeze_layers | `assemble` | whether training rows, or those of rare labels, are few |
 | training.epochs, evaluate_every, keep, patience | `resolve_training` | the numbers of rows and tokens |
 | training.learning_rate, accumulate | `resolve_training` | the encoder's width; the memory |
 
