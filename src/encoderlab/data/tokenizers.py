@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import string
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import tokenizers
@@ -28,9 +29,6 @@ from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.shipped import shipped_folder
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.hub_access import hub_answers
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a
 # trained one.
@@ -63,28 +61,30 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
         ids = {role: backend.token_to_id(text) for role, text in specials.items()}
         if missing := [role for role in _NEEDED if ids.get(role) is None]:
-            raise DataError(
-                f"{name} lacks special tokens that are needed: {', '.join(missing)}",
-                allowed=f"tokenizers with {', '.join(_NEEDED)}",
-                remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one",
-            )
+            wrong = f"{name} lacks special tokens that are needed: {', '.join(missing)}"
+            raise DataError(wrong, remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one")
         self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id = (cast("int", ids[role]) for role in _NEEDED)
         self.mask_id = ids.get("mask_token")
         self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
-        self._reserved = {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
-        self._backend = _prepared(backend, specials["cls_token"], self.cls_id, specials["sep_token"], self.sep_id)
-        # Each id as it may occur in a text; reserved ones may not.
+        self.special_ids = {id_ for id_ in ids.values() if id_ is not None}
+        # Each id as it may occur in a text; special ones may not, except the unknown one.
         self._as_text = np.arange(self.vocabulary_size, dtype="uint16" if self.vocabulary_size <= 2**16 else "uint32")
-        self._as_text[[id_ for id_ in self._reserved if id_ is not None]] = self.unk_id
+        self._as_text[list(self.special_ids)] = self.unk_id
+        # For us, and for others who open the saved file: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1.
+        cls, sep = specials["cls_token"], specials["sep_token"]
+        backend.no_padding()
+        backend.no_truncation()
+        backend.encode_special_tokens = True
+        backend.post_processor = processors.TemplateProcessing(
+            single=[cls, "$A", sep],
+            pair=[f"{cls}:0", "$A:0", f"{sep}:0", "$B:1", f"{sep}:1"],
+            special_tokens=[(cls, self.cls_id), (sep, self.sep_id)],
+        )
+        self._backend = backend
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self._backend, self.specials)  # rebuilt, because a pickled backend loses its configuration
-
-    @property
-    def special_ids(self) -> set[int]:
-        """Return the ids of the special tokens, including the unknown one."""
-        return {id_ for id_ in (*self._reserved, self.unk_id) if id_ is not None}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text: no special tokens, no truncation, no padding.
@@ -134,26 +134,21 @@ class Tokenizer:
         return rows
 
     def spans(self, text: str) -> list[tuple[int, int, int]]:
-        """Return for each token that `encode` makes of `text` the number of its word, and where in `text` it begins and
-        ends.
+        """Return for each token that `encode` makes of `text` the number of its word, and where it begins and ends.
 
         Words are the tokenizer's own pre-tokens, numbered from 0. Raises as `encode` does.
         """
         with _valid_unicode([text]):
             encoding = self._backend.encode(text, add_special_tokens=False)
-        return [
-            (word, *offsets)
-            for word, offsets in zip(cast("list[int]", encoding.word_ids), encoding.offsets, strict=True)
-        ]
+        words = cast("list[int]", encoding.word_ids)
+        return [(word, *offsets) for word, offsets in zip(words, encoding.offsets, strict=True)]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the tokens as the vocabulary spells them, such as "##ing"."""
         return [cast("str", self._backend.id_to_token(int(id_))) for id_ in ids]
 
     def save(self, path: Path) -> None:
-        """Write `path`, for `tokenizers` and `transformers`, and tokenizer_config.json next to it with the special
-        tokens.
-        """
+        """Write `path`, for `tokenizers` and `transformers`, and its special tokens next to it (tokenizer_config.json)."""
         path.parent.mkdir(parents=True, exist_ok=True)
         names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers omits segments that are not named here
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **self.specials}
@@ -163,17 +158,17 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Open the tokenizer that `save` wrote at `path`; special tokens have BERT's names unless a file next to it
-        says otherwise.
+        """Open the tokenizer that `save`, or transformers, wrote at `path`. Raises DataError if that is impossible.
 
-        Raises DataError if there is no tokenizer, or it is damaged.
+        Special tokens have BERT's names unless tokenizer_config.json next to it says otherwise: a text, an object that
+        holds it, or null.
         """
-        if not path.is_file():
-            raise DataError(
-                f"There is no tokenizer at {path}", allowed="a tokenizer.json", remedy="Check the folder's name"
-            )
-        named = BERT_SPECIALS | _stated_specials(path.with_name("tokenizer_config.json"))
-        specials = {role: text for role, text in named.items() if text is not None}
+        stated = path.with_name("tokenizer_config.json")
+        with _damage_explained(stated):
+            fields = json.loads(stated.read_text(encoding="utf-8")) if stated.is_file() else {}
+            named = BERT_SPECIALS | {role: fields[role] for role in BERT_SPECIALS if role in fields}
+            texts = {role: one["content"] if isinstance(one, dict) else one for role, one in named.items()}
+        specials = {role: text for role, text in texts.items() if isinstance(text, str)}
         return cls(open_backend(path), specials, str(path))
 
     @cached_property
@@ -187,48 +182,22 @@ def open_backend(path: Path) -> tokenizers.Tokenizer:
     """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot, or if its normalizer could
     make a text so long that it fills the memory.
     """
-    try:
+    with _damage_explained(path):
         backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        growth = 1 if backend.normalizer is None else _growth(json.loads(backend.normalizer.__getstate__()))
-        if growth > MOST_GROWTH:
+        steps = "" if backend.normalizer is None else backend.normalizer.__getstate__().decode()
+        inserted = re.findall(r'"(?:prepend|content)":("(?:[^"\\]|\\.)*")', steps)  # before or in place of characters
+        if math.prod(max(len(json.loads(text)), 1) for text in inserted) > MOST_GROWTH:
             raise ValueError("its normalizer makes texts many times as long")
-        return backend
-    except Exception as error:  # the library raises plain Exception, whatever is wrong with the file
-        raise _damaged(path, error) from error
+    return backend
 
 
-def _growth(part: Any) -> int:
-    """Return the most times longer that a normalizer makes a text, by what it puts before or in place of characters."""
-    if isinstance(part, list):
-        return math.prod(map(_growth, part))
-    if not isinstance(part, dict):
-        return 1
-    own = (1 + len(part.get("prepend") or "")) * max(len(part.get("content") or ""), 1)
-    return own * math.prod(map(_growth, part.values()))
-
-
-def _stated_specials(path: Path) -> dict[str, str | None]:
-    """Return the special tokens that the tokenizer_config.json at `path` names; none if there is no such file."""
-    if not path.is_file():
-        return {}
+@contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        named = {role: fields[role] for role in BERT_SPECIALS if role in fields}  # a text, an object with it, or null
-        tokens = {role: token["content"] if isinstance(token, dict) else token for role, token in named.items()}
-        if not all(token is None or isinstance(token, str) for token in tokens.values()):
-            raise TypeError("a special token is not a text")
-        return tokens
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())[:200]
-    return DataError(
-        f"{path} is damaged or not a tokenizer ({reason})",
-        allowed=f"a {path.name}",
-        remedy="Delete it and create it again",
-    )
+        yield
+    except Exception as error:  # `tokenizers` raises plain Exception, whatever is wrong with the file
+        wrong = f"{path} is damaged or not a tokenizer ({' '.join(str(error).split())[:200]})"
+        raise DataError(wrong, remedy="Check the folder's name, or create the file again") from error
 
 
 @contextmanager
@@ -243,30 +212,12 @@ def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
         broken = next((text for text in texts if any("\ud800" <= character <= "\udfff" for character in text)), None)
         if broken is None:
             raise
-        raise DataError(
-            f"The text {broken[:40]!r} is not valid Unicode",
-            allowed="text in UTF-8",
-            remedy="Convert it, for instance with iconv -f CP1252 -t UTF-8",
-        ) from error
+        remedy = "Convert it, for instance with iconv -f CP1252 -t UTF-8"
+        raise DataError(f"The text {broken[:40]!r} is not valid Unicode", remedy=remedy) from error
     except BaseException as error:
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         raise DataError(f"The tokenizer failed on a text: {error}", remedy="Use another model or tokenizer") from None
-
-
-def _prepared(
-    backend: tokenizers.Tokenizer, cls_text: str, cls_id: int, sep_text: str, sep_id: int
-) -> tokenizers.Tokenizer:
-    """Return `backend` configured for us, and for others: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1."""
-    backend.no_padding()
-    backend.no_truncation()
-    backend.encode_special_tokens = True
-    backend.post_processor = processors.TemplateProcessing(
-        single=[cls_text, "$A", sep_text],
-        pair=[f"{cls_text}:0", "$A:0", f"{sep_text}:0", "$B:1", f"{sep_text}:1"],
-        special_tokens=[(cls_text, cls_id), (sep_text, sep_id)],
-    )
-    return backend
 
 
 @dataclass
@@ -280,11 +231,10 @@ class TokenizerConfig(ABC):
 
     @abstractmethod
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Return the tokenizer; one that needs training learns from `texts`, the training split, and is cached under
-        `cache_dir`.
+        """Return the tokenizer. Raises DataError if it cannot be built.
 
-        The texts are read several times, or not at all if nothing is trained. Raises DataError if the tokenizer cannot
-        be built.
+        One that needs training learns from `texts`, the training split, which it reads several times, and is cached
+        under `cache_dir`.
         """
 
 
@@ -305,9 +255,7 @@ class WordPieceConfig(TokenizerConfig):
     min_frequency: int = setting(2, "How often a token must occur to be in the vocabulary.", least=1)
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Train it, or open what was trained on the same texts with the same settings. Raises DataError if there is no
-        text.
-        """
+        """Train it, or open what the same texts and settings gave before. Raises DataError if there is no text."""
         if self.lowercase is None:
             return replace(self, lowercase=True).build(texts, cache_dir)
         path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
@@ -319,11 +267,9 @@ class WordPieceConfig(TokenizerConfig):
         normalizer = normalizers.BertNormalizer(lowercase=bool(self.lowercase))
         characters = self._characters(texts, normalizer)
         if not characters:
-            raise DataError(
-                "There is no text to train a tokenizer on",
-                allowed=f"texts in which a character occurs {self.min_frequency} times",
-                remedy="Use more rows, or tokenizer=bert_base_uncased",
-            )
+            allowed = f"texts in which a character occurs {self.min_frequency} times"
+            remedy = "Use more rows, or tokenizer=bert_base_uncased"
+            raise DataError("There is no text to train a tokenizer on", allowed=allowed, remedy=remedy)
         # The library numbers characters inside words in a hash table's order, and breaks ties between merges by number,
         # so ids and even tokens differ between processes. Numbering the characters first, as special tokens, gives one
         # vocabulary.
@@ -375,22 +321,12 @@ class PretrainedConfig(TokenizerConfig):
     revision: str | None = setting(None, "Branch, tag or commit on the hub; null: the main branch.")
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
-        """Load it through Transformers, which keeps it in the hub's own cache; code that comes with a tokenizer is
-        never run.
+        """Load it through Transformers, which keeps it in the hub's own cache; code that comes with it is never run.
 
         Raises DataError if there is no fast tokenizer of that name with all special tokens.
         """
         if (shipped := shipped_folder(self.name)) is not None:
             return Tokenizer.load(shipped / "tokenizer.json")
-        loaded = self._loaded()
-        if not loaded.is_fast:
-            raise self._refused("has no fast tokenizer", "a name or folder with a tokenizer.json")
-        specials = {role: text for role in BERT_SPECIALS if (text := getattr(loaded, role)) is not None}
-        return Tokenizer(
-            cast("tokenizers.Tokenizer", loaded.backend_tokenizer), specials, f"tokenizer.name={self.name}"
-        )
-
-    def _loaded(self) -> PreTrainedTokenizerBase:
         from huggingface_hub import constants
         from transformers import AutoTokenizer
 
@@ -399,19 +335,19 @@ class PretrainedConfig(TokenizerConfig):
             open_backend(folder / "tokenizer.json")  # refuses a damaged file, for which transformers raises any error
         # Without a hub that answers, transformers would keep trying for most of a minute.
         local = folder.is_dir() or not hub_answers(constants.ENDPOINT)
+        remedy = "Check the name and the network (HF_ENDPOINT), or set tokenizer=wordpiece, which needs neither"
         try:
-            return AutoTokenizer.from_pretrained(
+            loaded = AutoTokenizer.from_pretrained(
                 self.name, revision=self.revision or "main", trust_remote_code=False, local_files_only=local
             )
         except (OSError, ValueError, ImportError) as error:
-            why = f"cannot be read ({' '.join(str(error).split())[:200]})"
-            if local and not folder.is_dir():
-                why = "is not in the cache, and the hub cannot be reached"
-            raise self._refused(why, "a folder, or owner/name, with a tokenizer.json") from error
-
-    def _refused(self, wrong: str, allowed: str) -> DataError:
-        remedy = "Check the name and the network (HF_ENDPOINT), or set tokenizer=wordpiece, which needs neither"
-        return DataError(f"tokenizer.name={self.name} {wrong}", allowed=allowed, remedy=remedy)
+            reached = "" if folder.is_dir() or not local else ", and the hub cannot be reached"
+            why = f"cannot be read{reached} ({' '.join(str(error).split())[:200]})"
+            raise DataError(f"tokenizer.name={self.name} {why}", remedy=remedy) from error
+        if not loaded.is_fast:
+            raise DataError(f"tokenizer.name={self.name} has no fast tokenizer (tokenizer.json)", remedy=remedy)
+        specials = {role: text for role in BERT_SPECIALS if (text := getattr(loaded, role)) is not None}
+        return Tokenizer(cast("Any", loaded.backend_tokenizer), specials, f"tokenizer.name={self.name}")
 
 
 @dataclass
@@ -423,11 +359,8 @@ class SymbolsConfig(TokenizerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.symbols or len(set(self.symbols)) < len(self.symbols):
-            raise SettingError(
-                f"tokenizer.symbols is {self.symbols!r}",
-                allowed="one character or more, each once",
-                remedy="Remove tokenizer.symbols to use digits and brackets",
-            )
+            allowed = "one character or more, each once"
+            raise SettingError(f"tokenizer.symbols is {self.symbols!r}", allowed=allowed)
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Build it; nothing is trained or cached."""
@@ -444,10 +377,8 @@ class AsPretrainedTokenizer(TokenizerConfig):
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Raise SettingError: this can only be replaced by the tokenizer of a pretrained encoder."""
-        raise SettingError(
-            "tokenizer=as_pretrained needs init_from=..., the encoder that it belongs to",
-            remedy="Set init_from=... (finetune or pretrain), or choose another, such as tokenizer=wordpiece",
-        )
+        remedy = "Set init_from=... (finetune or pretrain), or choose another, such as tokenizer=wordpiece"
+        raise SettingError("tokenizer=as_pretrained needs init_from=..., the encoder it belongs to", remedy=remedy)
 
 
 def _wordpiece(model: models.WordPiece, normalizer: normalizers.Normalizer) -> tokenizers.Tokenizer:
