@@ -32,6 +32,8 @@ def test_a_users_file_is_scored_whole_even_with_a_single_class(command, pairs_ru
     assert report["splits"]["all"]["per_class"]["up"]["support"] == 40
     (note,) = report["notes"]
     assert note.startswith("Too few rows of all to score 'down' (0)")
+    written = (tmp_path / "scored" / "predictions.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.partition(",")[0] for line in written] == ["line", *map(str, range(2, 42))]
 
 
 def test_a_split_of_another_dataset_did_not_choose_the_checkpoint(command, pairs_run, tmp_path):

@@ -8,6 +8,7 @@ import yaml
 
 from encoderlab.api import Run
 from encoderlab.errors import TrainingError
+from encoderlab.reports.comparison import read_predictions, read_run
 from encoderlab.system.files import differing_files
 from encoderlab.training.checkpoint import checkpoints, step_of
 from tests.experiment_models import REVERSE_MODEL
@@ -103,7 +104,16 @@ def test_what_a_finished_run_shares_names_files_without_their_folders_and_holds_
 def test_a_users_file_keeps_its_label_names_everywhere(pairs_run):
     assert json.loads((pairs_run / "model" / "config.json").read_text())["id2label"] == {"0": "down", "1": "up"}
     assert set(report_of(pairs_run)["splits"]["test"]["per_class"]) == {"up", "down"}
-    assert "text_pair" in (pairs_run / "predictions.csv").read_text().splitlines()[0]
+
+
+def test_predictions_for_rows_of_a_file_have_its_lines(pairs_run):
+    with (pairs_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = (pairs_run.parent / "rows.csv").read_text(encoding="utf-8").splitlines()
+    assert list(rows[0])[:4] == ["line", "text", "text_pair", "label"]
+    assert all(lines[int(row["line"]) - 1].startswith(f'"{row["text"]}","{row["text_pair"]}",') for row in rows)
+    (scores,) = read_predictions([read_run(pairs_run)])  # as compare does
+    assert len(scores.labels) == len(rows)
 
 
 def test_a_nan_loss_ends_the_run_with_remedies_and_keeps_its_checkpoints_if_there_are_any(command, tmp_path, capsys):

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from encoderlab.reports.predictions import write_predictions
+from encoderlab.reports.predictions import places, write_predictions
 
 NAMES = ["bad", "good"]
 
@@ -41,3 +41,15 @@ def test_predictions_csv_has_every_kind_of_label(tmp_path, labels, predicted, na
     rows = read_csv(path.read_bytes().decode())
     assert [row["text"] for row in rows] == ['a "quoted"\ntext', "b\r"]
     assert [[row["label"], row["predicted"]] for row in rows] == cells
+
+
+@pytest.mark.parametrize(
+    ("where", "columns"),
+    [
+        (["a.csv, line 2", "a.csv, lines 3 to 5"], {"line": [2, 3]}),
+        (["a.csv, line 2", "my, b.xlsx, row 7"], {"file": ["a.csv", "my, b.xlsx"], "line": [2, 7]}),
+        (["good/1.txt", "bad/1.txt"], {"file": ["good/1.txt", "bad/1.txt"], "line": ["", ""]}),
+    ],
+)
+def test_a_place_is_a_line_and_of_several_files_a_file(where, columns):
+    assert places(where) == columns and list(places(where)) == list(columns)

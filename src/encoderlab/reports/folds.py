@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -20,7 +19,7 @@ from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_files
 from encoderlab.reports.facts import Facts, settings_section
-from encoderlab.reports.predictions import carried_names, write_table
+from encoderlab.reports.predictions import carried_names, places, write_table
 from encoderlab.reports.training import title_of
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ CORRELATIONS = ("matthews", "pearson", "spearman")  # from -1 to 1
 MOST_LABELS, MOST_ON_SCREEN = 20, 5  # labels to check, shown on the page and on the screen
 PROBABILITY = "probability_"  # before a label's name, in the name of a column
 TRIALS = ((0.9, "nine in ten"), (0.8, "six in ten"), (0.5, "one in five"))  # least accuracy, and the precision measured
-_PLACE = re.compile(r"(.*?)(?:, )?(?:lines?|row) (\d+)(?: to \d+)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +126,14 @@ def out_of_fold_table(
     parts, rows = [], []
     for fold, path in enumerate(predictions, start=1):
         rows.append(np.flatnonzero(folds == fold))
-        parts.append(pd.read_csv(path, dtype=str, keep_default_na=False))
+        parts.append(pd.read_csv(path, dtype=str, keep_default_na=False).loc[:, "text":])  # after the places
         if len(parts[-1]) != len(rows[-1]):
             wrong = f"{path} does not contain the {len(rows[-1]):,} rows of its fold"
             raise DataError(wrong, remedy="Delete that fold's folder, and resume")
     table = pd.concat(parts, ignore_index=True).iloc[np.argsort(np.concatenate(rows))].reset_index(drop=True)
     numbers = {f"{PROBABILITY}{name}" for name in labels} & set(table) if labels else {"label", "predicted"}
     table = table.astype(dict.fromkeys(numbers, float))
-    matches = [_PLACE.fullmatch(place) for place in where]
-    files = [match[1] if match else place for match, place in zip(matches, where, strict=True)]
-    ours: dict[str, Any] = {"fold": folds, **({"file": files} if len(set(files)) > 1 else {})}
-    ours["line"] = [int(match[2]) if match else "" for match in matches]
+    ours = {"fold": folds, **places(where)}
     return pd.concat([pd.DataFrame(ours), table.rename(columns=carried_names(table.columns, ours))], axis=1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Sequence
 from datetime import date, time
 from itertools import chain
@@ -14,12 +15,24 @@ import numpy as np
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.system.files import atomic_write
 
+_PLACE = re.compile(r"(.*?)(?:, )?(?:lines?|row) (\d+)(?: to \d+)?", re.DOTALL)
+
 
 def texts_of(example: Any) -> tuple[str, ...]:
     """Return the texts of an example: one, two of a pair, or words joined by blanks."""
     if hasattr(example, "words"):
         return (" ".join(example.words),)
     return (example.text,) if example.text_pair is None else (example.text, example.text_pair)
+
+
+def places(where: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns that name the places of rows, such as "reviews.csv, line 7": `line`, after `file` if there are
+    several.
+    """
+    matches = [_PLACE.fullmatch(place) for place in where]
+    files = [match[1] if match else place for match, place in zip(matches, where, strict=True)]
+    lines = [int(match[2]) if match else "" for match in matches]
+    return {**({"file": files} if len(set(files)) > 1 else {}), "line": lines}
 
 
 def write_predictions(
@@ -30,16 +43,18 @@ def write_predictions(
     probabilities: np.ndarray | None,
     label_names: Sequence[str],
     carried: Iterable[Any] | None = None,
+    where: Sequence[str] = (),
 ) -> None:
-    """Write a row for each of the `texts` (one, or two of a pair): text, text_pair if any has one, label, predicted,
-    probability_<name> for each class, and the `carried` columns.
+    """Write a row for each of the `texts` (one, or two of a pair): its place if it is in `where`, text, text_pair if
+    any has one, label, predicted, probability_<name> for each class, and the `carried` columns.
 
     Labels and predictions are class ids or numbers; `labels` is None if no label is known. For tagging, both are one id
     per word, written as names separated by blanks, and there are no probabilities; otherwise those are [texts,
     classes]. The file appears whole or not at all.
     """
     paired = any(len(pair) > 1 for pair in texts)
-    columns = ["text", *(["text_pair"] if paired else []), "label", "predicted"]
+    ours = places(where) if where else {}
+    columns = [*ours, "text", *(["text_pair"] if paired else []), "label", "predicted"]
     columns += [] if probabilities is None else [f"probability_{name}" for name in label_names]
     known = [None] * len(texts) if labels is None else labels
     of_classes = [()] * len(texts) if probabilities is None else probabilities
@@ -48,14 +63,21 @@ def write_predictions(
     columns += carried_names(first, columns).values()
     rows = (
         [
+            *place,
             *([pair[0], pair[1] if len(pair) > 1 else ""] if paired else pair),
             _named(label, label_names),
             _named(prediction, label_names),
             *(float(f"{probability:.6g}") for probability in row),
             *map(cell, other.values()),
         ]
-        for pair, label, prediction, row, other in zip(
-            texts, known, predicted, of_classes, chain([first], others), strict=False
+        for place, pair, label, prediction, row, other in zip(
+            zip(*ours.values(), strict=True) if ours else [()] * len(texts),
+            texts,
+            known,
+            predicted,
+            of_classes,
+            chain([first], others),
+            strict=False,
         )
     )
     write_table(path, columns, rows)

@@ -272,7 +272,9 @@ def write_report(
     write_pngs(folder, drawn)
     texts = [texts_of(examples[int(row)]) for row in scores.rows]
     probabilities, names = getattr(scores, "probabilities", None), getattr(scores, "label_names", [])
-    write_predictions(folder / "predictions.csv", texts, scores.labels, scores.predicted, probabilities, names, carried)
+    where = [examples.where(int(row)) for row in scores.rows] if report["data"] else ()
+    about = (scores.labels, scores.predicted, probabilities, names)
+    write_predictions(folder / "predictions.csv", texts, *about, carried, where)
     write_files(folder / "report.html", title_of(report), [
         *page_head(report),
         *page_scores(report, drawn),
