@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from encoderlab.data import examples
 from encoderlab.data.files import FilesDataset, read_unlabelled
-from encoderlab.data.formats import Dialect, OnMissing, Quoting
+from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting
 from encoderlab.errors import DataError, SettingError
 
 ANY = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r")  # pandas does not quote a cell with "\r"
@@ -147,6 +147,7 @@ def test_jsonl_has_labels_of_any_type_lists_of_words_and_lists_of_labels(tmp_pat
 
 CONLL = "-DOCSTART-\t-X-\tO\n\n# a comment\nEU\tNNP\tB-ORG\nrejects\tVB\tO\n\n# O O\ncall\tNN\tO\n"
 CONLLU = "# sent_id = 1\n1-2\tcannot\t_\t_\t_\t_\t_\t_\t_\t_\n1\tcan\tcan\tAUX\t_\t_\t0\t_\t_\t_\n2\tnot\tnot\tPART\t_\t_\t1\t_\t_\t_\n"
+NUMBERS = {"text": "1", "label": "3", "format": Format.conll}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ CONLLU = "# sent_id = 1\n1-2\tcannot\t_\t_\t_\t_\t_\t_\t_\t_\n1\tcan\tcan\tAUX\t
     [
         ("a.conll", CONLL, {}, [(("EU", "rejects"), ("B-ORG", "O")), (("call",), ("O",))]),
         ("b.conll", CONLL, {"label": "1"}, [(("EU", "rejects"), ("NNP", "VB")), (("call",), ("NN",))]),
-        ("a.conllu", CONLLU, {}, [(("can", "not"), ("AUX", "PART"))]),
+        ("a.conllu", CONLLU, NUMBERS, [(("can", "not"), ("AUX", "PART"))]),
         # A line that begins with # is a comment unless it is as wide as the words.
         ("c.conll", "# a comment\n#tag B\nx O\n", {}, [(("#tag", "x"), ("B", "O"))]),
     ],
@@ -250,7 +251,7 @@ REFUSED = {
     "merged rows of which none is another": ('text,label\n"x,p\ny",a\nw,b\n', {}, "rows.csv, lines 2 to 3"),
     "text behind a quoted cell": ('text,label\n"x"y,a\nz,b\n', {}, "rows.csv, line 2"),
     "a carriage return alone": ("text,label\nx\ry,a\nz,b\n", {}, "rows.csv, line 2"),
-    "carriage returns only": (b"text,label\rx,a\ry,b\r", {}, "rows.csv ends its lines with carriage returns only"),
+    "carriage returns only": (b"text,label\rx,a\ry,b\r", {}, "rows.csv has a carriage return"),
     "a blank line among empty texts": ("text\nx\n\ny\n", {"label": None}, "rows.csv, line 3"),
     "measurements as classes": ("text,label\n" + "".join(f"t{n},{n}.5\n" for n in range(30)), {}, "task=regression"),
     "several labels as classes": ("text,label\nx,a\ny,b\nz,a|b\n", {}, "task=multilabel"),

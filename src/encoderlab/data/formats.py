@@ -73,19 +73,17 @@ _BY_SUFFIX = {
     ".parquet": Format.parquet,
     ".xlsx": Format.excel,
     ".txt": Format.txt,
-    **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
+    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), Format.conll),
 }
 
 
 def refuse_unknown(encoding: str, setting: str) -> None:
     """Raise SettingError if Python has no text encoding of that name."""
     try:
-        known = encoding == AUTO or "".encode(encoding) is not None
-    except (LookupError, ValueError):
-        known = False
-    if not known:
+        "".encode("utf-8" if encoding == AUTO else encoding)
+    except (LookupError, ValueError) as error:
         allowed = "auto, utf-8, utf-16, cp1252, latin-1, shift_jis, ..."
-        raise SettingError(f"{setting}={encoding} is not an encoding", allowed=allowed)
+        raise SettingError(f"{setting}={encoding} is not an encoding", allowed=allowed) from error
 
 
 def absolute(path: Any, setting: str) -> str | list[str]:
@@ -123,20 +121,15 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
         near = closest(path.name, [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else [])
         remedy = f"Did you mean {path.with_name(near)}?" if near else f"Relative paths start from {Path.cwd()}"
         raise DataError(f"{path} does not exist", remedy=remedy)
-    if path.is_dir() and kind in (Format.auto, Format.folder):
+    if path.is_dir():
         return Format.folder
-    if path.is_dir() or kind is Format.folder:
-        is_what = "a folder" if path.is_dir() else "a file"
-        raise DataError(f"{path} is {is_what}", allowed=f"dataset.format={kind.name}", remedy="Choose another path")
     name = path.with_suffix("") if path.suffix in COMPRESSED else path
-    if kind is Format.auto:
+    if kind in (Format.auto, Format.folder):
         if name.suffix.lower() not in _BY_SUFFIX:
             wrong = f"The format of {path} is unknown: its extension is {name.suffix or 'missing'}"
             remedy = "Set dataset.format (csv, tsv, ...), or save the file in one of these formats"
             raise DataError(wrong, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
         kind = _BY_SUFFIX[name.suffix.lower()]
-    if kind in (Format.parquet, Format.excel) and path.suffix in COMPRESSED:
-        raise DataError(f"{path} is compressed", allowed="csv, tsv, jsonl, txt or conll", remedy="Unpack it first")
     if kind is not Format.json:
         return kind
     with _opened(path) as file:  # an array, or an object in each line?
@@ -157,15 +150,13 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def _refuse_bomb(path: Path) -> None:
-    """Raise DataError if a compressed file unpacks to more than any text does; say how large it is if that is much."""
-    unpacked, stored = 0, path.stat().st_size
+    """Raise DataError if a compressed file unpacks to more than any text does."""
+    unpacked, most = 0, max(_GROWTH * path.stat().st_size, _MUCH)
     with _opened(path) as file:
         while block := file.read(2**20):  # before lines are read, since one line may be all
             unpacked += len(block)
-            if unpacked > max(_GROWTH * stored, _MUCH):
+            if unpacked > most:
                 raise DataError(f"{path} unpacks to more than {_GROWTH} times its size", remedy="Unpack it yourself")
-    if unpacked > _MUCH:
-        print(f"encoderlab: {path} unpacks to {unpacked // 10**6:,} MB", file=sys.stderr)
 
 
 def lines_of(path: Path, encoding: str) -> Iterator[str]:
@@ -196,27 +187,21 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
         _refuse_bomb(path)
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-    broken, shown, has_utf_8 = 0, "", False
+    broken, has_utf_8 = None, False
     with _opened(path) as file:
+        if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
         for number, line in enumerate(file, start=1):
-            if number == 1 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                return "utf-16"
-            if not line.isascii():
-                try:
-                    line.decode()
-                    has_utf_8 = True
-                except UnicodeDecodeError as error:
-                    if not broken:
-                        start = max(error.start - _SHOWN // 2, 0)
-                        broken, shown = number, line[start : start + _SHOWN].decode(_WESTERN, "replace").strip()
-    if not broken:
+            try:
+                has_utf_8 |= not line.isascii() and bool(line.decode())
+            except UnicodeDecodeError as error:
+                broken = broken or (number, line[max(error.start - _SHOWN // 2, 0) :][:_SHOWN])
+    if broken is None:
         return "utf-8-sig"
+    number, shown = broken[0], one_line(broken[1].decode(_WESTERN, "replace").strip())
     if has_utf_8:
         remedy = f"Correct the line, or set {setting} to the encoding of the file"
-        raise DataError(f"{path}, line {broken} is not UTF-8, but other lines are", remedy=remedy)
-    print(
-        f"encoderlab: {path} is not UTF-8 and is read as Windows-1252, line {broken} as {one_line(shown)!r}. "
-        f"If that is wrong, set {setting}.",
-        file=sys.stderr,
-    )
+        raise DataError(f"{path}, line {number} is not UTF-8, but other lines are", remedy=remedy)
+    reads = f"is not UTF-8 and is read as Windows-1252, line {number} as {shown!r}"
+    print(f"encoderlab: {path} {reads}. If that is wrong, set {setting}.", file=sys.stderr)
     return _WESTERN

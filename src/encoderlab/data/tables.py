@@ -14,7 +14,7 @@ import re
 import sys
 import zipfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,9 @@ _EXCEL_SIZE = 2**29  # characters: cells may share a text
 _EXCEL_GAP = 100  # columns without a name between others
 _EXCEL_GROWTH, _SMALL_EXCEL = 100, 2**21  # times as large unpacked, from so many bytes on: XML compresses well
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
-_CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]  # of CoNLL-U
 
 Record = tuple[int, dict[str, Any]]  # the line a row begins on (or its number), and its values by column
-Lists = tuple[Sequence[int], dict[str, list[Any]]]  # the same for some rows, by column
-Batch = tuple[Sequence[int], dict[str, pa.Array]]  # the same for many rows
-CsvRow = tuple[int, list[str], int]  # the number of a row's first line, its cells, and the number of its last line
+Batch = tuple[range | list[int], dict[str, pa.Array]]  # the same for many rows
 
 
 class _MixedTypesError(DataError):
@@ -52,46 +49,41 @@ class _MixedTypesError(DataError):
     column = ""
 
 
-def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None) -> RawRows:
+def read_table(
+    path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None, as_text: Collection[str] = ()
+) -> RawRows:
     """Return the rows of a file (or of a folder with a sub-folder per label), kept in `folder` if they are many.
 
     Raises DataError if it cannot be read, lacks a column or has no rows. With `columns.drop`, incomplete rows are
-    dropped, and the first ones named on standard error. Further columns of mixed types are read as texts.
+    dropped, and the first ones named on standard error. Further columns of mixed types are read as texts, as are those
+    named `as_text`.
     """
-    lines, dropped, as_text = array("q"), array("q"), set[str]()
-    place = places(path, kind)
+    lines, dropped, place = array("q"), array("q"), places(path, kind)
+    used = columns.by_setting().values()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        labelled = columns.label or columns.label_columns
-        used = set(columns.by_setting().values()) if labelled else set()  # predict copies all columns, in their order
+        copied = columns.label is None and not columns.label_columns  # predict copies all columns, in their order
         for numbers, values in read_batches(path, kind, columns, dialect, as_text):
             checks, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
             lines.extend(np.asarray(numbers)[kept].tolist())
             dropped.extend(np.asarray(numbers)[~kept].tolist())
             bar.update(len(kept))
-            mask = pa.array(kept)
-            carried = {f"{CARRIED}{name}": one.filter(mask) for name, one in values.items() if name not in used}
-            yield pa.record_batch({**checks, **carried})
-        if not lines and not dropped:
-            raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
+            mask, others = pa.array(kept), [name for name in values if copied or name not in used]
+            yield pa.record_batch({**checks, **{f"{CARRIED}{name}": values[name].filter(mask) for name in others}})
+        if not lines:
+            raise DataError(f"{path} has no rows{' with text and label' * bool(dropped)}", remedy="Choose another file")
 
-    with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
-        while True:
-            try:
-                table = stored(batches(), folder)
-                break
-            except _MixedTypesError as mixed:
-                if mixed.column in {*columns.by_setting().values(), *as_text}:
-                    raise
-                as_text.add(mixed.column)
-                lines, dropped = array("q"), array("q")
-                bar.reset()
+    try:
+        with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+            table = stored(batches(), folder)
+    except _MixedTypesError as mixed:
+        if mixed.column in {*used, *as_text}:
+            raise
+        return read_table(path, kind, columns, dialect, folder, {*as_text, mixed.column})
     if dropped:
         where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
         words = f"{len(dropped)} of {len(lines) + len(dropped)} rows lack a text or a label and were dropped"
         print(f"encoderlab: {path}: {words}: {where}", file=sys.stderr)
-    if not len(table):
-        raise DataError(f"{path} has no rows with text and label", remedy="Check dataset.text and dataset.label")
     return RawRows(table, lambda row: place(lines[row]))
 
 
@@ -105,49 +97,47 @@ def places(path: Path, kind: Format) -> Callable[[int], str]:
 
 
 def read_batches(
-    path: Path, kind: Format, columns: Columns, dialect: Dialect, as_text: Iterable[str] = ()
+    path: Path, kind: Format, columns: Columns, dialect: Dialect, as_text: Collection[str] = ()
 ) -> Iterator[Batch]:
     """Yield the rows of a file in batches, with the columns to read by their own names, those `as_text` as texts."""
     if kind is Format.parquet:
         yield from _parquet(path, columns)
         return
-    place = places(path, kind)
-    encoding = dialect.encoding
-    if kind not in (Format.excel, Format.folder):
-        encoding = encoding_of(path, encoding, columns.sibling("encoding"))
-    readers: dict[Format, Callable[[], Iterator[Record]]] = {
-        Format.jsonl: lambda: _json(path, kind, encoding),
-        Format.json: lambda: _json(path, kind, encoding),
-        Format.excel: lambda: _excel(path, dialect.sheet, columns),
-        Format.txt: lambda: _texts(path, encoding, columns),
-        Format.conll: lambda: _sentences(path, encoding, columns),
-        Format.folder: lambda: _labelled_files(path, encoding, columns),
-    }
-    batches = _by_column(readers[kind](), columns, place) if kind in readers else None
-    batches = batches or _separated(path, kind, columns, dialect, encoding)
-    kinds: dict[str, pa.DataType | None] = dict.fromkeys(as_text)
-    for numbers, values in batches:
-        for name in values.keys() - kinds.keys():
-            kinds[name] = _type_of(values[name], is_text=name in columns.by_setting().values())
-        where = lambda row, numbers=numbers: place(numbers[row])  # noqa: E731
-        yield numbers, {name: _array(cells, kinds[name], name, where) for name, cells in values.items()}
-
-
-def _by_column(records: Iterator[Record], columns: Columns, place: Callable[[int], str]) -> Iterator[Lists]:
-    """Yield the values of some records at a time in the columns to read, which the first record names."""
-    names: list[str] = []
-    for some in in_lists(records, _DOCUMENTS_AT_A_TIME if columns.documents else _ROWS_AT_A_TIME):
+    place, used, labels = places(path, kind), columns.by_setting().values(), (columns.label, *columns.label_columns)
+    names, kinds = [], dict[str, pa.DataType | None](dict.fromkeys(as_text))
+    most = _DOCUMENTS_AT_A_TIME if columns.documents else _ROWS_AT_A_TIME
+    for some in in_lists(_records(path, kind, columns, dialect), most):
         names = names or columns.to_read(list(some[0][1]), place(some[0][0]))
-        values = {name: [record.get(name) for _, record in some] for name in names}
-        labels = (columns.label, *columns.label_columns)
-        as_written = {name: [*map(_label, cells)] if name in labels else cells for name, cells in values.items()}
-        yield [number for number, _ in some], as_written
+        batch, numbers = {}, [number for number, _ in some]
+        where = lambda row, numbers=numbers: place(numbers[row])  # noqa: E731
+        for name in names:
+            values = [record.get(name) for _, record in some]
+            values = [*map(_as_written, values)] if name in labels else values
+            if name not in kinds:
+                kinds[name] = _type_of(values, is_text=name in used)
+            batch[name] = _array(values, kinds[name], name, where)
+        yield numbers, batch
 
 
-def _label(value: Any) -> Any:
+def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Record]:
+    if kind is Format.excel:
+        return _excel(path, dialect.sheet, columns)
+    if kind is Format.folder:
+        return _labelled_files(path, dialect.encoding, columns)
+    encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))
+    if kind in (Format.jsonl, Format.json):
+        return _json(path, kind, encoding)
+    if kind is Format.txt:
+        return _texts(path, encoding, columns)
+    if kind is Format.conll:
+        return _sentences(path, encoding, columns)
+    return _separated(path, kind, columns, dialect.quoting, encoding)
+
+
+def _as_written(value: Any) -> Any:
     """Return a label of JSON as a string: true, 1 and 1.5 as they are written there."""
     if isinstance(value, list):
-        return [_label(one) for one in value]
+        return [*map(_as_written, value)]
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
@@ -196,13 +186,62 @@ def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
         raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
 
 
-def _csv_rows(path: Path, encoding: str, separator: str, quoting: Quoting, setting: str) -> Iterator[CsvRow]:
-    """Yield the rows, the header among them. Raises DataError at what is no valid row."""
+def _separated(path: Path, kind: Format, columns: Columns, quoting: Quoting, encoding: str) -> Iterator[Record]:
+    """Yield the rows of a csv or tsv file; its first row names the columns.
+
+    Raises DataError if two stray quotes may have merged rows into one: each line of a quoted row could be a row by
+    itself, with as many cells as the header. Such lines count as rows if each has a label that the file has (or a value
+    of another column, in a file of texts), or if no other row shows that quotes enclose line breaks.
+    """
+    separator, setting = _separator(path, kind, encoding, columns), columns.sibling("quoting")
+    rows = _csv_rows(path, encoding, separator, quoting, setting)
+    header = next(rows, (0, [], 0))[1]
+    if not header:
+        raise DataError(f"{path} is empty", allowed="a first row with the names of the columns")
+    index = {name: header.index(name) for name in columns.to_read(header, f"The first line of {path}")}
+    others = [name for name in header if name not in columns.texts()]
+    label = header.index(columns.label or next(iter((*columns.label_columns, *others)), header[0]))
+    known, has_breaks = set[str](), False  # breaks in a row whose lines cannot be rows by themselves
+    suspects: list[tuple[int, list[str]]] = []  # the first line of each row that may be several, and their labels
+    for first, cells, last in rows:
+        if first != last:
+            parts = [text.split(separator) for text in separator.join(cells).split("\n")]
+            if len(header) > 1 and all(len(part) == len(header) for part in parts):
+                suspects.append((first, [part[label].strip('"\r') for part in parts]))
+            else:
+                has_breaks = True
+        if len(known) < _MOST_LABELS:
+            known.add(cells[label])
+        yield first, {name: cells[at] for name, at in index.items()}
+    for first, labels in suspects if quoting is Quoting.auto else ():
+        if not has_breaks or all(one in known or (columns.target == "number" and is_number(one)) for one in labels):
+            wrong = f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could be a row"
+            remedy = f"Set {setting}=double if quotes enclose cells, {setting}=literal if they mean nothing"
+            raise DataError(wrong, remedy=remedy)
+
+
+def _csv_rows(
+    path: Path, encoding: str, separator: str, quoting: Quoting, setting: str
+) -> Iterator[tuple[int, list[str], int]]:
+    """Yield the rows that are not blank, the header first: the number of the first line, the cells, the last line.
+
+    Raises DataError at what is no valid row, or not as long as the header.
+    """
     style = csv.QUOTE_NONE if quoting is Quoting.literal else csv.QUOTE_MINIMAL
-    reader, line = csv.reader(lines_of(path, encoding), delimiter=separator, quoting=style, strict=True), 1
+    reader = csv.reader(lines_of(path, encoding), delimiter=separator, quoting=style, strict=True)
+    line, header, blank = 1, [], 0
     try:
         for cells in reader:
-            yield line, cells, reader.line_num
+            header, blank = header or cells, blank or (0 if cells or not header else line)
+            if blank and cells and len(header) == 1:
+                remedy = 'Write an empty text as "", or remove the line'
+                raise DataError(f"{path}, line {blank} is blank", remedy=remedy)
+            if cells and len(cells) != len(header):
+                has = f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}"
+                remedy = "Complete or remove the row, or put a cell with a delimiter or line break in double quotes"
+                raise DataError(f"{path}, line {line} has {has}", remedy=remedy)
+            if cells:
+                yield line, cells, reader.line_num
             line = reader.line_num + 1
     except csv.Error as error:
         wrong = f"{path}, line {line} is not valid: {str(error).partition(' - ')[0]}"
@@ -210,68 +249,15 @@ def _csv_rows(path: Path, encoding: str, separator: str, quoting: Quoting, setti
         raise DataError(wrong, remedy=remedy) from error
 
 
-def _separated(path: Path, kind: Format, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Lists]:
-    """Yield the rows of a csv or tsv file in batches; its first row names the columns.
-
-    Raises DataError if two stray quotes may have merged rows into one: each line of a quoted row could be a row by
-    itself, with as many cells as the header. Such lines count as rows if each has a label that the file has (or a value
-    of another column, in a file of texts), or if no other row shows that quotes enclose line breaks.
-    """
-    quoting, separator = columns.sibling("quoting"), _separator(path, kind, encoding, columns)
-    rows = _csv_rows(path, encoding, separator, dialect.quoting, quoting)
-    header = next((cells for _, cells, _ in rows if cells), None)
-    if header is None:
-        raise DataError(f"{path} is empty", allowed="a first row with the names of the columns")
-    index = {name: header.index(name) for name in columns.to_read(header, f"The first line of {path}")}
-    others = [name for name in header if name not in columns.texts()]
-    label = header.index(columns.label or next(iter((*columns.label_columns, *others)), header[0]))
-    known, has_breaks = set[str](), False  # breaks in a row whose lines cannot be rows by themselves
-    suspects: list[tuple[int, list[str]]] = []  # the first line of each row that may be several, and their labels
-    for some in in_lists(_whole(path, rows, header), _ROWS_AT_A_TIME):
-        for first, cells in [(first, cells) for first, cells, last in some if first != last]:
-            parts = [text.split(separator) for text in separator.join(cells).split("\n")]
-            if len(header) > 1 and all(len(part) == len(header) for part in parts):
-                suspects.append((first, [part[label].strip('"\r') for part in parts]))
-            else:
-                has_breaks = True
-        if len(known) < _MOST_LABELS:
-            known.update(cells[label] for _, cells, _ in some)
-        yield [line for line, _, _ in some], {name: [cells[at] for _, cells, _ in some] for name, at in index.items()}
-    for first, labels in suspects if dialect.quoting is Quoting.auto else ():
-        if not has_breaks or all(one in known or (columns.target == "number" and is_number(one)) for one in labels):
-            wrong = f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could be a row"
-            remedy = f"Set {quoting}=double if quotes enclose cells, {quoting}=literal if they mean nothing"
-            raise DataError(wrong, remedy=remedy)
-
-
-def _whole(path: Path, rows: Iterable[CsvRow], header: list[str]) -> Iterator[CsvRow]:
-    """Yield the rows without blank lines. Raises DataError if one is not like the header."""
-    blank = 0
-    for row in rows:
-        line, cells, _ = row
-        if not cells:
-            blank = blank or line
-            continue
-        if blank and len(header) == 1:
-            raise DataError(f"{path}, line {blank} is blank", remedy='Write an empty text as "", or remove the line')
-        if len(cells) != len(header):
-            wrong = f"{path}, line {line} has {len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}"
-            remedy = "Complete or remove the row, or put a cell with a delimiter or line break in double quotes"
-            raise DataError(wrong, allowed=f"one cell for each of {listed(header)}", remedy=remedy)
-        yield row
-
-
 def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str:
     """Return the character that separates cells: the one that gives the header its names, or most cells."""
     csv.field_size_limit(2**31 - 1)  # by default the csv module refuses cells above 131,072 characters
-    header = next(lines_of(path, encoding), "")
-    names = set(columns.by_setting().values())
+    header, names = next(lines_of(path, encoding), ""), set(columns.by_setting().values())
     order = ",;\t|" if kind is Format.csv else "\t,;|"
     try:
         cells = {one: {*next(csv.reader([header], delimiter=one), [])} for one in order}
     except csv.Error as error:
-        stray, all_ends = "has a carriage return within its first line", "ends its lines with carriage returns only"
-        wrong = f"{path} {stray if header.endswith(chr(10)) else all_ends}"
+        wrong = f"{path} has a carriage return within its first line"
         raise DataError(wrong, remedy="Save it with line feeds between its lines") from error
     naming = [one for one in order if names and names <= cells[one]]
     return max(naming or order, key=lambda one: len(cells[one]))
@@ -302,12 +288,11 @@ def _excel(path: Path, sheet: str | None, columns: Columns) -> Iterator[Record]:
     """Yield the rows of a workbook's sheet; without a `sheet`, of the first."""
     try:
         yield from _workbook(path, sheet, columns)
-    except ImportError as error:
-        raise SettingError(f"{path} cannot be read: {error}", remedy="Run pip install 'encoderlab[excel]'") from error
     except UserError:
         raise
     except Exception as error:  # openpyxl, zipfile and xml each raise their own
-        raise DataError(f"{path} is not a readable Excel workbook: {one_line(str(error))}") from error
+        remedy = "Run pip install 'encoderlab[excel]'" if isinstance(error, ImportError) else ""
+        raise DataError(f"{path} is not a readable Excel workbook: {one_line(str(error))}", remedy=remedy) from error
 
 
 def _workbook(path: Path, sheet: str | None, columns: Columns) -> Iterator[Record]:
@@ -319,46 +304,40 @@ def _workbook(path: Path, sheet: str | None, columns: Columns) -> Iterator[Recor
         raise DataError(f"{path} unpacks to {unpacked:,} bytes", remedy="Save it as csv")
     tables = {one.title: one for one in openpyxl.load_workbook(path, read_only=True, data_only=True).worksheets}
     if (title := sheet or next(iter(tables))) not in tables:
-        remedy = f"Set {columns.sibling('sheet')} to one of them"
-        raise DataError(f"{path} has no sheet {title!r}", allowed=listed(tables), remedy=remedy)
+        raise DataError(f"{path} has no sheet {title!r} ({columns.sibling('sheet')})", allowed=listed(tables))
     tables[title].reset_dimensions()  # a file may state others than it has
     first = next(iter(tables[title].iter_rows(max_row=1, values_only=True)), ())
     named = (place for place, value in enumerate(first, start=1) if value is not None)  # without stray cells far away
     width = max((place for count, place in enumerate(named, start=1) if place <= count + _EXCEL_GAP), default=0)
-    header = ["" if value is None else _cell(value) for value in first[:width]]
+    header, size = [*map(_cell, first[:width])], 0
     columns.to_read([name for name in header if name], f"{path}, sheet {title}")
-    size, blank = 0, [None] * len(header)
-    for number, row in enumerate(tables[title].iter_rows(max_col=len(header)), start=1):
-        where, values = f"{path}, row {number}", [cell.value for cell in row]
+    for number, row in enumerate(tables[title].iter_rows(min_row=2, max_col=width), start=2):
+        where, cells = f"{path}, row {number}", [_cell(cell.value) for cell in row]
         if number > _EXCEL_ROWS:
             raise DataError(f"{where} is beyond Excel's last", allowed=f"{_EXCEL_ROWS:,} rows")
-        if number == 1 or values == blank:
-            continue
         if any(cell.data_type == "e" for cell in row):
             raise DataError(f"{where} holds an error instead of a value")
-        cells = ["" if value is None else _cell(value) for value in values]
         size += sum(map(len, cells))
         if max(map(len, cells), default=0) > _EXCEL_CELL or size > _EXCEL_SIZE:
             raise DataError(f"{where} is larger than Excel writes", allowed=f"{_EXCEL_CELL:,} characters in a cell")
-        yield number, {name: cell for name, cell in zip(header, cells, strict=False) if name}
+        if any(cells):
+            yield number, {name: cell for name, cell in zip(header, cells, strict=False) if name}
 
 
 def _cell(value: Any) -> str:
     """Return a cell as text: a whole number without a point, a truth value as in JSON, a date as ISO 8601 writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return "" if value is None else json.dumps(value)
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else str(value)
+        return str(int(value) if value.is_integer() else value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield a text per line, blank ones too; or documents, a paragraph per line, with blank lines between them."""
-    for setting in columns.by_setting():
-        if setting != "text":
-            wrong = f"{path} holds texts and no columns, but {columns.setting.format(setting)} is set"
-            remedy = "Set it to null, or dataset.format=conll if each line has a word and its label"
-            raise DataError(wrong, remedy=remedy)
+    if wrong := next((setting for setting in columns.by_setting() if setting != "text"), None):
+        remedy = "Set it to null, or dataset.format=conll if each line has a word and its label"
+        raise DataError(f"{path} holds texts and no columns, but {columns.setting.format(wrong)} is set", remedy=remedy)
     lines = enumerate(text_lines(path, encoding), start=1)
     if columns.documents:
         groups = (list(some) for filled, some in groupby(lines, lambda one: bool(one[1].strip())) if filled)
@@ -369,12 +348,9 @@ def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
 def label_files(folder: Path) -> list[Path]:
     """Return the .txt files in the sub-folders of `folder`, by label and name. Raises DataError if there are others."""
     layout = "one sub-folder per label with a .txt file per example"
-    files = []
-    for entry in visible(folder):
-        for file in visible(entry) if entry.is_dir() else [entry] if entry.suffix == ".txt" else []:
-            if file.suffix != ".txt" or file.is_dir() or file.parent == folder:
-                raise DataError(f"{file} is not a .txt file in a label folder", allowed=layout)
-            files.append(file)
+    files = [file for entry in visible(folder) if entry.is_dir() for file in visible(entry)]
+    if other := next((file for file in files if file.suffix != ".txt" or file.is_dir()), None):
+        raise DataError(f"{other} is not a .txt file in a label folder", allowed=layout)
     if not files:
         table = next((entry for entry in visible(folder) if entry.is_file()), None)
         remedy = f"For the tables in it, set 'dataset.path={folder}/*{table.suffix}'" if table else ""
@@ -398,55 +374,40 @@ def _labelled_files(folder: Path, encoding: str, columns: Columns) -> Iterator[R
 def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield the sentences of a CoNLL-style file: a word per line with its columns, blank lines between sentences.
 
-    Columns go by name in .conllu files, otherwise by number: 0 is the first, -1 the last. By default the word is the
-    first and its label the last. Comments, -DOCSTART- lines, and CoNLL-U's ranges and empty nodes are no words.
+    Columns go by number: 0 is the first, -1 the last. By default the word is the first and its label the last. Comments
+    and -DOCSTART- lines are no words, nor are the ranges and empty nodes in the ten columns of CoNLL-U.
     """
     words = (line for line in text_lines(path, encoding) if line.strip(" \t") and not line.startswith("#"))
-    first_word = next(words, "")
-    separator, is_conllu = "\t" if "\t" in first_word else None, ".conllu" in path.suffixes[-2:]
+    separator = "\t" if "\t" in (first_word := next(words, "")) else None
     width = len(_cells(first_word, separator))
-    named = columns.by_setting().items()
-    at = {name: _column(path, setting, name, width, is_conllu, columns) for setting, name in named}
+    at = {name: _column(path, setting, name, width, columns) for setting, name in columns.by_setting().items()}
     first, sentence = 0, []
     for number, line in enumerate(chain(text_lines(path, encoding), [""]), start=1):  # a blank line ends the last one
         if not line.strip(" \t"):  # a no-break space or a form feed is a word
             if sentence:
                 yield first, {name: [cells[index] for cells in sentence] for name, index in at.items()}
             sentence = []
-        elif (cells := _word(line, separator, width, is_conllu, f"{path}, line {number}")) is not None:
-            first = first if sentence else number
-            sentence.append(cells)
-    if not first:
-        allowed = "a word and its label per line, a blank line between sentences"
-        raise DataError(f"{path} has no sentences", allowed=allowed)
-
-
-def _word(line: str, separator: str | None, width: int, is_conllu: bool, where: str) -> list[str] | None:
-    """Return the columns of a word; None if the line holds none. Raises DataError unless there are `width`."""
-    cells = _cells(line, separator)
-    is_comment = line.startswith("#") and len(cells) != width
-    if is_comment or cells[0] == "-DOCSTART-" or (is_conllu and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0])):
-        return None
-    if len(cells) != width or "" in cells:
-        what = f"an empty column among {len(cells)}" if "" in cells else f"{len(cells)} columns"
-        raise DataError(f"{where} has {what}", allowed=f"{width} columns, like the first word")
-    return cells
+            continue
+        cells = _cells(line, separator)
+        is_comment = line.startswith("#") and len(cells) != width
+        if is_comment or cells[0] == "-DOCSTART-" or (width == 10 and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0])):
+            continue
+        if len(cells) != width or "" in cells:
+            what = f"an empty column among {len(cells)}" if "" in cells else f"{len(cells)} columns"
+            raise DataError(f"{path}, line {number} has {what}", allowed=f"{width} columns, like the first word")
+        first = first if sentence else number
+        sentence.append(cells)
 
 
 def _cells(line: str, separator: str | None) -> list[str]:
     return line.split(separator) if separator else re.split(r"[ \t]+", line.strip(" \t"))
 
 
-def _column(path: Path, setting: str, name: str, width: int, is_conllu: bool, columns: Columns) -> int:
-    """Return the index of the column that a setting names."""
-    defaults = {"text": "form", "label": "upos"} if is_conllu else {"text": "0", "label": "-1"}
-    name = defaults[setting] if setting in defaults and name == setting else name
-    if is_conllu and name.lower() in _CONLLU:
-        return _CONLLU.index(name.lower())
-    if re.fullmatch(r"-?[0-9]+", name) and -width <= int(name) < width:
-        return int(name)
-    raise DataError(
-        f"{path} has no column {name!r}",
-        allowed=listed([*(_CONLLU if is_conllu else ()), *map(str, range(width)), "-1 for the last"]),
-        remedy=f"Set {columns.setting.format(setting)}={width - 1 if setting == 'label' else 0}",
-    )
+def _column(path: Path, setting: str, name: str, width: int, columns: Columns) -> int:
+    """Return the index of the column that a setting names. Raises DataError if there is none."""
+    number = {"text": "0", "label": "-1"}.get(setting, name) if name == setting else name
+    if not re.fullmatch(r"-?[0-9]+", number) or not -width <= int(number) < width:
+        allowed = f"a number from 0 to {width - 1}, or -1 for the last"
+        wrong = f"{path} has no column {name!r} ({columns.setting.format(setting)})"
+        raise DataError(wrong, allowed=allowed)
+    return int(number)

@@ -148,7 +148,7 @@ class Tokenizer:
         return [cast("str", self._backend.id_to_token(int(id_))) for id_ in ids]
 
     def save(self, path: Path) -> None:
-        """Write `path`, for `tokenizers` and `transformers`, and its special tokens next to it (tokenizer_config.json)."""
+        """Write `path`, for `tokenizers` and `transformers`, and beside it a file that names the special tokens."""
         path.parent.mkdir(parents=True, exist_ok=True)
         names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers omits segments that are not named here
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **self.specials}
