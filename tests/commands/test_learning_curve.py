@@ -15,4 +15,4 @@ def test_the_sweeps_comparison_has_a_curve_a_table_and_a_plot(command, tmp_path,
     compared = json.loads((tmp_path / "curve" / "compare.json").read_text(encoding="utf-8"))
     assert [row["training_rows"] for row in compared["settings"]] == [21, 42, 84]
     assert "training rows" in capsys.readouterr().err
-    assert (tmp_path / "curve" / "plots" / "scores.png").stat().st_size > 10_000
+    assert "<svg" in (tmp_path / "curve" / "compare.html").read_text(encoding="utf-8")

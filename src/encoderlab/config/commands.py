@@ -306,7 +306,7 @@ class CompareConfig(CommandConfig):
     runs: list[str] = setting(REQUIRED, "Folders of runs or sweeps, given without a name: outputs/train/sst2/*.")
     reference: str | None = setting(None, "The run that the others are compared with; null: the best one.")
     score: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
-    output: str | None = setting(None, "Folder for compare.html, .json and plots; null: not written.")
+    output: str | None = setting(None, "Folder for compare.html and compare.json; null: not written.")
 
 
 @dataclass

@@ -78,7 +78,8 @@ def _table(rows: Mapping[str, Mapping[str, Any]], main: str) -> Table:
         if "skipped" in one:
             cells[-1][1] = "skipped"
         if is_paired:
-            cells[-1] += [wording.lead(one), wording.number(one.get("seconds"))]
+            lead = wording.signed(one["model_leads_by"], one["model_leads_by_ci95"]) if "model_leads_by" in one else ""
+            cells[-1] += [lead, wording.number(one.get("seconds"))]
     names = [wording.named_score(name, first) for name in columns]
     return Table(
         ["on the same rows", *names, *(["model ahead by (95% interval)", "seconds"] * is_paired)], cells, marked=0

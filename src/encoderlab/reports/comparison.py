@@ -18,18 +18,16 @@ import yaml
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import scores_of_predictions
-from encoderlab.metrics.comparison import SEPARATOR, Difference, difference_over_seeds, holm, paired_difference
-from encoderlab.metrics.intervals import mean_of
+from encoderlab.metrics.comparison import SEPARATOR, difference_over_seeds, holm, paired_difference
+from encoderlab.metrics.intervals import Mean, mean_of
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, json_safe, show, write_files
 from encoderlab.settings import flat_settings
-from encoderlab.system.files import atomic_write
 
 LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
-SHARE, TRAINING_ROWS = "dataset.train_share", "training rows"
 MEASURED = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
 # Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
 NOT_COMPARED = {
@@ -37,41 +35,33 @@ NOT_COMPARED = {
     *("task.mean", "task.deviation"),
     *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
 }
+SAME_ROWS = "Score both on the same rows with encoderlab eval run=... split=... dataset=..., and compare those runs"
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A run with a report. `settings`, flat (`model.n_layers`), are those that distinguish experiments; `dataset` is
-    what environment.json records of its rows.
+    """A run with a report, and the `scores` on its scored `split`.
+
+    `settings`, flat (`model.n_layers`), are those that distinguish experiments. `scored` identifies the scored rows: a
+    fingerprint of texts and labels, and the targets.
     """
 
     folder: Path
     report: dict[str, Any]
     settings: dict[str, Any]
-    dataset: dict[str, Any]
+    split: str
+    scores: dict[str, Any]
+    scored: tuple[Any, ...]
+    training_rows: int | None
 
     @property
     def seed(self) -> int:
         return self.report["seed"]
 
     @property
-    def split(self) -> str:
-        return self.report["scored_split"]
-
-    @property
-    def scores(self) -> dict[str, Any]:
-        return self.report["splits"][self.split]
-
-    @property
     def predictions(self) -> Path:
         """Return the path of its predictions, which a pretraining run does not have."""
         return self.folder / "predictions.csv"
-
-    @property
-    def scored(self) -> tuple[Any, ...]:
-        """Return what identifies the scored rows: a fingerprint of texts and labels, and the targets."""
-        fingerprint = self.dataset["splits"][self.split]["fingerprint"]
-        return fingerprint, self.scores["n"], self.scores.get("target_tokens"), self.report.get("second_sentence")
 
 
 def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]]:
@@ -102,14 +92,19 @@ def read_run(folder: Path) -> FinishedRun:
         if "model.name" in settings:  # `encoder` is the model the user chose: `init_from`, or the preset's name
             name, start = settings.pop("model.name"), settings.pop("init_from", None)
             settings = {"encoder": start or name, **settings}
-        kept = {name: value for name, value in settings.items() if name not in NOT_COMPARED}
-        kept = {name: value for name, value in kept.items() if not name.endswith(".schema")}
-        run = FinishedRun(folder, report, kept | {"command": environment["command"]}, environment["dataset"] or {})
-        _ = run.scored, run.seed, run.scores[report["main_figure"]], report["throughput"], report["task"]
+        kept = {
+            name: value
+            for name, value in (settings | {"command": environment["command"]}).items()
+            if name not in NOT_COMPARED and not name.endswith(".schema")
+        }
+        split, rows = report["scored_split"], environment["dataset"]["splits"]
+        scores = report["splits"][split]
+        scored = rows[split]["fingerprint"], scores["n"], scores.get("target_tokens"), report.get("second_sentence")
+        _ = scores[report["main_figure"]], report["seed"], report["throughput"], report["task"]
+        return FinishedRun(folder, report, kept, split, scores, scored, rows.get("train", {}).get("rows"))
     except (KeyError, TypeError, AttributeError) as error:
         wrong = f"{folder} cannot be compared, because its records lack {error}"
         raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None
-    return run
 
 
 def _of_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
@@ -124,30 +119,24 @@ def _of_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        record = parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        return dict(parse(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
-    if not isinstance(record, dict):
-        raise DataError(f"{path} is not the record of a run", remedy="Leave this run out")
-    return record
 
 
 def check_comparable(runs: Iterable[FinishedRun]) -> None:
     """Raise DataError if the runs have different tasks, or were scored on different splits or rows."""
     first, *others = runs
-    data = "Score both on the same rows with encoderlab eval run=... dataset=..., and compare those runs"
-    if "mlm_accuracy" in first.scores:
-        data = "Pretrain both on the same documents, with the same tokenizer, length and kind of pairs"
-    split = "Score both on one split with encoderlab eval run=... split=validation, and compare those runs"
     for other in others:
-        tasks, splits = ((other.report[key], first.report[key]) for key in ("task", "scored_split"))
-        for differ, what, remedy in (
-            (tasks[0] != tasks[1], f"have different tasks: {' and '.join(tasks)}", "Compare the runs of one task"),
-            (splits[0] != splits[1], f"were scored on different splits: {' and '.join(splits)}", split),
-            (other.scored != first.scored, f"were scored on different rows of {first.split}", data),
+        both = f"{other.folder} and {first.folder}"
+        for what, own, theirs in (
+            ("tasks", other.report["task"], first.report["task"]),
+            ("scored splits", other.split, first.split),
         ):
-            if differ:
-                raise DataError(f"{other.folder} and {first.folder} {what}", remedy=remedy)
+            if own != theirs:
+                raise DataError(f"{both} have different {what}: {own} and {theirs}", remedy=SAME_ROWS)
+        if other.scored != first.scored:
+            raise DataError(f"{both} were scored on different rows of {first.split}", remedy=SAME_ROWS)
 
 
 def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
@@ -179,8 +168,7 @@ def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
         labels, predicted = (_parsed(table[name].tolist(), run.scores) for name in ("label", "predicted"))
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{run.predictions} cannot be read: {error}", remedy="Leave this run out") from None
-    of_words = isinstance(labels, list)
-    if len(table) != run.scores["n"] or (of_words and list(map(len, labels)) != list(map(len, predicted))):
+    if len(table) != run.scores["n"]:
         wrong = f"{run.predictions} does not contain the {run.scores['n']:,} rows that were scored"
         raise DataError(wrong, remedy="Leave this run out")
     return labels, predicted
@@ -201,76 +189,52 @@ def _parsed(cells: Sequence[str], scores: Mapping[str, Any]) -> Any:
     return np.array([ids[cell] for cell in cells], np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """Runs that differ only in their seeds. `values` are the settings in which it differs from the others."""
-
-    label: str
-    values: dict[str, Any]
-    runs: list[FinishedRun]
+Settings = Mapping[str, Sequence[FinishedRun]]  # by what distinguishes them, such as "n_layers=2"
 
 
-def settings_of(runs: Sequence[FinishedRun]) -> tuple[list[Setting], list[str]]:
-    """Return the runs by their settings, of equal settings and seed the newest, and notes on skipped ones."""
-    names = dict.fromkeys(name for run in runs for name in run.settings)
-    differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
-    groups: dict[str, list[FinishedRun]] = {}
+def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> Settings:
+    """Return the runs that differ only in their seeds by what distinguishes them from the others; of equal settings and
+    seed it is the newest.
+    """
+    distinct = distinguishing([run.settings for run in runs], differing)
+    last = [name.rpartition(".")[2] for name in distinct]
+    names = {  # without the group if that is unambiguous
+        name: name if last.count(end) > 1 or end in ("name", "path") else end
+        for name, end in zip(distinct, last, strict=True)
+    }
+    groups: dict[str, dict[int, FinishedRun]] = {}
     for run in runs:
-        groups.setdefault(repr([run.settings.get(name) for name in differing]), []).append(run)
-    # Of equal settings and seed, the last of a dict stays: the newest.
-    newest = [
-        {run.seed: run for run in sorted(group, key=lambda run: (run.folder / "report.json").stat().st_mtime_ns)}
-        for group in groups.values()
-    ]
-    values = [{name: group[0].settings.get(name) for name in differing} for group in groups.values()]
-    varied = distinguishing(values)
-    settings = []
-    for value, group in zip(values, newest, strict=True):
-        words = [f"{word}={setting_value(value[name])}" for word, name in zip(short_names(varied), varied, strict=True)]
-        settings.append(Setting(", ".join(words) or "all runs", value, [group[seed] for seed in sorted(group)]))
-    repeated = len(runs) - sum(map(len, newest))
-    note = f"Skipped {repeated} of the runs, because a newer one has the same settings and seed"
-    return settings, [note] if repeated else []
+        words = [f"{short}={setting_value(run.settings.get(name))}" for name, short in names.items()]
+        group = groups.setdefault(", ".join(words) or "all runs", {})
+        both = group.get(run.seed, run), run
+        group[run.seed] = max(both, key=lambda one: (one.folder / "report.json").stat().st_mtime_ns)
+    return {label: [group[seed] for seed in sorted(group)] for label, group in groups.items()}
 
 
-def distinguishing(values: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a few of the differing settings that distinguish all runs, first those that imply others.
+def distinguishing(settings: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:
+    """Return a few of the `differing` settings that distinguish all, first those that imply others.
 
     `encoder` implies the model's other settings; a setting that all have is preferred to one that some lack.
     """
 
     def says_less(name: str) -> tuple[bool, ...]:
-        return name != "encoder", name.rpartition(".")[2] != "name", any(value[name] is None for value in values)
+        return name != "encoder", name.rpartition(".")[2] != "name", any(one.get(name) is None for one in settings)
 
     def kinds(names: Sequence[str]) -> int:
-        return len({repr([value[name] for name in names]) for value in values})
+        return len({repr([one.get(name) for name in names]) for one in settings})
 
     selected: list[str] = []
-    for name in sorted(values[0], key=says_less) if values else []:
+    for name in sorted(differing, key=says_less):
         if kinds([*selected, name]) > kinds(selected):
             selected.append(name)
     return selected
 
 
-def short_names(names: Sequence[str]) -> list[str]:
-    """Return the names without their groups if that is unambiguous."""
-    last = [name.rpartition(".")[2] for name in names]
-    is_vague = [last.count(end) > 1 or end in ("name", "path") for end in last]
-    return [name if vague else end for name, end, vague in zip(names, last, is_vague, strict=True)]
-
-
 def setting_value(value: Any) -> str:
     """Return a setting's value as a user writes it."""
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+        return json.dumps(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _baselines(run: FinishedRun, metric: str) -> list[str]:
-    """Return a sentence on the scores of the baselines of a run; none if it has none."""
-    scored = {name: one[metric] for name, one in run.report.get("baselines", {}).items() if one.get(metric) is not None}
-    words = ", ".join(f"{BASELINE_NAMES.get(name, name)} {wording.score(score)}" for name, score in scored.items())
-    return [f"Baselines of {run.folder.name}, on the same rows: {words}"] if words else []
 
 
 def build_comparison(
@@ -282,13 +246,15 @@ def build_comparison(
     with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a score they do not have.
     """
     check_comparable(runs)
-    metric = _checked_score(runs, metric)
-    settings, skipped = settings_of(runs)
-    means = [asdict(mean_of([run.scores[metric] for run in setting.runs])) for setting in settings]
-    place = _reference(settings, [mean["value"] for mean in means], metric, reference)
-    differences = _differences(settings, place, metric)
-    first = runs[0]
-    differing = {name: [setting_value(setting.values[name]) for setting in settings] for name in settings[0].values}
+    metric, first = _checked_score(runs, metric), runs[0]
+    names = dict.fromkeys(name for run in runs for name in run.settings)
+    differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
+    settings = runs_by_setting(runs, differing)
+    means = {label: mean_of([run.scores[metric] for run in own]) for label, own in settings.items()}
+    best = _reference(settings, means, metric, reference)
+    differences = _differences(settings, best, metric)
+    rows = [_row(label, settings[label], means[label], metric) for label in settings]
+    values = {name: [setting_value(own[0].settings.get(name)) for own in settings.values()] for name in differing}
     return json_safe(
         {
             "task": first.report["task"],
@@ -296,15 +262,11 @@ def build_comparison(
             "rows": first.scores["n"],
             "figure": metric,
             "positive_label": first.scores.get("positive_label"),
-            "differing": differing,
-            "varied": distinguishing([setting.values for setting in settings]),
-            "reference": settings[place].label,
-            "settings": [_row(*each, metric) for each in zip(settings, means, differences, strict=True)],
-            "notes": [
-                *_baselines(first, metric),
-                *skipped,
-                *_notes(settings, differences, first, is_best=reference is None),
-            ],
+            "differing": values,
+            "reference": best,
+            "settings": [row | {"difference": differences.get(row["label"])} for row in rows],
+            "baselines": list(_baselines(settings, metric)),
+            "notes": list(_notes(runs, rows, list(differences.values()), chosen=reference is None)),
         }
     )
 
@@ -326,130 +288,138 @@ def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
     return metric
 
 
-def _reference(settings: Sequence[Setting], means: Sequence[float], metric: str, reference: str | None) -> int:
+def _reference(settings: Settings, means: Mapping[str, Mean], metric: str, reference: str | None) -> str:
+    """Return the label of the setting with the run in the folder `reference`, or the best."""
     if reference is None:
-        return means.index(min(means) if is_lower_better(metric) else max(means))
-    folder = Path(reference).resolve()
-    for place, setting in enumerate(settings):
-        if any(folder == run.folder.resolve() for run in setting.runs):
-            return place
-    allowed = f"one of them, such as {settings[0].runs[0].folder}"
+        return (min if is_lower_better(metric) else max)(means, key=lambda label: means[label].value)
+    for label, runs in settings.items():
+        if Path(reference).resolve() in [run.folder.resolve() for run in runs]:
+            return label
+    allowed = f"one of them, such as {next(iter(settings.values()))[0].folder}"
     raise SettingError(f"reference={reference} is not one of the compared runs", allowed=allowed)
 
 
-def _differences(settings: Sequence[Setting], place: int, metric: str) -> list[dict[str, Any] | None]:
-    """Return each setting's difference from the reference, with corrected p-values; None for the reference."""
-    if len(settings) < 2:
-        return [None]
-    runs = [run for setting in settings for run in setting.runs]
-    is_paired = all(run.predictions.is_file() for run in runs)
-    read = dict(zip((run.folder for run in runs), read_predictions(runs), strict=True)) if is_paired else {}
-
-    def difference(setting: Setting) -> Difference:
-        sides = (setting, settings[place])
-        if is_paired and all(metric in scores.values for scores in read.values()):
-            mine, other = ([read[run.folder] for run in side.runs] for side in sides)
-            return paired_difference(mine, other, metric, BOOTSTRAP_SEED)
-        return difference_over_seeds(*([run.scores[metric] for run in side.runs] for side in sides))
-
-    measured = [None if other == place else asdict(difference(setting)) for other, setting in enumerate(settings)]
-    others = [one for one in measured if one is not None]
-    for one in others:
-        one |= {"p_corrected": None, "outcome": "not tested"}
-    tested = [one for one in others if one["p_value"] is not None]
+def _differences(settings: Settings, reference: str, metric: str) -> dict[str, dict[str, Any]]:
+    """Return each other setting's difference from the reference, with corrected p-values."""
+    runs = [run for own in settings.values() for run in own]
+    has_rows = len(settings) > 1 and all(run.predictions.is_file() for run in runs)
+    read = dict(zip((run.folder for run in runs), read_predictions(runs), strict=True)) if has_rows else {}
+    measured = {}
+    for label in (label for label in settings if label != reference):
+        sides = settings[label], settings[reference]
+        if has_rows and all(metric in scores.values for scores in read.values()):
+            mine, theirs = ([read[run.folder] for run in side] for side in sides)
+            difference = paired_difference(mine, theirs, metric, BOOTSTRAP_SEED)
+        else:
+            difference = difference_over_seeds(*([run.scores[metric] for run in side] for side in sides))
+        measured[label] = asdict(difference) | {"p_corrected": None, "outcome": "not tested"}
+    tested = [one for one in measured.values() if one["p_value"] is not None]
     for one, p in zip(tested, holm([one["p_value"] for one in tested]), strict=True):
         higher_or_lower = "higher" if one["value"] > 0 else "lower"
         one |= {"p_corrected": p, "outcome": higher_or_lower if p < LEVEL else "not distinguishable"}
     return measured
 
 
-def _row(setting: Setting, mean: dict[str, Any], difference: dict[str, Any] | None, metric: str) -> dict[str, Any]:
+def _row(label: str, runs: Sequence[FinishedRun], mean: Mean, metric: str) -> dict[str, Any]:
     """Return one setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
-    first = setting.runs[0]
-    own = first.scores.get(f"{metric}_ci95")
-    seconds = [run.report["throughput"].get("train_seconds") for run in setting.runs]
+    own = runs[0].scores.get(f"{metric}_ci95")
+    seconds = [run.report["throughput"].get("train_seconds") for run in runs]
     return {
-        "label": setting.label,
-        "values": setting.values,
-        **mean,
-        "interval": mean["interval"] or own,
-        "interval_over": "seeds" if mean["interval"] else "rows" if own else None,
-        "training_rows": first.dataset["splits"].get("train", {}).get("rows"),
+        "label": label,
+        **asdict(mean),
+        "interval": mean.interval or own,
+        "interval_over": "seeds" if mean.interval else "rows" if own else None,
+        "training_rows": runs[0].training_rows,
         "train_seconds": None if None in seconds else sum(seconds) / len(seconds),
-        "runs": [{"folder": str(run.folder), "seed": run.seed, "score": run.scores[metric]} for run in setting.runs],
-        "difference": difference,
+        "runs": [{"folder": str(run.folder), "seed": run.seed, "score": run.scores[metric]} for run in runs],
     }
 
 
+def _baselines(settings: Settings, metric: str) -> Iterator[dict[str, Any]]:
+    """Yield the runs' baselines that have this score: each one once, or for each setting if its scores differ, as on
+    several shares of the training rows.
+    """
+    distinct: dict[str, dict[float, dict[str, Any]]] = {}
+    for label, runs in settings.items():
+        for name, own in runs[0].report.get("baselines", {}).items():
+            if own.get(metric) is not None:
+                distinct.setdefault(name, {}).setdefault(own[metric], own | {"setting": label})
+    for name, scored in distinct.items():
+        for value, own in scored.items():
+            where = f" ({own['setting']})" if len(scored) > 1 else ""
+            label, interval = f"{BASELINE_NAMES.get(name, name)}{where}", own.get(f"{metric}_ci95")
+            yield {"name": name, "label": label, "value": value, "interval": interval, "seconds": own.get("seconds")}
+
+
 def _notes(
-    settings: Sequence[Setting], differences: Sequence[dict[str, Any] | None], first: FinishedRun, *, is_best: bool
+    runs: Sequence[FinishedRun],
+    rows: Sequence[Mapping[str, Any]],
+    differences: Sequence[Mapping[str, Any]],
+    *,
+    chosen: bool,
 ) -> Iterator[str]:
-    """Yield notes that a reader of the table should know."""
-    tests = [difference["test"] for difference in differences if difference and difference["p_value"] is not None]
-    lacking = [str(run.folder) for setting in settings for run in setting.runs if not run.predictions.is_file()]
-    if lacking and len(settings) > 1:
-        yield f"Nothing is compared row by row, because {lacking[0]} has no predictions.csv"
-    if any(len(setting.runs) == 1 for setting in settings):
+    """Yield notes that a reader of the table should know; `chosen`: the reference is the best."""
+    split, tests = runs[0].split, [one["test"] for one in differences if one["test"]]
+    if repeated := len(runs) - sum(row["n"] for row in rows):
+        yield f"Skipped {repeated} of the runs, because a newer one has the same settings and seed"
+    if any(row["n"] == 1 for row in rows):
         yield "With one seed, the interval covers the rows but not the variation between seeds. Add seeds"
     if tests:
         corrected = f", with Holm's correction of the p-values for {len(tests)} comparisons" if len(tests) > 1 else ""
         yield f"Differences are tested by {' and '.join(sorted(set(tests)))}{corrected}"
-    if len(tests) > 1 and is_best:
+    if len(tests) > 1 and chosen:
         yield "The reference was chosen as the best on these same rows, so its score is slightly too good"
-    if (split := first.report["checkpoint"].get("chosen_on")) == first.split:
+    if runs[0].report["checkpoint"].get("chosen_on") == split:
         yield f"Checkpoints were chosen on {split}, the split that is compared, so all scores are slightly too good"
 
 
 def headline(comparison: Mapping[str, Any]) -> str:
     """Return what is compared, in one line."""
     rows = comparison["settings"]
-    where = f"{comparison['split']} ({comparison['rows']:,} rows)"
     name = wording.named_score(comparison["figure"], comparison)
-    runs = wording.counted(sum(row["n"] for row in rows), "run")
-    settings = wording.counted(len(rows), "setting")
-    return f"{name[:1].upper()}{name[1:]} of {runs} of {comparison['task']} on {where}: {settings}"
+    counts = f"{wording.counted(sum(row['n'] for row in rows), 'run')} of {comparison['task']}"
+    where = f"{comparison['split']} ({comparison['rows']:,} rows): {wording.counted(len(rows), 'setting')}"
+    return f"{name[:1].upper()}{name[1:]} of {counts} on {where}"
 
 
-def settings_table(comparison: Mapping[str, Any]) -> Table:
-    """Return a row for each setting: what distinguishes it, its scores, and its difference from the reference."""
-    varied, rows = comparison["varied"], comparison["settings"]
-    counts = [TRAINING_ROWS] if SHARE in varied else []
-    reference = [row["label"] == comparison["reference"] for row in rows].index(True)
-    cells = []
+def _table(comparison: Mapping[str, Any]) -> Table:
+    """Return a row for each setting: its scores, and its difference from the reference. The baselines follow."""
+    rows, cells = comparison["settings"], []
+    rows_differ = len({row["training_rows"] for row in rows}) > 1  # as in a learning curve
     for row in rows:
-        names = [setting_value(row["values"][name]) for name in varied] or [row["label"]]
         against, p = "the reference" if len(rows) > 1 else "", ""
         if (difference := row["difference"]) is not None:
-            low, high = difference["interval"] or (None, None)
-            against = f"{difference['value']:+.3f}" + ("" if low is None else f" ({low:+.3f} to {high:+.3f})")
+            against = wording.signed(difference["value"], difference["interval"])
             corrected, outcome = difference["p_corrected"], difference["outcome"]
             p = "-" if corrected is None else "<0.001" if corrected < 0.001 else f"{corrected:.3f}"
             p += f" {outcome}" * (outcome in ("higher", "lower"))
-        own = [wording.score(row["value"]), wording.score(row["deviation"])]
-        own.append(f"{wording.interval(row['interval'])}{' over rows' * (row['interval_over'] == 'rows')}")
-        n_rows = [wording.number(row["training_rows"])] * len(counts)
-        cells.append([*names, *n_rows, str(row["n"]), *own, against, p, wording.number(row["train_seconds"])])
-    columns = [*(short_names(varied) or [""]), *counts, *MEASURED]
-    return Table(columns, cells, max(len(varied), 1), reference if len(rows) > 1 else None)
+        interval = f"{wording.interval(row['interval'])}{' over rows' * (row['interval_over'] == 'rows')}"
+        own = [str(row["n"]), wording.score(row["value"]), wording.score(row["deviation"]), interval, against, p]
+        n_rows = [wording.number(row["training_rows"])] * rows_differ
+        cells.append([row["label"], *n_rows, *own, wording.number(row["train_seconds"])])
+    for one in comparison["baselines"]:
+        own = ["", wording.score(one["value"]), "", wording.interval(one["interval"]), "", ""]
+        cells.append([one["label"], *[""] * rows_differ, *own, wording.number(one["seconds"])])
+    columns = ["setting", *["training rows"] * rows_differ, *MEASURED]
+    return Table(columns, cells, marked=[row["label"] for row in rows].index(comparison["reference"]))
 
 
 def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = ()) -> list[Block]:
     """Return what page and screen show below the headline."""
     better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
-    # First the settings that distinguish all runs, with each distinct value once.
-    ordered = sorted(comparison["differing"].items(), key=lambda one: one[0] not in comparison["varied"])
+    relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
     runs = [
         f"{run['folder']} (seed {run['seed']}, {run['score']:.4f})"
         for row in comparison["settings"]
         for run in row["runs"]
     ]
-    relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
+    differing = [f"{name}: {' | '.join(dict.fromkeys(values))}" for name, values in comparison["differing"].items()]
     return [
         Text(relative if len(comparison["settings"]) > 1 else "", tone="quiet"),
-        settings_table(comparison),
+        _table(comparison),
         *Text.notes(comparison["notes"]),
         *drawn,
-        Items("They differ in", [f"{name}: {' | '.join(dict.fromkeys(values))}" for name, values in ordered]),
+        Items("They differ in", differing),
         Items("Runs", runs),
     ]
 
@@ -460,24 +430,19 @@ def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], fil
 
 
 def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, str]:
-    """Write compare.json, compare.html and, of several settings, plots/scores.png into `folder`.
+    """Write compare.json, and compare.html with a plot of several settings, into `folder`.
 
     Return their paths by name. Raises DataError if the folder cannot be written to.
     """
     metric, rows = wording.words_of(comparison["figure"]), comparison["settings"]
-    paths = {"html": folder / "compare.html", "json": folder / "compare.json"}
     drawn: list[Plot] = []
+    if len(rows) > 1:
+        what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
+        drawn = [Plot(plots.settings_plot(rows, comparison["reference"], metric), what)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if len(rows) > 1:
-            what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
-            drawn = [Plot(plots.settings_plot(rows, comparison["reference"], metric), what)]
-            paths["plot"] = folder / "plots" / "scores.png"
-            paths["plot"].parent.mkdir(exist_ok=True)
-            with atomic_write(paths["plot"]) as temporary:
-                plots.write_png(drawn[0].figure, temporary)
-        write_files(paths["html"], headline(comparison), _blocks(comparison, drawn), comparison)
+        write_files(folder / "compare.html", headline(comparison), _blocks(comparison, drawn), comparison)
     except OSError as error:
         remedy = "Set output=... to a folder you can write to"
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
-    return {kind: str(path) for kind, path in paths.items()}
+    return {kind: str(folder / f"compare.{kind}") for kind in ("html", "json")}

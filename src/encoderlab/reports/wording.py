@@ -68,12 +68,9 @@ def with_interval(scores: Mapping[str, Any], name: str, title: str = "95% interv
     return f"{score(scores[name])} ({title}{interval(bounds)})" if bounds else score(scores[name])
 
 
-def lead(scores: Mapping[str, Any]) -> str:
-    """Return the model's lead over a baseline with its 95% interval, all with their signs; "" if it is not known."""
-    if "model_leads_by" not in scores:
-        return ""
-    low, high = scores["model_leads_by_ci95"]
-    return f"{scores['model_leads_by']:+.3f} ({low:+.3f} to {high:+.3f})"
+def signed(difference: float, bounds: Sequence[float] | None) -> str:
+    """Return a difference with its 95% interval, if that is known, all with their signs."""
+    return f"{difference:+.3f}" + (f" ({bounds[0]:+.3f} to {bounds[1]:+.3f})" if bounds else "")
 
 
 def speed(throughput: Mapping[str, float | None]) -> str:
