@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -162,8 +162,7 @@ class HeadSizes:
         return self.vocabulary or self.token_classes is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(NamedTuple):
     """The output of the heads: logits for each row, and for each target position; or vectors like a teacher's."""
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None

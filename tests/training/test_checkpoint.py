@@ -104,9 +104,7 @@ def test_if_every_checkpoint_is_damaged_loading_fails_instead_of_starting_over(t
     (save(tmp_path) / "manifest.json").unlink()
     with pytest.raises(DataError, match="Every checkpoint in .* is damaged"):
         newest_verified(tmp_path)
-    with pytest.raises(
-        DataError, match="Every checkpoint in .* is damaged"
-    ):  # and the second time, when it has been set aside
+    with pytest.raises(DataError, match="Every checkpoint in .* is damaged"):  # also when it has been set aside
         newest_verified(tmp_path)
 
 
@@ -115,10 +113,8 @@ class Hostile:
         return print, ("code of a checkpoint was run",)
 
 
-@pytest.mark.parametrize(
-    "state", [{"step": 2}, ["step"], Hostile(), {"step": Hostile()}], ids=["other step", "list", "code", "code inside"]
-)
-def test_an_invalid_state_is_refused_and_its_code_never_runs(tmp_path, capsys, state):
+@pytest.mark.parametrize("state", [Hostile(), {"step": Hostile()}], ids=["code", "code inside"])
+def test_a_state_with_code_is_refused_and_its_code_never_runs(tmp_path, capsys, state):
     path = save(tmp_path)
     torch.save(state, path / "state.pt")
     write_manifest(path, ["model.safetensors", "state.pt"], step=1)

@@ -62,7 +62,7 @@ def test_every_row_is_predicted_once_and_in_order_however_little_memory_there_is
 
 def test_a_single_row_that_does_not_fit_is_reported():
     with pytest.raises(
-        MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a row of 7 tokens\."
+        MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a batch of 1 x 7"
     ):
         list(predict_batches([of_rows(0, 3)], Reader(6), compute(2)))
 

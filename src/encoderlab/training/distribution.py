@@ -12,21 +12,17 @@ import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from encoderlab.batch import Batch, Prediction
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.processes import Processes
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Sharding, TrainingConfig
-
-if TYPE_CHECKING:
-    from torch.distributed.tensor import DTensor
 
 
 class Whole:
@@ -85,8 +81,9 @@ class Sharded:
         # Everything else is one unit, because the heads use the table of embeddings. It is sharded again after each
         # forward pass: otherwise the model would hold whole weights after an evaluation, and writes to them would be
         # lost.
-        self.stepped = _Predicting(fully_shard(_Tensors(self.model), mesh=mesh, reshard_after_forward=True))
-        self.model.forward = self.stepped.forward  # the only entry point, which gathers the shards
+        fully_shard(self.model, mesh=mesh, reshard_after_forward=True)
+        self.stepped: Any = self.model
+        self.stepped.no_sync = partial(_no_sync, self.model)  # as DDP has it
         _allocate(self.model, device)
         self.load(model.state_dict())
 
@@ -108,19 +105,25 @@ class Sharded:
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Return the optimizer's state, with whole averages and numbered as one process would number it."""
+        from torch.distributed.tensor import DTensor
+
         plain, state = optimizer.state_dict(), {}
         for key, averages in plain["state"].items():  # one at a time, because all averages together are twice the model
-            gathered = ((name, _whole(value)) for name, value in averages.items())
-            state[key] = {name: value.cpu() for name, value in gathered if self.processes.is_main}
+            whole = {name: one.full_tensor() if isinstance(one, DTensor) else one for name, one in averages.items()}
+            state[key] = {name: value.cpu() for name, value in whole.items()} if self.processes.is_main else {}
         return plain | {"state": state}
 
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         """Load a state from `optimizer_state`, the same on all processes."""
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        shards = {
-            key: {name: _sharded_like(value, parameters[key]) if value.ndim else value for name, value in kept.items()}
-            for key, kept in state["state"].items()
-        }
+        from torch.distributed.tensor import distribute_tensor
+
+        parameters, shards = [weight for group in optimizer.param_groups for weight in group["params"]], {}
+        for key, averages in state["state"].items():
+            layout = (parameters[key].device_mesh, parameters[key].placements)
+            shards[key] = {
+                name: distribute_tensor(value.to(self.device), *layout, src_data_rank=None) if value.ndim else value
+                for name, value in averages.items()
+            }
         optimizer.load_state_dict(state | {"state": shards})
 
     def finish(self) -> None:
@@ -168,36 +171,14 @@ def _replicated(model: nn.Module, *, fixed_order: bool) -> nn.Module:
         )
 
 
-class _Tensors(nn.Module):
-    """A model that returns plain tensors, in which `fully_shard` finds where gradients come from."""
-
-    def __init__(self, model: EncoderWithHeads) -> None:
-        super().__init__()
-        self.model, self.predict = model, model.forward
-
-    def forward(self, batch: Batch) -> tuple[Tensor | None, ...]:
-        prediction = self.predict(batch)
-        return tuple(getattr(prediction, declared.name) for declared in fields(Prediction))
-
-
-class _Predicting(nn.Module):
-    """A sharded model that is called like any other, and can skip synchronisation like DDP (`no_sync`)."""
-
-    def __init__(self, sharded: Any) -> None:
-        super().__init__()
-        self.sharded = sharded
-
-    def forward(self, batch: Batch) -> Prediction:
-        return Prediction(*self.sharded(batch))
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Accumulate the gradients of the enclosed work, to be synchronised with the next ones."""
-        self.sharded.set_requires_gradient_sync(False)
-        try:
-            yield
-        finally:
-            self.sharded.set_requires_gradient_sync(True)
+@contextmanager
+def _no_sync(sharded: Any) -> Iterator[None]:
+    """Accumulate the gradients of the enclosed work, to be synchronised with the next ones."""
+    sharded.set_requires_gradient_sync(False)
+    try:
+        yield
+    finally:
+        sharded.set_requires_gradient_sync(True)
 
 
 def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
@@ -217,20 +198,6 @@ def _allocate(model: nn.Module, device: torch.device) -> None:
         table.copy_(tables[name])
 
 
-def _whole(tensor: Tensor) -> Tensor:
-    """Return the whole of a tensor, sharded or not."""
-    full_tensor = getattr(tensor, "full_tensor", None)
-    return tensor if full_tensor is None else full_tensor()
-
-
-def _sharded_like(tensor: Tensor, other: Tensor) -> Tensor:
-    """Return a whole tensor, the same on all processes, sharded as `other` is."""
-    from torch.distributed.tensor import distribute_tensor
-
-    sharded = cast("DTensor", other)
-    return distribute_tensor(tensor.to(sharded.device), sharded.device_mesh, sharded.placements, src_data_rank=None)
-
-
 def random_states(device: torch.device, processes: Processes) -> list[dict[str, Any]]:
     """Return the states of each process's generators, by rank, to the main process; to the others an empty list."""
     return processes.gather(random_state(device)) or []
@@ -243,29 +210,25 @@ def set_random_states(
 
     If the number of processes has changed, their next draws cannot be reproduced, and dropout is seeded again.
     """
-    if len(states) != processes.size:
+    if len(states) == processes.size:
+        set_random_state(states[processes.rank], device)
+    else:
         seed_dropout(seed, step, processes)
-        return
-    set_random_state(states[processes.rank], device)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
     """Return the states of the generators that a step of this process draws from: the CPU's and that of `device`."""
     state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["device"] = torch.cuda.get_rng_state(device)
-    if device.type == "mps":
-        state["device"] = torch.mps.get_rng_state()
+    if device.type != "cpu":
+        state[device.type] = torch.get_device_module(device).get_rng_state()
     return state
 
 
 def set_random_state(state: dict[str, Any], device: torch.device) -> None:
     """Restore this process's generators from `state`, which may come from another kind of device."""
     torch.set_rng_state(state["cpu"])
-    if "device" in state and device.type == "cuda":
-        torch.cuda.set_rng_state(state["device"], device)
-    if "device" in state and device.type == "mps":
-        torch.mps.set_rng_state(state["device"])
+    if device.type != "cpu" and device.type in state:
+        torch.get_device_module(device).set_rng_state(state[device.type])
 
 
 def seed_dropout(seed: int, step: int, processes: Processes) -> None:

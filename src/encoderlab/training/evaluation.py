@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,7 +9,7 @@ from contextlib import closing
 from functools import partial
 from itertools import chain, islice, zip_longest
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +36,7 @@ def predict_batches(
     at_once: bool = True,
     halve: bool = True,
 ) -> Iterator[tuple[Batch, Output]]:
-    """Yield each batch with the output of `predict`, in order; halved if it, or one of its size, did not fit in memory.
+    """Yield each batch with the output of `predict`, in order; halved if it does not fit in memory.
 
     On a CPU each core computes a batch of its own, because two cores multiply two pairs of matrices faster than one
     pair after the other. Until the last output, the calling thread has fewer PyTorch threads, too. With fewer batches
@@ -50,63 +49,37 @@ def predict_batches(
     together must not `halve` one alone. Raises MemoryTooSmallError if a single row is too much, or halving is not
     allowed.
     """
-    in_halves = _InHalves(predict, allowed=halve)
+    compute_batch = partial(_in_halves, predict=predict, halve=halve)
     batches = iter(batches)
     first = list(islice(batches, min(compute.threads, MAX_THREADS))) if at_once and compute.device.type == "cpu" else []
     batches = chain(first, batches)
-    several = len(first) > 1 and first[0].targets is None
-    if several and _cores.acquire(blocking=False):
+    if len(first) > 1 and first[0].targets is None and _cores.acquire(blocking=False):
         try:
-            with closing(_in_threads(batches, in_halves, compute.threads, len(first))) as outputs:
+            with closing(_in_threads(batches, compute_batch, compute.threads, len(first))) as outputs:
                 yield from chain.from_iterable(outputs)
         finally:
             _cores.release()
     else:
-        yield from chain.from_iterable(map(in_halves, batches))
+        yield from chain.from_iterable(map(compute_batch, batches))
 
 
-class _InHalves(Generic[Output]):
-    """Computes a batch, in halves if it does not fit in memory."""
-
-    def __init__(self, predict: Callable[[Batch], Output], *, allowed: bool) -> None:
-        self.predict, self.allowed = predict, allowed
-        self.too_many = math.inf  # tokens, including padding
-
-    def __call__(self, batch: Batch) -> list[tuple[Batch, Output]]:
-        outputs: list[tuple[Batch, Output]] = []
-        todo = [batch]
-        while todo:
-            part = todo.pop()
-            one = self._unless_too_large(part) if part.input_ids.numel() < self.too_many or len(part) == 1 else None
-            if one is not None:
-                outputs.append((part, one[0]))
-                continue
-            if len(part) == 1 or not self.allowed:
-                raise _too_small_for_a_row(part)
-            self.too_many = min(self.too_many, part.input_ids.numel())
-            release_unused_memory()
-            todo.extend(reversed(part.halves()))
-        return outputs
-
-    def _unless_too_large(self, batch: Batch) -> tuple[Output] | None:
-        try:
-            return (self.predict(batch),)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-        return None  # by now the error is freed, and with it the tensors in its frames
-
-
-def _too_small_for_a_row(batch: Batch) -> MemoryTooSmallError:
-    what = "a row" if len(batch) == 1 else f"{len(batch)} rows"
-    sequences, length = batch.input_ids.shape
-    of = f"{length} tokens" if sequences == len(batch) else f"{sequences} windows of {length} tokens"
-    wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for {what} of {of}"
-    return MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model")
+def _in_halves(batch: Batch, predict: Callable[[Batch], Output], halve: bool) -> list[tuple[Batch, Output]]:
+    """Return the output for a batch, or for each part of it if it does not fit in memory."""
+    try:
+        return [(batch, predict(batch))]
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(batch) == 1 or not halve:
+            of = " x ".join(map(str, batch.input_ids.shape))
+            wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for a batch of {of} tokens"
+            raise MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model") from None
+    release_unused_memory()  # by now the error is freed, and with it the tensors in its frames
+    return [part for half in batch.halves() for part in _in_halves(half, predict, halve)]
 
 
 def _in_threads(
-    batches: Iterator[Batch], compute_batch: _InHalves[Output], cores: int, most: int
+    batches: Iterator[Batch], compute_batch: Callable[[Batch], list[tuple[Batch, Output]]], cores: int, most: int
 ) -> Generator[list[tuple[Batch, Output]]]:
     """Yield the outputs for each batch, in order, computed by `most` threads or as many fewer as use more cores.
 

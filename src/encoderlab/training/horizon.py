@@ -5,12 +5,10 @@ With a time budget the number of steps is re-estimated after each, so that a sch
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import count
 
-from encoderlab.batch import Batch
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import Batching, Keep, TrainingConfig, seconds_of
 
@@ -111,13 +109,12 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
         epochs = f"{passes:.3g}" if passes < 1000 else f"{passes:,.0f}"
         counted = f"{steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
         length = f"{epochs} {epoch}{'s' * (epochs != '1')}, {counted}"
-    if not evaluated:
-        return length
-    often = f"{length}; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"
-    if config.patience is None:
-        return often
-    without = f"{config.patience:,} evaluation{'s' * (config.patience > 1)}"
-    return f"{often}, and stopped after {without} without a better score"
+    if evaluated:
+        length += f"; evaluated every {f'{every:,} steps' if every > 1 else 'step'}"
+    if evaluated and config.patience is not None:
+        without = f"{config.patience:,} evaluation{'s' * (config.patience > 1)}"
+        length += f", and stopped after {without} without a better score"
+    return length
 
 
 class Horizon:
@@ -175,19 +172,6 @@ class TimeBudget(Horizon):
         return self._spent if self._started is None else self.clock() - self._started
 
 
-def numbered(
-    batches: Iterable[Sequence[Batch]], horizon: Horizon, after: int = 0
-) -> Iterator[tuple[int, int, Sequence[Batch]]]:
-    """Yield the number of each step until the `horizon`, the expected total, and the step's micro-batches."""
-    batches = iter(batches)
-    for number in count(after + 1):
-        steps = horizon.steps(number - 1)
-        micro_batches = next(batches, None) if number <= steps else None
-        if micro_batches is None:
-            return
-        yield number, steps, micro_batches
-
-
 def horizon_of(
     training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
 ) -> tuple[Horizon, int]:
@@ -195,6 +179,6 @@ def horizon_of(
     per_epoch = steps_per_epoch(training, rows)
     if training.budget is not None:
         clock = partial(processes.broadcast_from_main, time.monotonic)  # shared: all must end after the same step
-        compiled = processes.all_reduce_max(int(compiled)) > 0
-        return TimeBudget(seconds_of(training.budget), clock, compiled=compiled), per_epoch
+        [compiling] = processes.all_reduce_sum([int(compiled)])
+        return TimeBudget(seconds_of(training.budget), clock, compiled=compiling > 0), per_epoch
     return Horizon(total_steps(training, rows)), per_epoch

@@ -21,7 +21,7 @@ from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import Horizon, numbered
+from encoderlab.training.horizon import Horizon
 from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
 from encoderlab.training.optimizer import clip_gradients, learning_rate_at, set_learning_rate
 
@@ -165,8 +165,10 @@ def optimize(
     """
     optimizer, config, guard = learner.optimizer, learner.config, learner.guard
     learner.model.train()
-    for number, steps, micro_batches in numbered(batches, horizon, after):
-        learning_rate = set_learning_rate(optimizer, learning_rate_at(number - 1, steps, config))
+    batches, number = iter(batches), after
+    while number < (steps := horizon.steps(number)) and (micro_batches := next(batches, None)):
+        learning_rate = set_learning_rate(optimizer, learning_rate_at(number, steps, config))
+        number += 1
         totals = count_totals(micro_batches, learner.processes, stopping)
         step_losses = accumulate_gradients(learner, micro_batches, totals.targets)
         norm = clip_gradients(optimizer, config.clip_norm)

@@ -106,33 +106,30 @@ class StepsWithinMemory:
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                in_optimizer = learner.guard.armed > after  # its memory does not depend on the batch
-                if in_optimizer or not self._more_micro_batches(after + 1):
-                    raise self._too_small(after + 1, device, in_optimizer=in_optimizer) from None
+                self._use_more(after + 1, device, in_optimizer=learner.guard.armed > after)
             del batches
             learner.optimizer.zero_grad()
             set_random_state(generators, device)
             gc.collect()  # frames of the failed step may reference one another
             release_unused_memory()
 
-    def _more_micro_batches(self, step: int) -> bool:
-        """Double the number of micro-batches from `step` on and print a line; return False if that is not allowed."""
-        if not self.micro_batches.open or self.micro_batches.number >= self.batch_size:
-            return False
+    def _use_more(self, step: int, device: torch.device, *, in_optimizer: bool) -> None:
+        """Double the number of micro-batches from `step` on and print a line. Raises as `take` does.
+
+        The memory of the optimizer does not depend on the batch.
+        """
         number = min(2 * self.micro_batches.number, self.batch_size)
+        helps = not in_optimizer and number > self.micro_batches.number
+        if not helps or not self.micro_batches.open:
+            smaller = f"Set training.accumulate={number} to compute smaller micro-batches"
+            raise MemoryTooSmallError(
+                f"The memory of the device ({device.type}) is too small for step {step}, a batch of {self.batch_size} "
+                f"rows in {self.micro_batches.number} micro-batches",
+                remedy=smaller if helps else "Choose a smaller model, or a smaller model.max_length",
+            ) from None
         self.micro_batches = MicroBatches(number, f"memory ran out in step {step:,}", open=True)
         line = f"continuing with {self.micro_batches}, as training.accumulate={number} would"
         tqdm.write(f"encoderlab: out of memory; {line}", file=sys.stderr)
-        return True
-
-    def _too_small(self, step: int, device: torch.device, *, in_optimizer: bool) -> MemoryTooSmallError:
-        number, remedy = self.micro_batches.number, "Choose a smaller model, or a smaller model.max_length"
-        if not in_optimizer and number < self.batch_size:
-            remedy = f"Set training.accumulate={min(2 * number, self.batch_size)} to compute smaller micro-batches"
-        batch = f"{self.batch_size} rows in {number} micro-batch{'es' * (number > 1)}"
-        return MemoryTooSmallError(
-            f"The memory of the device ({device.type}) is too small for step {step}, a batch of {batch}", remedy=remedy
-        )
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
