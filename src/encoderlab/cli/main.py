@@ -86,8 +86,8 @@ def main() -> None:
             processes.leave()
             sys.stdout.flush()  # here a closed pipe is handled
     except UserError as error:
-        if processes.tells_user():
-            print(f"encoderlab: {error}", file=sys.stderr)
+        processes.wait_for_main_to_tell()
+        print(f"encoderlab: {error}", file=sys.stderr)
         exit_code = error.exit_code
     except Interrupted as interrupted:
         exit_code = interrupted.exit_code

@@ -256,10 +256,10 @@ class _Fitting:
         if self.processes.is_main:
             with suppress(DataError):
                 weights = read_weights(self.checkpoints / f"step-{step}")
-        is_intact = self.processes.all_reduce_max(len(weights)) > 0
+        [is_intact] = self.processes.all_reduce_sum([bool(weights)])
         if is_intact:
             self.state.distributed.load(weights)
-        return is_intact
+        return bool(is_intact)
 
 
 def scores_of(assembly: Assembly, rows: Rows) -> PredictionScores:

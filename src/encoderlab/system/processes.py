@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = timedelta(minutes=10)  # at a synchronisation point: longer than any work that only one process does there
 POLL_SECONDS = 0.05
-MAIN_ENDS_SECONDS = 5  # before a process that has failed tells the user, in case the main process does
+MAIN_ENDS_SECONDS = 5  # more than torchrun takes to end the other processes
 LOST_CONNECTION = ("gloo", "nccl", "connection", "broken pipe", "tcpstore", "timed out")  # in errors of collectives
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
@@ -78,16 +78,6 @@ class Processes:
 
             torch.distributed.all_reduce(tensor)
         return tensor
-
-    def all_reduce_max(self, number: int) -> int:
-        """Return the largest of the processes' numbers."""
-        if self.size == 1:
-            return number
-        import torch.distributed
-
-        largest = torch.tensor(number, dtype=torch.int64)
-        torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
-        return int(largest)
 
     def gather(self, mine: Value) -> list[Value] | None:
         """Return every process's value by rank, on the main process; None on the others."""
@@ -156,19 +146,10 @@ class Processes:
                 remedy="Start the run again with resume=auto",
             ) from None
 
-    def tells_user(self) -> bool:
-        """Return whether this process, which ends with an error, tells the user: the main one, or any if that goes on.
-
-        One that ended at once would make torchrun end the main process before it has said anything.
-        """
-        if self.store is None:  # a single process, or not connected yet
-            return self.is_main
-        with suppress(RuntimeError):
-            if not self.is_main:
-                self.store.wait(["main process ended"], timedelta(seconds=MAIN_ENDS_SECONDS))
-                return False
-            self.store.set("main process ended", "yes")
-        return True
+    def wait_for_main_to_tell(self) -> None:
+        """Give the main process, if it fails too, the time to tell the user: torchrun then ends this one."""
+        if not self.is_main:
+            time.sleep(MAIN_ENDS_SECONDS)
 
     def leave(self) -> None:
         """Leave the process group, unless they stay: from here on, each process is on its own."""
@@ -254,8 +235,7 @@ def only_main_prints(processes: Processes) -> Iterator[None]:
     if processes.is_main:
         yield
         return
-    kept = [os.dup(1), os.dup(2)]
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    kept, nowhere = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
     try:
         for stream in (1, 2):
             os.dup2(nowhere, stream)
@@ -265,8 +245,6 @@ def only_main_prints(processes: Processes) -> Iterator[None]:
         sys.stderr.flush()
         for stream, before in zip((1, 2), kept, strict=True):
             os.dup2(before, stream)
-            os.close(before)
-        os.close(nowhere)
 
 
 class Interrupted(BaseException):
@@ -313,9 +291,9 @@ def is_interrupted() -> bool:
 
 def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
     """Raise Interrupted if a signal has arrived, at any of the `processes`: a point at which deferred work can end."""
-    number = processes.all_reduce_max(_Received.number or 0)
-    if number:
-        raise Interrupted(number)
+    [received] = processes.all_reduce_sum([_Received.number is not None])
+    if received:
+        raise Interrupted(_Received.number or signal.SIGTERM)  # as torchrun ends a process whose fellow was stopped
 
 
 @contextmanager
