@@ -104,7 +104,7 @@ def test_a_head_with_one_number_is_a_regression_and_several_are_refused(tmp_path
     found = read_huggingface(saved(theirs_of("DistilBertForSequenceClassification", num_labels=1), tmp_path / "one"))
     assert (found.heads.sequence_classes, found.heads.sequence_target, found.labels) == (1, "number", [])
     three = theirs_of("DistilBertForSequenceClassification", num_labels=3, problem_type="regression")
-    with pytest.raises(DataError, match="has a head with 3 numbers. Allowed: one number"):
+    with pytest.raises(DataError, match="has a head with 3 outputs. Allowed: 1"):
         read_huggingface(saved(three, tmp_path / "three"))
 
 

@@ -30,12 +30,7 @@ VALUES, OUTPUT = 2.0**9, 2.0**8  # together they undo SMALL and double the logit
 SCALE = SMALL * VALUES * OUTPUT
 ANCHOR = 2.0**15
 FLAT = 2.0**-14  # tanh(x) is x to within a millionth where |x| < 0.0017: logits below 14
-UNUSED = 3  # features: the two anchors, and one without a logit
-
-
-def most_classes(d_model: int) -> int:
-    """Return how many logits the layer can hold."""
-    return d_model - UNUSED
+UNUSED = 3  # features without a logit: the two anchors, and one more
 
 
 def add_averaging_layer(config: ModelConfig, weights: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:

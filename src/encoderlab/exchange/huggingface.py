@@ -14,8 +14,8 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes, TargetKind
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.averaging_layer import add_averaging_layer, most_classes, without_averaging_layer
-from encoderlab.exchange.weights import read_config, stored_weights
+from encoderlab.exchange.averaging_layer import UNUSED, add_averaging_layer, without_averaging_layer
+from encoderlab.exchange.weights import check_shapes, read_config, shapes_of, stored_weights
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 from encoderlab.model.heads import without_weights
 from encoderlab.model.positions import SinusoidalPositions
@@ -54,25 +54,23 @@ HEADS = (
     ("masked_token_head", "cls.predictions", "vocab_projector"),  # the bias of each piece
 )
 PAIR_HEAD = "cls.seq_relationship"  # of BertForPreTraining and BertForNextSentencePrediction
+FAMILIES = (
+    ("bert", "bert.encoder.layer"),
+    ("distilbert", "distilbert.transformer.layer"),
+)  # in the order of the tables
 NAMES: dict[str, dict[str, str | None]] = {
-    "bert": {
-        **{f"encoder.embeddings.{ours}": f"bert.embeddings.{theirs}" for ours, theirs, _ in EMBEDDINGS},
-        **{f"encoder.layers.*.{ours}": f"bert.encoder.layer.*.{theirs}" for ours, theirs, _ in IN_A_LAYER},
-        **{ours: theirs for ours, theirs, _ in HEADS},
-    },
-    "distilbert": {
-        **{
-            f"encoder.embeddings.{ours}": theirs and f"distilbert.embeddings.{theirs}" for ours, _, theirs in EMBEDDINGS
-        },
-        **{f"encoder.layers.*.{ours}": f"distilbert.transformer.layer.*.{theirs}" for ours, _, theirs in IN_A_LAYER},
-        **{ours: theirs for ours, _, theirs in HEADS},
-    },
+    family: {
+        **{f"encoder.embeddings.{row[0]}": row[n] and f"{family}.embeddings.{row[n]}" for row in EMBEDDINGS},
+        **{f"encoder.layers.*.{row[0]}": f"{layers}.*.{row[n]}" for row in IN_A_LAYER},
+        **{row[0]: row[n] for row in HEADS},
+    }
+    for n, (family, layers) in enumerate(FAMILIES, 1)
 }
 
 
 DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
 # Our settings; the key of each in BERT's and DistilBERT's config.json (None: fixed there), and transformers' default.
-_SETTINGS = (
+_SETTINGS: tuple[Any, ...] = (
     ("n_layers", ("num_hidden_layers", 12), ("n_layers", 6)),
     ("d_model", ("hidden_size", 768), ("dim", 768)),
     ("n_heads", ("num_attention_heads", 12), ("n_heads", 12)),
@@ -85,8 +83,7 @@ _SETTINGS = (
     ("initializer_range", ("initializer_range", 0.02), ("initializer_range", 0.02)),
 )
 SETTINGS: dict[str, dict[str, tuple[str | None, Any]]] = {
-    "bert": {ours: bert for ours, bert, _ in _SETTINGS},
-    "distilbert": {ours: distilbert for ours, _, distilbert in _SETTINGS},
+    family: {row[0]: row[n] for row in _SETTINGS} for n, (family, _) in enumerate(FAMILIES, 1)
 }
 ACTIVATION = {"bert": "hidden_act", "distilbert": "activation"}
 
@@ -101,7 +98,6 @@ PROBLEM_TYPES: dict[TargetKind, str] = {
     "label_set": "multi_label_classification",
     "number": "regression",
 }
-LARGEST_NUMBER = 2**53  # the largest up to which a float is exact; no setting comes near
 INITIALIZER_RANGE = 0.02  # what transformers would draw a fresh head with, where our weights were drawn by width
 _BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
 STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
@@ -162,22 +158,16 @@ def heads_of(fields: dict[str, Any], family: str, stored: Mapping[str, Tensor]) 
     if not pair_head and "classifier.weight" not in stored:
         return HeadSizes(vocabulary=vocabulary), False
     weight = stored["cls.seq_relationship.weight" if pair_head else "classifier.weight"]
-    classes = weight.shape[0] if weight.ndim else 0
     named = str(fields.get("architectures"))
-    of_tokens = "ForTokenClassification" in named
-    if not of_tokens and "ForSequenceClassification" not in named:
-        of_tokens = not {"bert.pooler.dense.weight", "pre_classifier.weight"} & stored.keys()
+    classes = weight.shape[0] if weight.ndim else 0
+    has_pooler = bool({"bert.pooler.dense.weight", "pre_classifier.weight"} & stored.keys())
+    of_tokens = "ForTokenClassification" in named or ("ForSequenceClassification" not in named and not has_pooler)
     if of_tokens and not pair_head:
         return HeadSizes(token_classes=classes), False
-    target = "label" if pair_head else _target_of(fields, classes)
+    targets: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
+    default: TargetKind = "number" if classes == 1 else "label"  # as in transformers
+    target = "label" if pair_head else targets.get(str(fields.get("problem_type")), default)
     return HeadSizes(sequence_classes=classes, vocabulary=vocabulary, sequence_target=target), pair_head
-
-
-def _target_of(fields: dict[str, Any], classes: int) -> TargetKind:
-    """Return the kind of target of a classifier; as in transformers, one output means a number by default."""
-    named: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
-    default: TargetKind = "number" if classes == 1 else "label"
-    return named.get(str(fields.get("problem_type")), default)
 
 
 def settings_of(
@@ -205,16 +195,12 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
     classes = heads.sequence_classes if heads.token_classes is None else heads.token_classes
     if classes is None:
         return []
-    if pair_head:
-        if classes != len(PAIR_LABELS):
-            raise DataError(f"{folder} has a head for pairs with {classes} classes", allowed=str(len(PAIR_LABELS)))
-        return PAIR_LABELS
-    if heads.sequence_target == "number":
-        if classes != 1:
-            raise DataError(f"{folder} has a head with {classes} numbers", allowed="one number")
-        return []
-    if classes < 2:
-        raise DataError(f"{folder} has a head with {classes} class", allowed="two classes or more")
+    is_number = heads.sequence_target == "number"
+    needed = len(PAIR_LABELS) if pair_head else 1 if is_number else None
+    if (classes < 2) if needed is None else (classes != needed):
+        raise DataError(f"{folder} has a head with {classes} outputs", allowed=str(needed or "two or more"))
+    if needed is not None:
+        return [] if is_number else PAIR_LABELS
     numbered = [f"LABEL_{number}" for number in range(classes)]
     named = fields.get("id2label") or {str(number): label for number, label in enumerate(numbered)}
     labels: list[Any] = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
@@ -271,8 +257,7 @@ def _suffix(heads: HeadSizes) -> str:
 def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any) -> Any:
     """Return the value of `key` in config.json, or else the default, as a number of the default's type."""
     value = default if key is None else fields.get(key, default)
-    kinds = (int,) if isinstance(default, int) else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or abs(value) > LARGEST_NUMBER:
+    if isinstance(value, bool) or not isinstance(value, int | type(default)):
         kind = "a whole number" if isinstance(default, int) else "a number"
         raise DataError(f"{folder}: config.json has an invalid value: {key}={str(value)[:80]}", allowed=kind)
     return type(default)(value)
@@ -313,12 +298,10 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     config, vocabulary_size, pad_id = settings_of(folder, fields, family, tie_decoder=tie_decoder)
     if heads.vocabulary and config.activation is not Activation.gelu:
         raise DataError(f"{folder} predicts masked tokens with {config.activation.value}", allowed="gelu")
-    if config.n_layers > len(stored):
-        raise DataError(f"{folder}: config.json states {config.n_layers} layers, but there are {len(stored)} weights")
     pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= stored.keys()
     required = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
     names = their_names(family, required, pair_head=pair_head)
-    _check_weights(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
+    check_shapes(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
     weights = {ours: stored[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and _is_straight(weights):
         config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
@@ -370,7 +353,7 @@ def _shapes(
     """Return the names and shapes of a model's weights, found without making it; with `pooler`, a pooler's too."""
     pool = {name: torch.Size([config.d_model] * dimensions) for name, dimensions in _POOL.items()} if pooler else {}
     model = without_weights(config, vocabulary_size, pad_id, heads)
-    return {name: weight.shape for name, weight in model.state_dict().items()} | pool
+    return shapes_of(model.state_dict()) | pool
 
 
 def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tensor]:
@@ -394,25 +377,12 @@ def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tenso
     return stored
 
 
-def _check_weights(folder: Path, required: dict[str, torch.Size], stored: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are missing, of another shape, or of a part that ours does not have."""
-    has, needs = (
-        {name: list(weight.shape) for name, weight in stored.items()},
-        {k: list(v) for k, v in required.items()},
-    )
-    if differing := sorted(name for name in has | needs if has.get(name) != needs.get(name)):
-        first, more = differing[0], f" (and {len(differing) - 1} more differ)" if len(differing) > 1 else ""
-        shapes = f"config.json requires {needs.get(first, 'nothing')}, the weights have {has.get(first, 'nothing')}"
-        remedy = "Use another checkpoint, or correct its config.json"
-        raise DataError(f"{folder}: of {first}, {shapes}{more}", remedy=remedy)
-
-
 def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -> None:
     """Raise SettingError with every setting that the family has no equivalent of, and what to choose instead."""
     classes, of_pairs = heads.sequence_classes, heads.vocabulary and heads.sequence_classes is not None
     mean, distilbert = config.pooling is Pooling.mean and classes is not None, family == "distilbert"
     relu, head_width = config.activation is Activation.relu, config.head_width
-    too_many = mean and not of_pairs and (classes or 0) > most_classes(config.d_model)
+    too_many = mean and not of_pairs and (classes or 0) > config.d_model - UNUSED
     bert = "pooling=pooler (which makes it a BERT)"
     checks = (
         (config.positions is Positions.rotary, "positions=rotary", "positions=learned"),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -121,7 +121,8 @@ def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabular
             arrays = dict(zip(whole.inputs, (tensor.numpy() for tensor in tensors), strict=True))
             outputs = cast("list[np.ndarray]", session.run(whole.outputs, arrays))
             pairs = zip(expected, outputs, strict=True)
-            off = float(np.max([_difference(*pair) for pair in pairs]))  # unlike max(), keeps NaN
+            differences = [np.abs(one - other).max() / max(1.0, np.abs(one).max()) for one, other in pairs]
+            off = float(np.max(differences))  # unlike max(), keeps NaN
             if not off <= TOLERANCE:
                 raise DataError(
                     f"The ONNX graph is wrong: for {rows} rows of {length} tokens its outputs are off by {off:.2g}",
@@ -130,12 +131,6 @@ def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabular
                 )
             largest = max(largest, off)
     return largest
-
-
-def _difference(expected: np.ndarray, output: np.ndarray) -> float:
-    if expected.shape != output.shape:
-        return float("inf")
-    return float(np.abs(expected - output).max() / max(1.0, np.abs(expected).max()))
 
 
 def _drawn(rows: int, length: int, vocabulary_size: int, n_segments: int, generator: torch.Generator) -> list[Tensor]:
@@ -185,27 +180,12 @@ class GraphModel(nn.Module):
 
     def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
         super().__init__()
-        self.path, self.separates_pairs = path, shape.separates_pairs
+        self.path, self.n_parameters, self.of_tokens = path, shape.n_parameters, shape.token_head is not None
         self.window_pooling: WindowPooling | None = shape.window_pooling
-        self.masked_token_head = None  # no task has one
-        self.of_tokens = shape.token_head is not None
-        self.n_parameters, self._by_part = shape.n_parameters, shape.parameters_by_part()
         self._opening = Lock()
         session = _session(path)
         self._sessions = {torch.get_num_threads(): session}
         self.inputs = [one.name for one in session.get_inputs()]
-
-    def parameters_by_part(self) -> dict[str, int]:
-        """Return the number of parameters by part, as the model that was exported had them."""
-        return self._by_part
-
-    @property
-    def encoder(self) -> NoReturn:
-        """Raise DataError, because a graph can only predict."""
-        raise DataError(
-            f"{self.path.parent} contains an ONNX graph without weights, which only predict and serve can open",
-            remedy="Use the run it was exported from",
-        )
 
     def forward(self, batch: Batch) -> Prediction:
         """Return logits for each row, or for each target position; see `EncoderWithHeads.forward`."""

@@ -53,6 +53,21 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     return weights
 
 
+def check_shapes(folder: Path, required: Mapping[str, torch.Size], weights: Mapping[str, Tensor]) -> None:
+    """Raise DataError for weights that are missing, too many or of another shape than config.json requires."""
+    has, needs = ({name: list(shape) for name, shape in of.items()} for of in (shapes_of(weights), required))
+    if differing := sorted(name for name in has | needs if has.get(name) != needs.get(name)):
+        first, more = differing[0], f" (and {len(differing) - 1} more differ)" if len(differing) > 1 else ""
+        shapes = f"config.json requires {needs.get(first, 'nothing')}, the weights have {has.get(first, 'nothing')}"
+        remedy = "Use another copy, or correct its config.json"
+        raise DataError(f"{folder}: of {first}, {shapes}{more}", remedy=remedy)
+
+
+def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    """Return the shape of each weight."""
+    return {name: weight.shape for name, weight in weights.items()}
+
+
 def _weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]

@@ -23,7 +23,7 @@ from encoderlab.config.composing import settings_from_dict
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.exchange.weights import read_config, read_weights
+from encoderlab.exchange.weights import check_shapes, read_config, read_weights, shapes_of
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs.folder import GRAPH, MODEL_TYPE, RunFolder, is_graph, is_huggingface
@@ -209,7 +209,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     weights = read_weights(folder / "model.safetensors") if graph is None else {}
     saved = SavedModel(cast("ResolvedRun", settings), labels, tokenizer, weights, origin, graph)
     if graph is None:
-        _check_shapes(saved, folder)
+        check_shapes(folder, shapes_of(saved.without_weights().state_dict()), weights)
     return saved
 
 
@@ -242,16 +242,6 @@ def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> Resolved
         REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig()
     )
     return cast("ResolvedRun", settings)
-
-
-def _check_shapes(saved: SavedModel, folder: Path) -> None:
-    """Raise DataError for weights that do not match the config, before a model of its size is built."""
-    required = {name: list(weight.shape) for name, weight in saved.without_weights().state_dict().items()}
-    stored = {name: list(weight.shape) for name, weight in saved.weights.items()}
-    if differing := sorted(name for name in required | stored if required.get(name) != stored.get(name)):
-        shapes = f"{differing[0]} has the shape {stored.get(differing[0])}, not {required.get(differing[0])}"
-        wrong = f"The weights of {folder} do not match its config: size mismatch, {shapes}"
-        raise DataError(wrong, remedy="Train it again, or use another run")
 
 
 def _of_huggingface(folder: Path) -> SavedModel:
