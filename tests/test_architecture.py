@@ -20,7 +20,6 @@ LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those belo
     {"tasks", "exchange"},
     {"baselines", "config"},
     {"runs"},
-    {"distillation"},
     {"commands", "sweeps"},
     {"cli"},
     {"api", "__main__"},

@@ -11,14 +11,13 @@ from encoderlab.commands.pretrain import document_rows, refuse_endless, save_enc
 from encoderlab.commands.train import encoded_splits, load_examples, report_on_labels
 from encoderlab.config.commands import DistillConfig
 from encoderlab.config.composing import required_setting
-from encoderlab.distillation.student import start_student
-from encoderlab.distillation.teachers import TaskTeacher, fingerprints, taught_rows, teach_vectors
 from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import run_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
 from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.distillation import TaskTeacher, fingerprints, start_student, taught_rows, teach_vectors
 from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts
 from encoderlab.runs.dry_run import dry_run
 from encoderlab.runs.fit import fit, score_splits

@@ -1,31 +1,35 @@
-"""The teachers of a student: a finished run, whose probabilities it learns in addition to a task's labels (Hinton et
-al. 2015), or an encoder, whose vectors it learns to reproduce on documents.
+"""A student of a teacher: what it learns from, and the weights it starts from.
 
-The rows of a task stay the same in every epoch, so the logits for them are computed once. On documents a teacher
-computes its vectors again at every step, because rows are drawn each epoch and the vector of one token takes 0.8 kB.
-Either way a batch carries the targets (`batch.Targets`), and `training.loss` compares them with the student's outputs.
+The teacher is a finished run, whose probabilities the student learns in addition to a task's labels (Hinton et al.
+2015), or an encoder, whose vectors it learns to reproduce on documents. The rows of a task stay the same in every
+epoch, so the logits for them are computed once. On documents a teacher computes its vectors again at every step,
+because rows are drawn each epoch and the vector of one token takes 0.8 kB. Either way a batch carries the targets
+(`batch.Targets`), and `training.loss` compares them with the student's outputs.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from encoderlab.batch import Batch, Targets
-from encoderlab.config.commands import DistillConfig, OpenRunConfig
+from encoderlab.config.commands import DistillConfig, OpenRunConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files import read_unlabelled
 from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.packing import attendable
 from encoderlab.model.pooling import MeanPool
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.predict import encoded_rows
-from encoderlab.runs.pretrained import encoder_folder, vocabulary_difference
+from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, vocabulary_difference
 from encoderlab.runs.saved_model import SavedModel
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
@@ -37,6 +41,9 @@ from encoderlab.training.batches import Rows
 from encoderlab.training.evaluation import predict_batches
 
 ENCODED_AT_A_TIME = 16_384
+POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
+SEGMENT_TABLE = "encoder.embeddings.segment.weight"
+SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +186,77 @@ def teach_vectors(task: TeacherVectors, teacher: SavedModel, compute: Compute) -
         return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())
 
     task.teacher = vectors
+
+
+def start_student(student: Assembly, teacher: SavedModel, start: StudentStart) -> None:
+    """Copy the parts of the teacher that `start` names into the model of `student`.
+
+    Raises SettingError if it cannot hold them, or reads other tokens.
+    """
+    if start is StudentStart.fresh:
+        return
+    config, model = student.config.model, student.model
+    _check_fits(config, teacher.config.model, start)
+    if difference := vocabulary_difference(student.tokenizer, teacher.tokenizer):
+        raise SettingError(
+            f"start={start.value} needs the teacher's tokenizer, but the student has another: {difference}",
+            remedy="Use tokenizer=as_pretrained, or start=fresh",
+        )
+    if not model.has_weights:  # to be sharded: the main process gives them to the others
+        return
+    parts = _tables(config, teacher, len(model.encoder.embeddings.token.weight))
+    if start is StudentStart.layers:
+        parts |= _layers(config, teacher)
+    own = model.state_dict()
+    fitting = {name: weight for name, weight in parts.items() if name in own and own[name].shape == weight.shape}
+    model.load_state_dict(fitting, strict=False)
+    n_weights = sum(map(torch.numel, fitting.values()))
+    print(f"Student starts from the teacher's {start.value}: {n_weights:,} weights", file=sys.stderr)
+
+
+def projection(table: Tensor, width: int) -> Tensor:
+    """Return the `width` directions that keep most of a table's rows: [rows, d_teacher] -> [d_teacher, width].
+
+    Principal components about zero, not about the mean: what all rows share is kept too.
+    """
+    table = table.double()
+    _, directions = torch.linalg.eigh(table.T @ table)  # ascending eigenvalues
+    return directions[:, -width:].flip(1).float()
+
+
+def _tables(config: ModelConfig, teacher: SavedModel, pieces: int) -> dict[str, Tensor]:
+    """Return the tables of the teacher's embeddings at the student's width, cut to the rows the student has."""
+    token = teacher.weights[TOKEN_TABLE].float()
+    same_width = token.shape[1] == config.d_model
+    reduced = torch.eye(config.d_model) if same_width else projection(token, config.d_model)
+    rows = {TOKEN_TABLE: pieces, SEGMENT_TABLE: config.segments}
+    if config.positions is Positions.learned:
+        rows[POSITION_TABLE] = config.reach
+    tables = {name: teacher.weights[name][:n].float() @ reduced for name, n in rows.items() if name in teacher.weights}
+    norm = [f"encoder.embeddings.norm.{name}" for name in ("weight", "bias")] if same_width else []
+    return tables | {name: teacher.weights[name].float() for name in norm if name in teacher.weights}
+
+
+def _layers(config: ModelConfig, teacher: SavedModel) -> dict[str, Tensor]:
+    """Return evenly spaced layers of the teacher, ending with its last one."""
+    layers = {}
+    for layer in range(config.n_layers):
+        source = (layer + 1) * teacher.config.model.n_layers // config.n_layers - 1
+        prefix = f"encoder.layers.{source}."
+        for name, weight in teacher.weights.items():
+            if name.startswith(prefix):
+                layers[f"encoder.layers.{layer}.{name.removeprefix(prefix)}"] = weight.float()
+    return layers
+
+
+def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) -> None:
+    """Raise SettingError for a student wider than its teacher or, to take layers, of another shape or deeper."""
+    for name in ("d_model", *(("n_layers", *SAME_SHAPE) if start is StudentStart.layers else ())):
+        mine, theirs = (getattr(getattr(one, name), "value", getattr(one, name)) for one in (config, teacher))
+        may_be_less = name == "n_layers" or start is StudentStart.embeddings
+        if mine != theirs and not (may_be_less and mine < theirs):
+            raise SettingError(
+                f"start={start.value}: model.{name} is {mine}, and the teacher's is {theirs}",
+                allowed=f"at most {theirs}" if may_be_less else f"{theirs}",
+                remedy="Set start=fresh to copy nothing",
+            )

@@ -13,13 +13,12 @@ from encoderlab.config.commands import DistillConfig, StudentStart
 from encoderlab.data.examples import Split, Splits, TextExample, WordsExample
 from encoderlab.data.survey import survey
 from encoderlab.data.tokenizers import SymbolsConfig
-from encoderlab.distillation import teachers
-from encoderlab.distillation.student import projection, start_student
-from encoderlab.distillation.teachers import TaskTeacher, taught_rows, teach_vectors
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.runs import distillation
 from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.distillation import TaskTeacher, projection, start_student, taught_rows, teach_vectors
 from encoderlab.runs.predict import encoded_rows
 from encoderlab.runs.pretrained import TOKEN_TABLE
 from encoderlab.runs.saved_model import Origin, SavedModel
@@ -134,12 +133,12 @@ def corpus_of(tmp_path, words=False, labels=LABELS):
 @pytest.fixture
 def opened(monkeypatch, tmp_path):
     """Open a small finished run as a teacher."""
-    monkeypatch.setattr(teachers, "encoder_folder", lambda name, setting: Path(name))
+    monkeypatch.setattr(distillation, "encoder_folder", lambda name, setting: Path(name))
 
     def make(words=False, task=None, labels=LABELS, max_length=12):
         run = replace(assembly_of(task or TASKS[words], max_length=max_length), origin=Origin({}, False, {}))
         run.model.eval()
-        monkeypatch.setattr(teachers, "reopen", lambda config: run)
+        monkeypatch.setattr(distillation, "reopen", lambda config: run)
         return TaskTeacher.open(config_of(words), corpus_of(tmp_path, words, labels))
 
     return make
