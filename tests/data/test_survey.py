@@ -27,7 +27,7 @@ def surveyed(labels=("no", "yes"), **splits):
 @settings(max_examples=60, deadline=None)
 @given(train=ROWS, test=ROWS)
 def test_counts_equal_a_plain_count(train, test):
-    counted = surveyed(train=train, test=test).splits["test"]
+    counted = surveyed(train=train, test=test)["test"]
     texts = [text for text, _ in test]
     seen = {text for text, _ in train}
     assert counted.rows == len(test)
@@ -44,7 +44,7 @@ def test_counts_equal_a_plain_count(train, test):
 def test_sentences_count_labels_by_word_and_texts_by_sentence():
     train = Split(pa.table({"words": [["a", "b"], ["c"]], "labels": [[0, 1], [1]]}))
     test = Split(pa.table({"words": [["a", "b"], ["ab"], ["c"], []], "labels": [[0, 1], [0], [0], []]}))
-    counted = surveyed(train=train, test=test).splits
+    counted = surveyed(train=train, test=test)
     assert counted["train"].labels == {"no": 1, "yes": 2}
     assert (counted["test"].shared_with_train, counted["test"].shared_with_other_label) == (2, 1)
     assert (counted["test"].empty, counted["test"].unlabelled) == (1, 0)
@@ -53,10 +53,10 @@ def test_sentences_count_labels_by_word_and_texts_by_sentence():
 def test_the_fingerprint_is_that_of_the_rows_in_their_order():
     rows = [("a", 0), ("b", 1), ("c", 0)]
     changed = [[rows[0], rows[2], rows[1]], [("a", 1), *rows[1:]], [("a ", 0), *rows[1:]], rows[:2]]
-    fingerprints = [surveyed(x=one).splits["x"].fingerprint for one in (rows, *changed)]
+    fingerprints = [surveyed(x=one)["x"].fingerprint for one in (rows, *changed)]
     assert len(set(fingerprints)) == 5
     # Token stores and runs from earlier versions are found by it.
-    assert fingerprints[0] == surveyed(x=split_of(rows).take([0, 1, 2])).splits["x"].fingerprint == "7d7ee956fd1b0021"
+    assert fingerprints[0] == surveyed(x=split_of(rows).take([0, 1, 2]))["x"].fingerprint == "7d7ee956fd1b0021"
 
 
 @settings(max_examples=40, deadline=None)
@@ -70,7 +70,7 @@ def test_fingerprints_of_different_rows_differ(one, other):
     tables = [pa.table({"text": [text]}) for text in dict.fromkeys(texts)]
     tables += [pa.table({"text": [text], "text_pair": [pair]}) for text, pair in dict.fromkeys(pairs)]
     tables += [pa.table({"words": [words]}) for words in dict.fromkeys(map(tuple, sentences))]
-    assert len({surveyed((), x=Split(table)).splits["x"].fingerprint for table in tables}) == len(tables)
+    assert len({surveyed((), x=Split(table))["x"].fingerprint for table in tables}) == len(tables)
 
 
 def odd(texts, labels=None, **columns):
@@ -103,7 +103,7 @@ def test_both_texts_of_a_pair_are_looked_at():
 
 
 def test_markup_is_counted():
-    assert surveyed(train=[("a <b>b</b>", 0), ("c", 0), ("d", 1), ("1 < 2", 1)]).splits["train"].markup == 0.25
+    assert surveyed(train=[("a <b>b</b>", 0), ("c", 0), ("d", 1), ("1 < 2", 1)])["train"].markup == 0.25
 
 
 def test_a_repeated_text_names_the_first_row_that_has_it():

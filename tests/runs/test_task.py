@@ -17,7 +17,7 @@ from encoderlab.tasks.config import ClassificationConfig, ClassificationScore, M
 def corpus_of(rows=None, **labels):
     train = SimpleNamespace(labels=labels, rows=rows or sum(labels.values()), numbers=None)
     splits = SimpleNamespace(by_name={"train", "validation"})
-    members = {"labels": list(labels), "survey": SimpleNamespace(splits={"train": train}), "splits": splits}
+    members = {"labels": list(labels), "survey": {"train": train}, "splits": splits}
     return object.__new__(type("CorpusOfCounts", (Corpus,), members))
 
 

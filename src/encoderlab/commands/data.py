@@ -60,7 +60,7 @@ def _facts(config: DataConfig) -> dict[str, Any]:
             "odd_rows": [_odd(oddity, by_name, name) for oddity in odd[name]],
             "examples": [_example(by_name[name], row, task) for row in _spread(len(by_name[name]), config.examples)],
         }
-        for name, counted in corpus.survey.as_dict().items()
+        for name, counted in corpus.description()["splits"].items()
     }
     shared = {"task": settled.name, "origin": corpus.splits.origin, "labels": corpus.labels, "max_length": reach}
     return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}

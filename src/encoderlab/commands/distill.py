@@ -89,7 +89,7 @@ def _prepare_examples(
     """Load a task's rows, those of `train` with the teacher's probabilities, and assemble the student."""
     config, corpus = load_examples(config)
     scored = corpus.scored_splits()
-    show_survey(corpus.survey.as_dict())
+    show_survey(corpus.description()["splits"])
     teacher = TaskTeacher.open(config, corpus)
     encoder = None if pretrained else load_pretrained(str(config.teacher), "teacher")
     assembly = assemble(config, corpus, pretrained, processes, encoder)

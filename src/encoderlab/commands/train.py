@@ -78,7 +78,7 @@ def train_on_labels(
         config, corpus = load_examples(config, scored=finish is None)
         held_out = [name for name in ("validation", "test") if name in corpus.splits.by_name]
         scored = corpus.scored_splits() if finish is None else held_out
-        show_survey(corpus.survey.as_dict())
+        show_survey(corpus.description()["splits"])
         assembly = assemble(config, corpus, pretrained, processes)
         rows = encoded_splits(corpus, assembly.task, scored)
     del pretrained  # its weights are as large as the model's
@@ -149,7 +149,7 @@ def report_on_labels(
 ) -> None:
     """Save the model, and write and show the report of a run on labelled rows."""
     config, folder, split = run.config, run.folder, list(rows)[-1]
-    survey = corpus.survey.as_dict()
+    survey = corpus.description()["splits"]
     labels = survey["train"]["labels"]
     warnings = [shared_rows(split, survey[split]), labels_alike(labels), conflicting_rows(survey)]
     warnings += [few_rows_note(assembly, corpus), uneven_note(config.task, corpus) or ""]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,11 +119,10 @@ class GeneratedDataset(DatasetConfig):
             seen.update(new)
             in_vain = 0 if new else in_vain + _BATCH
         if len(texts) < count:
-            raise SettingError(
-                f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}",
-                allowed=f"at most {len(texts):,} besides those of the other splits",
-                remedy=f"Set a smaller dataset.{split}_rows, or make sequences longer (dataset.pairs, dataset.length)",
-            )
+            wrong = f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}"
+            allowed = f"at most {len(texts):,} besides those of the other splits"
+            remedy = f"Set a smaller dataset.{split}_rows, or make sequences longer (dataset.pairs, dataset.length)"
+            raise SettingError(wrong, allowed=allowed, remedy=remedy)
         return texts
 
 
@@ -150,30 +148,25 @@ class BracketsDataset(GeneratedDataset):
         rows = self.rows_of(split)
         n_balanced = rows // 2
         n_hard = round((rows - n_balanced) * self.hard_negatives)
-        draws = (
-            (n_balanced, "balanced", self._balanced),
-            (n_hard, "unbalanced (hard)", self._hard),
-            (rows - n_balanced - n_hard, "unbalanced", self._easy),
-        )
-        texts: list[str] = []
-        for count, name, draw in draws:
-            drawn = partial(draw, generator=generator)
-            texts += self.distinct(count, f"{name} strings", split, drawn, BRACKETS, seen)
+
+        def balanced(rows: int) -> np.ndarray:
+            return uniform_balanced(rows, self.pairs, self.kinds, generator)
+
+        def hard(rows: int) -> np.ndarray:
+            symbols, every = balanced(rows), np.arange(rows)
+            one, other = generator.integers(2 * self.pairs, size=(2, rows))
+            symbols[every, one], symbols[every, other] = symbols[every, other], symbols[every, one]
+            return symbols[~is_balanced(symbols)]
+
+        def easy(rows: int) -> np.ndarray:
+            symbols = generator.integers(2 * self.kinds, size=(rows, 2 * self.pairs), dtype=np.uint8)
+            return symbols[~is_balanced(symbols)]
+
+        texts = self.distinct(n_balanced, "balanced strings", split, balanced, BRACKETS, seen)
+        texts += self.distinct(n_hard, "unbalanced (hard) strings", split, hard, BRACKETS, seen)
+        texts += self.distinct(rows - n_balanced - n_hard, "unbalanced strings", split, easy, BRACKETS, seen)
         order = generator.permutation(rows).tolist()
         return {"text": [texts[row] for row in order], "label": [int(row < n_balanced) for row in order]}
-
-    def _balanced(self, rows: int, generator: np.random.Generator) -> np.ndarray:
-        return uniform_balanced(rows, self.pairs, self.kinds, generator)
-
-    def _easy(self, rows: int, generator: np.random.Generator) -> np.ndarray:
-        symbols = generator.integers(2 * self.kinds, size=(rows, 2 * self.pairs), dtype=np.uint8)
-        return symbols[~is_balanced(symbols)]
-
-    def _hard(self, rows: int, generator: np.random.Generator) -> np.ndarray:
-        symbols = uniform_balanced(rows, self.pairs, self.kinds, generator)
-        every, (one, other) = np.arange(rows), generator.integers(2 * self.pairs, size=(2, rows))
-        symbols[every, one], symbols[every, other] = symbols[every, other], symbols[every, one]
-        return symbols[~is_balanced(symbols)]
 
 
 @dataclass
@@ -190,13 +183,12 @@ class ReverseDataset(GeneratedDataset):
         return list(DIGITS[: self.digits])
 
     def draw(self, split: str, generator: np.random.Generator, seen: set[str]) -> dict[str, list]:
-        draw = partial(self._sequences, generator=generator)
-        texts = self.distinct(self.rows_of(split), "different sequences", split, draw, DIGITS, seen)
+        def drawn(rows: int) -> np.ndarray:
+            return generator.integers(self.digits, size=(rows, self.length), dtype=np.uint8)
+
+        texts = self.distinct(self.rows_of(split), "different sequences", split, drawn, DIGITS, seen)
         labels = [[int(digit) for digit in text[::-1]] for text in texts]
         return {"words": [list(text) for text in texts], "labels": labels}
-
-    def _sequences(self, rows: int, generator: np.random.Generator) -> np.ndarray:
-        return generator.integers(self.digits, size=(rows, self.length), dtype=np.uint8)
 
 
 def uniform_balanced(rows: int, pairs: int, kinds: int, generator: np.random.Generator) -> np.ndarray:

@@ -117,7 +117,10 @@ class RawRows:
 
 
 def concatenated(parts: Sequence[RawRows]) -> RawRows:
-    """Return the rows of several files, one after another. Raises DataError if a column's types do not go together."""
+    """Return the rows of several files, one after another; further columns are texts if a type differs between files.
+
+    Raises DataError if the types of texts or labels do not go together.
+    """
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.table) for part in parts)])
@@ -126,29 +129,19 @@ def concatenated(parts: Sequence[RawRows]) -> RawRows:
         part = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[part].where(row - int(starts[part]))
 
+    def as_text(field: pa.Field) -> pa.Field:
+        return field.with_type(pa.large_string()) if field.name.startswith(CARRIED) else field
+
     tables = [part.table for part in parts]
     try:
-        try:
-            table = pa.concat_tables(tables, promote_options="permissive")
-        except pa.ArrowException:
-            table = pa.concat_tables(_carried_as_texts(tables), promote_options="permissive")
+        return RawRows(pa.concat_tables(tables, promote_options="permissive"), where)
+    except pa.ArrowException:
+        texts = [table.cast(pa.schema(map(as_text, table.schema))) for table in tables]
+    try:
+        return RawRows(pa.concat_tables(texts, promote_options="permissive"), where)
     except pa.ArrowException as error:
         wrong = f"{parts[0].where(0)} and the other files cannot be combined: {error}"
         raise DataError(wrong, remedy="Give a column the same type in every file") from error
-    return RawRows(table, where)
-
-
-def _carried_as_texts(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Return the tables with each carried column as texts that has not the same type in all of them."""
-    kinds: dict[str, set[pa.DataType]] = {}
-    for table in tables:
-        for field in table.schema:
-            kinds.setdefault(field.name, set()).add(field.type)
-    mixed = {name for name, some in kinds.items() if name.startswith(CARRIED) and len(some) > 1}
-    texts = [
-        [field.with_type(pa.large_string()) if field.name in mixed else field for field in t.schema] for t in tables
-    ]
-    return [table.cast(pa.schema(fields)) for table, fields in zip(tables, texts, strict=True)]
 
 
 def is_list(column: pa.Array | pa.ChunkedArray) -> bool:
@@ -277,16 +270,15 @@ def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
 def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) -> None:
     """Raise DataError if texts, pairs and labels do not go together."""
     words, label = is_list(arrays["text"]), arrays.get("label")
-    if "text_pair" in arrays and (words or is_list(arrays["text_pair"])):
-        raise DataError(f"A pair consists of two texts, not of lists of words ({where(0)})")
-    if words and columns.target != "label" and len(arrays) > 1:
+    paired = "text_pair" in arrays and (words or is_list(arrays["text_pair"]))
+    if paired or (words and columns.target != "label" and len(arrays) > 1):
         raise DataError(f"The rows are lists of words ({where(0)})", allowed="texts", remedy="Use task=tagging")
     if columns.target != "label" or label is None:
         return
     if is_list(label) != words:
-        held = "lists of words, and the labels are not lists" if words else "whole texts, and the labels are lists"
+        wrong = f"The {'texts' if words else 'labels'} are lists, and the {'labels' if words else 'texts'} are not"
         remedy = "Use task=multilabel for several labels of a text"
-        raise DataError(f"The texts are {held} ({where(0)})", allowed="one label per text or word", remedy=remedy)
+        raise DataError(f"{wrong} ({where(0)})", allowed="one label per text or word", remedy=remedy)
     if words:
         n_words, n_labels = pc.list_value_length(arrays["text"]), pc.list_value_length(label)
         uneven = np.asarray(pc.not_equal(n_words, n_labels).fill_null(False))
@@ -300,15 +292,11 @@ def _numbers(array: pa.Array, name: str, where: Where) -> pa.Array:
     if is_list(array):
         raise DataError(f"Column {name!r} holds lists instead of numbers ({where(0)})", allowed="a number in each row")
     cells = array.to_pylist()
-    for row, cell in enumerate(cells):
-        if cell is not None and not is_number(cell):
-            remedy = "Correct the row or remove it"
-            if is_number(cell.replace(",", ".", 1)):
-                remedy = "Use a decimal point instead of the comma"
-            elif not any(is_number(other or "") for other in cells):
-                remedy = "Use task=classification if these are classes, or choose the column with dataset.label"
-            wrong = f"{where(row)} has {cell[:60]!r} in column {name!r}, which is not a number"
-            raise DataError(wrong, allowed="a number in each row", remedy=remedy)
+    row = next((row for row, cell in enumerate(cells) if cell is not None and not is_number(cell)), None)
+    if row is not None:
+        wrong = f"{where(row)} has {cells[row][:60]!r} in column {name!r}, which is not a number"
+        remedy = "Correct it (decimals have a point), or use task=classification if these are classes"
+        raise DataError(wrong, allowed="a number in each row", remedy=remedy)
     return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
 
 
@@ -330,9 +318,8 @@ def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
             row = int(np.argmin(yes | no))
             raise DataError(f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}")
         marks.append(yes)
-    names = list(columns)
-    rows = [[name for name, mark in zip(names, row, strict=True) if mark] for row in np.stack(marks, axis=1)]
-    return pa.array(rows, pa.list_(pa.string()))
+    names = np.array(list(columns))
+    return pa.array([names[row].tolist() for row in np.stack(marks, axis=1)], pa.list_(pa.string()))
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
@@ -371,13 +358,10 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
 
 
 def _only(names: Sequence[str], setting: str, candidates: Iterable[str], where: str) -> str:
-    if len(names) == 1:
-        return names[0]
-    raise DataError(
-        f"{where} does not show which column holds the {'label' if 'label' in setting else 'text'}s",
-        allowed=listed(candidates),
-        remedy=f"Set {setting}={names[0] if names else 'COLUMN'}",
-    )
+    if len(names) != 1:
+        wrong = f"{where} does not show which column holds the {'label' if 'label' in setting else 'text'}s"
+        raise DataError(wrong, allowed=listed(candidates), remedy=f"Set {setting}={[*names, 'COLUMN'][0]}")
+    return names[0]
 
 
 def _with_known_names(columns: Iterable[str], known: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from encoderlab.data.documents import Documents, as_documents, refuse_lone_document
+from encoderlab.data.documents import Documents, as_documents
 from encoderlab.data.examples import Folded, Split, Splits
 from encoderlab.data.splits import assign_folds, hold_out, nested_share, parse_fold
 from encoderlab.errors import DataError, SettingError
@@ -75,10 +75,12 @@ class DatasetConfig(ABC):
         configured or `cache_dir` cannot be written to, SettingError if a setting does not fit the rows.
         """
         _refuse_unwritable(cache_dir)
+        if self.is_stream:
+            wrong = "dataset.streaming=true gives documents for pretraining, not rows"
+            raise DataError(wrong, remedy="Set dataset.streaming=false")
         if target not in self.targets:
-            name = type(self).__name__.removesuffix("Dataset").lower()
             needed = "a number" if target == "number" else "a set of labels"
-            wrong = f"dataset={name} has one label in each row, but the task needs {needed}"
+            wrong = f"dataset={self.option} has one label in each row, but the task needs {needed}"
             raise DataError(wrong, allowed="dataset=files, dataset=hub", remedy="Use task=classification")
         splits = self.limited(self.read(cache_dir, target))
         if self.fold is not None and splits.folded is None:  # a source that holds out rows has divided them before
@@ -114,23 +116,27 @@ class DatasetConfig(ABC):
     @property
     def row_seed(self) -> int:
         """Return the seed that decides which training rows go where."""
-        return 0
+        return getattr(self, "split_seed", 0)
+
+    @property
+    def option(self) -> str:
+        """Return what `dataset=` is set to for this dataset."""
+        return type(self).__name__.removesuffix("Dataset").lower()
 
     def documents(self, cache_dir: Path) -> Documents:
         """Return all splits as documents for pretraining, each limited to `limit`; labels are not read.
 
-        Raises as `load` does, and DataError if there are no documents, or only one to train on.
+        Raises as `load` does, and DataError if there are no documents.
         """
         _refuse_unwritable(cache_dir)
         if self.fold is not None or self.train_share != 1:
             name = "train_share" if self.fold is None else "fold"
             wrong = f"dataset.{name} divides labelled rows, but these are documents"
             raise SettingError(wrong, remedy=f"Remove dataset.{name}")
-        documents = self.read_documents(cache_dir)
-        total = documents.by_name["train"].total
-        if total is not None:
-            refuse_lone_document(total)
-        return documents
+        if self.is_stream and self.limit is not None:
+            wrong = f"dataset.limit={self.limit} does not apply to dataset.streaming=true, which has no end"
+            raise SettingError(wrong, remedy="Remove dataset.limit and set training.steps")
+        return self.read_documents(cache_dir)
 
     @abstractmethod
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
@@ -143,11 +149,8 @@ class DatasetConfig(ABC):
 
     def read_documents(self, cache_dir: Path) -> Documents:
         """Return the documents, limited to `limit`; see `documents`."""
-        raise DataError(
-            f"dataset={type(self).__name__.removesuffix('Dataset').lower()} holds no documents",
-            allowed="articles, wikipedia, hub, files",
-            remedy="Set dataset=articles, which needs no download",
-        )
+        remedy = "Set dataset=articles, which needs no download"
+        raise DataError(f"dataset={self.option} holds no documents", remedy=remedy)
 
     def limited(self, splits: Splits) -> Splits:
         """Return the splits, each limited to `limit` rows."""
@@ -283,10 +286,6 @@ class ColumnDataset(DatasetConfig):
         """Return the share of the training rows that becomes each split, if there is none of that name."""
         validation = VALIDATION_FRACTION if self.validation_fraction is None else self.validation_fraction
         return {"test": self.test_fraction, "validation": validation}  # the test rows do not depend on the others
-
-    @property
-    def row_seed(self) -> int:
-        return self.split_seed
 
     def _labelled(self, rows: dict[str, RawRows], class_names: list[str] | None) -> tuple[dict[str, RawRows], Labels]:
         """Return the rows with valid labels, and the labels; one with a column counts even if no row has it."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from encoderlab.data.examples import Example, Splits, WordsExample
 from encoderlab.data.survey import hashed
-from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
@@ -94,17 +93,6 @@ def fingerprint(made_from: bytes) -> str:
     return hashlib.sha256(b"%d " % PARAGRAPHS_VERSION + made_from).hexdigest()[:16]
 
 
-def refuse_lone_document(total: int) -> None:
-    """Raise DataError if training has fewer than two documents: negative pairs need a second one."""
-    if total < 2:
-        raise DataError(
-            f"The training split holds {total} document{'s' * (total != 1)}",
-            allowed="at least 2, because sentences that do not follow are taken from another document",
-            remedy="In .txt files a blank line ends a document, in tables each row is one; "
-            "dataset.validation_fraction and dataset.limit leave some out",
-        )
-
-
 @dataclass
 class StreamSettings:
     """How documents are read during training."""
@@ -117,18 +105,6 @@ class StreamSettings:
     window: int = setting(
         16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", least=100
     )
-
-    def refuse_stream(self) -> None:
-        """Raise DataError if rows are requested from a stream."""
-        if self.streaming:
-            remedy = "Set dataset.streaming=false"
-            raise DataError("dataset.streaming=true gives documents for pretraining, not rows", remedy=remedy)
-
-    def refuse_limit(self, limit: int | None) -> None:
-        """Raise SettingError if a stream has a limit."""
-        if limit is not None:
-            wrong = f"dataset.limit={limit} does not apply to dataset.streaming=true, which has no end"
-            raise SettingError(wrong, remedy="Remove dataset.limit and set training.steps")
 
 
 @dataclass(frozen=True, slots=True)

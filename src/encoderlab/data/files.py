@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
-from encoderlab.data.documents import (
-    Documents,
-    DocumentStream,
-    StreamSettings,
-    paragraphs,
-    refuse_lone_document,
-    stream_of_files,
-)
+from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.formats import (
     Dialect,
@@ -93,7 +86,6 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.columns import MissingColumnError
 
-        self.refuse_stream()
         files, columns = self._files(of_labels=True), self.columns(target)
         try:
             rows = self._rows_of(files, columns, cache_dir)
@@ -155,7 +147,6 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Return each row as a document; with `streaming`, the run reads them during training."""
         if not self.streaming:
             return super().read_documents(cache_dir)
-        self.refuse_limit(self.limit)
         files = self._files(of_labels=False)
         fractions = {name: share for name, share in self.held_out.items() if name not in files}
         documents = self._stream(files["train"], fractions).as_documents(_origin(files))
@@ -195,7 +186,6 @@ class FilesDataset(ColumnDataset, StreamSettings):
             lines = self._rows_of({"train": files["train"]}, replace(columns, documents=False), cache_dir)["train"]
             kept = np.flatnonzero([bool(text.strip()) for text in lines.table["text"].to_pylist()])
             rows["train"] = RawRows(lines.table.take(kept), lambda row: lines.where(int(kept[row])))
-        refuse_lone_document(len(rows["train"].table))
         return self.splits(rows, _origin(files))
 
     def _document_columns(self) -> Columns:

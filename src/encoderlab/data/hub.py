@@ -200,7 +200,6 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the articles as texts without labels."""
-        self.refuse_stream()
         return self._of_hub().read(cache_dir)
 
     def read_documents(self, cache_dir: Path) -> Documents:
@@ -227,7 +226,6 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         """Return the articles of the hub's files, in a stream."""
         from datasets import config
 
-        self.refuse_limit(self.limit)
         if not hub_answers(config.HF_ENDPOINT):
             wrong = f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from"
             raise DataError(wrong, remedy="Set HF_ENDPOINT, or dataset.streaming=false to use the cache")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class Hashes:
 
 @dataclass(frozen=True)
 class SplitSurvey:
-    """One split. `labels` counts rows, or words if each word has a label; lengths are in words.
+    """What is known of a split. `labels` counts rows, or words if each word has a label; lengths are in words.
 
     `markup` is the share of rows with HTML in their text, in a sample. `numbers` holds `min`, `mean`, `deviation` and
     `max` of the targets, if those are numbers.
@@ -74,33 +74,40 @@ class SplitSurvey:
     numbers: dict[str, float] | None = None
 
 
-@dataclass(frozen=True)
-class Survey:
-    """All splits by name."""
-
-    splits: dict[str, SplitSurvey]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the same as plain dictionaries, for JSON."""
-        return {name: asdict(split) for name, split in self.splits.items()}
-
-
-def survey(splits: Splits) -> Survey:
-    """Read every split once; 24 bytes per row are kept.
+def survey(splits: Splits) -> dict[str, SplitSurvey]:
+    """Read every split once, and describe it; 24 bytes per row are kept.
 
     `duplicates` are rows whose text occurs earlier in the split, `conflicting` those of them with another label than
     the first. `shared_with_train` are rows whose text is in the training split; of these, `shared_with_other_label`
     have a label that training never gives that text.
     """
     hashes = {name: hashed(split) for name, split in splits.by_name.items()}
-    train = hashes.get("train")
     surveyed = {}
-    for name, one in hashes.items():
-        split = splits.by_name[name]
+    for name, split in splits.by_name.items():
+        own, train = hashes[name], None if name == "train" else hashes.get("train")
         looked_at = np.unique(np.linspace(0, len(split) - 1, min(len(split), ROWS_LOOKED_AT)).round().astype(np.int64))
-        markup = float(with_markup(split.take(looked_at)).mean()) if len(split) else 0.0
-        surveyed[name] = _surveyed(one, None if name == "train" else train, splits.labels, markup)
-    return Survey(surveyed)
+        repeated, conflicting, _ = _same_texts(own, own)
+        shared, differing, _ = _same_texts(own, train) if train else (np.zeros(1), np.zeros(1), None)
+        counts = np.zeros(len(splits.labels), np.int64)
+        counts[: len(own.places)] = own.places
+        lengths = own.lengths if len(split) else np.zeros(1, np.int64)
+        surveyed[name] = SplitSurvey(
+            rows=len(split),
+            labels=dict(zip(splits.labels, counts.tolist(), strict=True)),
+            unlabelled=int((own.labels == _UNLABELLED).sum()),
+            words_median=float(np.median(lengths)),
+            words_p95=float(np.percentile(lengths, 95)),
+            words_max=int(lengths.max()),
+            empty=int((own.lengths == 0).sum()),
+            duplicates=int(repeated.sum()),
+            conflicting=int(conflicting.sum()),
+            shared_with_train=int(shared.sum()),
+            shared_with_other_label=int(differing.sum()),
+            markup=float(with_markup(split.take(looked_at)).mean()) if len(split) else 0.0,
+            fingerprint=hashlib.sha256(own.texts.tobytes() + own.labels.tobytes()).hexdigest()[:16],
+            numbers=_described(own.numbers) if own.target == "number" else None,
+        )
+    return surveyed
 
 
 def hashed(split: Split) -> Hashes:
@@ -124,21 +131,16 @@ def _hashed(columns: dict[str, list[Any]], n_rows: int) -> tuple[np.ndarray, ...
         )
         lengths = [len(text.split()) + len((pair or "").split()) for text, pair in rows]
     labels = columns.get("labels", columns.get("label", [None] * n_rows))
-    first, ids = next((label for label in labels if label is not None), None), np.empty(0, np.int64)
+    first, unknown = next((one for one in labels if one is not None), None), [one is None for one in labels]
+    ids = np.empty(0, np.int64)
     if isinstance(first, list):
-        targets, ids = _hashed_ids(labels), np.array([id_ for one in labels for id_ in one or ()], np.int64)
+        ids = np.array([id_ for one in labels for id_ in one or ()], np.int64)
+        targets = _as_array(_hash(",".join(map(str, one or ()))) for one in labels) >> np.uint64(1)  # at or above 0
     elif isinstance(first, float):
-        bits = np.array([np.nan if label is None else label for label in labels], np.float64).view(np.int64)
-        targets = np.where([label is None for label in labels], _UNLABELLED, bits)
+        targets = np.array([np.nan if one is None else one for one in labels], np.float64).view(np.int64)
     else:
-        targets = ids = np.array([_UNLABELLED if label is None else label for label in labels], np.int64)
-    return hashes, targets, np.array(lengths, np.int64), ids
-
-
-def _hashed_ids(labels: list[Any]) -> np.ndarray:
-    """Return a hash of each row's ids, at or above 0, or -1 if they are unknown."""
-    hashes = _as_array(_hash(",".join(map(str, ids or ()))) for ids in labels) >> np.uint64(1)
-    return np.where([ids is None for ids in labels], _UNLABELLED, hashes.astype(np.int64))
+        targets = ids = np.array([_UNLABELLED if one is None else one for one in labels], np.int64)
+    return hashes, np.where(unknown, _UNLABELLED, targets.astype(np.int64)), np.array(lengths, np.int64), ids
 
 
 def _hash(text: str, kind: bytes = b"") -> bytes:
@@ -148,30 +150,6 @@ def _hash(text: str, kind: bytes = b"") -> bytes:
 
 def _as_array(hashes: Iterable[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(hashes), np.uint64)
-
-
-def _surveyed(split: Hashes, train: Hashes | None, names: list[str], markup: float) -> SplitSurvey:
-    counts = np.zeros(len(names), np.int64)
-    counts[: len(split.places)] = split.places
-    repeated, conflicting, _ = _same_texts(split, split)
-    shared, differing, _ = _same_texts(split, train) if train else (np.zeros(1), np.zeros(1), None)
-    lengths = split.lengths if len(split.lengths) else np.zeros(1, np.int64)
-    return SplitSurvey(
-        rows=len(split.texts),
-        labels=dict(zip(names, counts.tolist(), strict=True)),
-        unlabelled=int((split.labels == _UNLABELLED).sum()),
-        words_median=float(np.median(lengths)),
-        words_p95=float(np.percentile(lengths, 95)),
-        words_max=int(lengths.max()),
-        empty=int((split.lengths == 0).sum()),
-        duplicates=int(repeated.sum()),
-        conflicting=int(conflicting.sum()),
-        shared_with_train=int(shared.sum()),
-        shared_with_other_label=int(differing.sum()),
-        markup=markup,
-        fingerprint=hashlib.sha256(split.texts.tobytes() + split.labels.tobytes()).hexdigest()[:16],
-        numbers=_described(split.numbers) if split.target == "number" else None,
-    )
 
 
 def _described(numbers: np.ndarray) -> dict[str, float] | None:

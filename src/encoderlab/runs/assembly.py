@@ -237,7 +237,7 @@ def few_rare_rows(config: RunConfig, corpus: Corpus) -> int:
     Without this, a run on 45 positives of 1,500 rows (subjectivity) ended at chance, with an average precision of 0.14
     instead of 0.77.
     """
-    counts = corpus.survey.splits["train"].labels
+    counts = corpus.survey["train"].labels
     rare = sum(counts.values()) - max(counts.values())
     few = not can_choose_by(config.training, round(VALIDATION_FRACTION * rare), len(corpus.labels))
     return rare if few and is_uneven(corpus.labels, counts) else 0

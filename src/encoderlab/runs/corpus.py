@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from encoderlab.batch import Encoded, TargetKind
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.examples import Split, Splits, TextExample
-from encoderlab.data.survey import Survey, survey
+from encoderlab.data.survey import SplitSurvey, survey
 from encoderlab.data.token_store import TokenStore, kept_store
 from encoderlab.errors import DataError
 from encoderlab.tasks.rows import ExampleRows, store_encoded
@@ -34,7 +34,7 @@ class Corpus:
     """The examples of a run and their statistics; `cache` is the folder of token stores."""
 
     splits: Splits
-    survey: Survey
+    survey: dict[str, SplitSurvey]
     cache: Path
 
     @classmethod
@@ -58,7 +58,7 @@ class Corpus:
 
     def labelled(self, name: str) -> bool:
         """Return whether every row of the split has a known target. Raises DataError if only some have one."""
-        unknown, rows = self.survey.splits[name].unlabelled, len(self.split(name))
+        unknown, rows = self.survey[name].unlabelled, len(self.split(name))
         if 0 < unknown < rows:
             wrong = f"{unknown} of {rows} rows of the split {name} have no label"
             raise DataError(wrong, allowed="a label in every row, or in none", remedy="Remove the rows without a label")
@@ -69,7 +69,7 @@ class Corpus:
         if not self.labelled("train"):
             remedy = "Set dataset.label to the column that holds them"
             raise DataError("The training split has no labels", remedy=remedy)
-        survey = self.survey.splits["train"]
+        survey = self.survey["train"]
         names: set[Any] = {name for name, count in survey.labels.items() if count}
         if survey.numbers is not None:
             names = {survey.numbers["min"], survey.numbers["max"]}
@@ -84,7 +84,8 @@ class Corpus:
 
     def description(self) -> dict[str, Any]:
         """Return what environment.json records about the data."""
-        return {"origin": self.splits.origin, "labels": self.splits.labels, "splits": self.survey.as_dict()}
+        survey = {name: asdict(split) for name, split in self.survey.items()}
+        return {"origin": self.splits.origin, "labels": self.splits.labels, "splits": survey}
 
     @property
     def paired(self) -> bool:
@@ -94,7 +95,7 @@ class Corpus:
 
     def fingerprints(self) -> dict[str, str]:
         """Return a fingerprint of each split's rows."""
-        return {name: split.fingerprint for name, split in self.survey.splits.items()}
+        return {name: split.fingerprint for name, split in self.survey.items()}
 
     def scored_splits(self) -> list[str]:
         """Return the splits a report scores: additional ones, validation and test, if they have labels; the main one

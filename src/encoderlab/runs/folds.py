@@ -64,7 +64,7 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
             hardware = (training.device, training.precision.value, training.threads)
             compute = choose_compute(*hardware, deterministic=training.deterministic)
             record_start(folder, command, config, compute, corpus, start.composed)
-        labels = corpus.survey.splits[OUT_OF_FOLD].labels
+        labels = corpus.survey[OUT_OF_FOLD].labels
         config = replace(config, task=resolve_labels(config.task, corpus.labels, labels))  # the same in every fold
         staying = replace(processes, stay=True)  # for the next fold
         runs = [

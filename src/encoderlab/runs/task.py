@@ -42,7 +42,7 @@ def resolve_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfi
     """Return the task's settings, with open ones resolved from the training rows: scale, positive label."""
     if not isinstance(corpus, Corpus):
         return task
-    train = corpus.survey.splits["train"]
+    train = corpus.survey["train"]
     if isinstance(task, RegressionConfig):
         numbers = train.numbers or {"mean": 0.0, "deviation": 1.0}
         mean = numbers["mean"] if task.mean is None else task.mean
@@ -84,7 +84,7 @@ def uneven_note(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> str | None
     """Return a sentence on the settings with which rare labels are learned; None if there are none."""
     if not isinstance(task, ClassificationConfig) or not isinstance(corpus, Corpus) or task.class_weights != BALANCED:
         return None
-    counts = corpus.survey.splits["train"].labels
+    counts = corpus.survey["train"].labels
     if not is_uneven(corpus.labels, counts):
         return None
     settings = f"task.score={task.score.value}, task.class_weights={BALANCED}"
@@ -113,7 +113,7 @@ def label_weights_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> Label
     weights = task.known_class_weights if isinstance(task, LabelledTaskConfig) else None
     if weights is None or not isinstance(corpus, Corpus):
         return None
-    train = corpus.survey.splits["train"]
+    train = corpus.survey["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
     if isinstance(weights, str):
         is_set = isinstance(task, MultilabelConfig)
@@ -135,7 +135,7 @@ def start_from_frequencies(
     """
     if heads.sequence_target != "label_set" or not isinstance(corpus, Corpus) or model.sequence_head is None:
         return
-    train = corpus.survey.splits["train"]
+    train = corpus.survey["train"]
     share = (torch.tensor(list(train.labels.values())) + 1.0) / (train.rows + 2.0)
     weights = torch.ones_like(share) if label_weights is None else label_weights
     with torch.no_grad():
