@@ -46,7 +46,7 @@ def test_the_hub_reads_the_metadata_and_nothing_is_invented(report, facts):
     )
     assert (data.base_model, data.language, data.license) == ("google/bert", "de", None)
     facts["environment"]["dataset"]["origin"] = {"source": "files", "path": "mine"}
-    facts["settings"] = []
+    facts["language"] = None
     data = ModelCard(model_card(report | {"init_from": "mini-en"}, facts, ["no", "yes"])).data
     assert (data.base_model, data.language, data.datasets) == (None, None, None)
 
@@ -55,7 +55,7 @@ def test_a_card_has_scores_settings_data_and_the_command_line_and_escapes_names(
     card = model_card(report, facts, ["no", ATTACK])
     assert "| accuracy | 0.900 |" in card and "accuracy on test (100 rows): 0.900" in card
     assert "encoderlab train task=sst2 seed=3 'dataset.path=my rows.csv'" in card and "run_dir" not in card
-    assert "- `training.epochs=3.0`" in card and "batch_size" not in card and "fingerprint `ff00`" in card
+    assert "- `training.epochs=3.0`" in card and "fingerprint `ff00`" in card
     assert "<script>" not in card and "\x1b" not in card
 
 

@@ -13,7 +13,7 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.records import record_start
+from encoderlab.runs.records import record_start, run_facts
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import Keep, TrainingConfig
@@ -58,3 +58,15 @@ def test_the_data_are_recorded_with_origin_counts_and_fingerprints(folder, confi
     assert found["origin"]["pairs"] == 5
     assert found["splits"]["train"]["rows"] == 20
     assert {name: split["fingerprint"] for name, split in found["splits"].items()} == corpus.fingerprints()
+
+
+def test_a_report_lists_the_settings_that_were_typed_or_differ_from_the_commands_own(folder, config):
+    record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
+    from_python = run_facts(folder, "train")["settings"]
+    assert from_python["dataset.train_rows"] == 20 and from_python["training.keep"] == "last"
+    assert not {"run_dir", "dropout", "model.n_layers", "dataset.schema"} & set(from_python)
+    record = json.loads(folder.environment.read_text(encoding="utf-8"))
+    record |= {"overrides": ["experiment=a", "seed=4", "run_dir=/home/jo/run"]}
+    record["resumed"] = [{"overrides": ["resume=/home/jo/run", "training.epochs=0.25"]}]
+    folder.environment.write_text(json.dumps(record), encoding="utf-8")
+    assert run_facts(folder, "train")["settings"] == {"experiment": "a", "seed": 4, "training.epochs": 0.25}

@@ -13,7 +13,7 @@ from typing import Any
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import render
-from encoderlab.reports.facts import Facts, changed_settings, machine, origin, repeat_line, split_facts
+from encoderlab.reports.facts import Facts, given_settings, machine, origin, repeat_line, split_facts
 
 MOST_LABELS = 20
 USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'  # left out where encoderlab cannot open it
@@ -65,7 +65,7 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
         baselines=baselines,
         splits=split_facts(facts),
         origin=origin(facts),
-        settings=changed_settings(facts),
+        settings=given_settings(facts),
         machine=machine(facts),
         repeat=repeat_line(facts),
         plain=plain,
@@ -85,7 +85,7 @@ def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
 
     source = origin(facts)
     hub = source.get("path") if source.get("source") == "hub" else None
-    language = next((one["value"] for one in facts["settings"] if one["name"] == "dataset.language"), None)
+    language = facts["language"]
     start = report.get("init_from") or ""
     data = ModelCardData(
         language=language if language and re.fullmatch("[a-z]{2,3}", language) else None,

@@ -1,7 +1,6 @@
 """What is known of a run besides its scores: its command line, settings, machine and data, and what is odd in it.
 
-A run's facts are plain data: `environment` is its environment.json, and `settings` lists each setting with `name`,
-`value`, `default` and `differs`.
+A run's facts are plain data: `environment` is its environment.json, `settings` are those it was given, by name.
 """
 
 from __future__ import annotations
@@ -56,11 +55,9 @@ def repeat_line(facts: Facts) -> str | None:
     return printable(" ".join(["encoderlab", record["command"], *map(shlex.quote, again)]))
 
 
-def changed_settings(facts: Facts) -> list[tuple[str, str, str]]:
-    """Return name, value and default ("" if there is none) of the settings that differ from their default."""
-    changed = [one for one in facts["settings"] if one["differs"]]
-    defaults = ["" if one["required"] else _as_yaml(one["default"]) for one in changed]
-    return [(one["name"], _as_yaml(one["value"]), default) for one, default in zip(changed, defaults, strict=True)]
+def given_settings(facts: Facts) -> list[tuple[str, str]]:
+    """Return name and value of the settings that were typed or, started otherwise, differ from the command's own."""
+    return [(name, _as_yaml(value)) for name, value in facts["settings"].items()]
 
 
 def machine(facts: Facts) -> list[tuple[str, str]]:
@@ -93,8 +90,8 @@ def settings_section(facts: Facts) -> list[Block]:
     repeat = repeat_line(facts)
     return [
         Heading("Settings"),
-        Text("The settings that differ from their defaults. config.yaml has every setting."),
-        Table(("setting", "value", "default"), changed_settings(facts), n_texts=3),
+        Text("The settings that this run was given. config.yaml has every setting."),
+        Table(("setting", "value"), given_settings(facts), n_texts=2),
         Heading("Repeating it"),
         Text(BY_HAND) if repeat is None else Items("Command line", [repeat]),
         Table(("machine", ""), machine(facts), n_texts=2),
@@ -106,17 +103,18 @@ def survey_tables(splits: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     """Return what a survey counted in each split: its rows and their length, and its numbers or labels."""
     rows = []
     for name, split in splits.items():
-        is_train = name == "train"
-        counts = ["-" if is_train and "shared" in key else wording.number(split[key]) for key in SURVEYED.values()]
+        counts = [
+            "-" if name == "train" and "shared" in key else wording.number(split[key]) for key in SURVEYED.values()
+        ]
         rows.append([name, *counts, " · ".join(f"{split[f'words_{key}']:,.0f}" for key in ("median", "p95", "max"))])
     tables = [Table(("split", *SURVEYED, "words (p50, p95, max)"), rows)]
     if numbers := {name: split["numbers"] for name, split in splits.items() if split.get("numbers")}:
         keys = {"min": "min", "mean": "mean", "std. dev.": "deviation", "max": "max"}
         rows = [[name, *(f"{own[key]:,.6g}" for key in keys.values())] for name, own in numbers.items()]
         return [*tables, Table(("numbers", *keys), rows)]
-    labels = list(next(iter(splits.values()))["labels"])[:MOST_LABELS] if splits else []
     counts = [split["labels"] for split in splits.values()]
-    rows = [[wording.shown(label, 80), *(_label_share(split, label) for split in counts)] for label in labels]
+    labels = list(counts[0])[:MOST_LABELS] if counts else []
+    rows = [[wording.shown(label, 80), *(_label_share(of_split, label) for of_split in counts)] for label in labels]
     return [*tables, Table(("label", *splits), rows)] if rows else tables
 
 
@@ -133,19 +131,18 @@ def survey_section(facts: Facts) -> list[Block]:
     return [Heading("Data"), *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
 
 
+# Each of these warnings is "" if there is nothing to warn about.
+
+
 def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
-    """Return a warning about classes with few rows in a split, given the `counts` of all; "" if each has enough."""
+    """Return a warning about classes with few rows in a split, given the `counts` of all."""
     few = [f"{name!r} ({count})" for name, count in counts.items() if count < LEAST_ROWS]
-    if not few:
-        return ""
-    return (
-        f"Too few rows of {split} to score {_some(few)}: with fewer than {LEAST_ROWS}, precision, recall and F1 are "
-        "mostly chance."
-    )
+    why = f"with fewer than {LEAST_ROWS}, precision, recall and F1 are mostly chance."
+    return f"Too few rows of {split} to score {_some(few)}: {why}" if few else ""
 
 
 def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
-    """Return a warning about rows of a split whose text is also in training, given its survey; "" if they are few."""
+    """Return a warning about rows of a split whose text is also in training, given its survey."""
     shared, rows = counts["shared_with_train"], counts["rows"]
     if split == "train" or not rows or shared / rows < LEAST_SHARED:
         return ""
@@ -156,47 +153,36 @@ def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
 
 
 def conflicting_rows(survey: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a warning about rows with the text of an earlier row and another label; "" if there are none."""
-    counts = [
-        f"{wording.counted(split['conflicting'], 'row')} of {name}"
-        for name, split in survey.items()
-        if split["conflicting"]
-    ]
-    if not counts:
-        return ""
-    return f"The text of an earlier row has another label in {' and '.join(counts)}. `encoderlab data` names them."
+    """Return a warning about rows with the text of an earlier row and another label."""
+    counts = {name: split["conflicting"] for name, split in survey.items() if split["conflicting"]}
+    rows = " and ".join(f"{wording.counted(count, 'row')} of {name}" for name, count in counts.items())
+    return f"The text of an earlier row has another label in {rows}. `encoderlab data` names them." if rows else ""
 
 
 def markup(survey: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a warning about HTML in the training texts; "" if few have any."""
+    """Return a warning about HTML in the training texts."""
     share = survey.get("train", {}).get("markup", 0)
     return f"{share:.0%} of the texts of train contain HTML: remove it from the data." if share > MANY_MARKED else ""
 
 
 def labels_alike(counts: Mapping[str, int]) -> str:
-    """Return a warning about labels that differ only in case, spaces or a number's form; "" if none do."""
+    """Return a warning about labels that differ only in case, spaces or a number's form."""
     by_form: dict[str, list[str]] = {}
     for name in sorted(counts, key=lambda name: -counts[name]):
         form = " ".join(normalize("NFC", name).casefold().split())
         by_form.setdefault(repr(float(form)) if _NUMBER.fullmatch(form) else form, []).append(name)
     alike = [" and ".join(map(repr, names)) for names in by_form.values() if len(names) > 1]
-    if not alike:
-        return ""
-    return (
-        f"Labels that differ only in case, spaces or the form of a number are separate classes: {_some(alike, '; ')}. "
-        "If they mean the same, write them the same way in the data, or merge them with dataset.label_names."
-    )
+    merge = "If they mean the same, write them the same way in the data, or merge them with dataset.label_names."
+    what = "Labels that differ only in case, spaces or the form of a number are separate classes"
+    return f"{what}: {_some(alike, '; ')}. {merge}" if alike else ""
 
 
 def _lone_labels(counts: Mapping[str, int]) -> str:
-    """Return a warning about labels that occur once in training; "" if none does."""
+    """Return a warning about labels that occur once in training."""
     lone = [repr(label) for label, count in counts.items() if count == 1]
-    if not lone:
-        return ""
-    return (
-        f"{len(lone):,} of the {len(counts):,} labels occur once in training, too little to learn from: {_some(lone)}. "
-        "Add rows or merge labels; if there are many, check that dataset.label names the right column."
-    )
+    mend = "Add rows or merge labels; if there are many, check that dataset.label names the right column."
+    what = f"{len(lone):,} of the {len(counts):,} labels occur once in training, too little to learn from"
+    return f"{what}: {_some(lone)}. {mend}" if lone else ""
 
 
 def _some(names: Sequence[str], joint: str = ", ") -> str:
@@ -211,16 +197,14 @@ def show_survey(survey: Mapping[str, Mapping[str, Any]], file: TextIO | None = N
 
 
 def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
-    of_rows, *others = survey_tables(survey)
-    train = next(iter(survey.values())).get("labels") or {}
-    blocks: list[Block] = [of_rows, *others]
-    if len(train) > MOST_CLASSES:
-        rarest, commonest = min(train, key=train.__getitem__), max(train, key=train.__getitem__)
-        extremes = f"from {train[rarest]:,} ({rarest}) to {train[commonest]:,} ({commonest})"
-        blocks = [of_rows, Text(f"{len(train):,}; in {next(iter(survey))} {extremes}", "Labels")]
+    blocks: list[Block] = [*survey_tables(survey)]
+    first, labels = next((name, split.get("labels") or {}) for name, split in survey.items())
+    if len(labels) > MOST_CLASSES:
+        ends = [f"{labels[label]:,} ({label})" for label in (most(labels, key=labels.get) for most in (min, max))]
+        blocks[1:] = [Text(f"{len(labels):,}; in {first} from {' to '.join(ends)}", "Labels")]
     warnings = [shared_rows(name, split) for name, split in survey.items()]
-    warnings += [labels_alike(train), conflicting_rows(survey), markup(survey)]
-    if len(train) == 2:
+    warnings += [labels_alike(labels), conflicting_rows(survey), markup(survey)]
+    if len(labels) == 2:
         scored = {name: survey.get(name, {}).get("labels", {}) for name in ("validation", "test")}
         warnings += [scarce_classes(name, counts) for name, counts in scored.items() if any(counts.values())]
     warnings.append(_lone_labels(survey.get("train", {}).get("labels") or {}))

@@ -16,25 +16,25 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, dataclass, fields, replace
-from enum import Enum
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import yaml
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import CommandConfig, RunConfig
-from encoderlab.config.composing import settings_from_dict
-from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, settings_to_dict
+from encoderlab.config.composing import composed, read_line, settings_from_dict
+from encoderlab.config.schemas import GROUPS, SCHEMAS, settings_to_dict
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.runs.folder import RunFolder, check_free
-from encoderlab.settings import REQUIRED, flat_settings, without_folders
+from encoderlab.settings import flat_settings, without_folders
 from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Processes
@@ -220,7 +220,10 @@ def _overrides() -> list[str] | None:
     from hydra.core.hydra_config import HydraConfig
 
     typed = sys.argv[0].startswith("encoderlab ") and HydraConfig.initialized()  # the name the command line sets
-    return list(HydraConfig.get().overrides.task) if typed else None
+    # An experiment without the groups that are typed has another name: see `config.composing`.
+    overrides = HydraConfig.get().overrides.task if typed else []
+    named = [one.partition("-without-")[0] if one.startswith("experiment=") else one for one in overrides]
+    return named if typed else None
 
 
 def _processor() -> str:
@@ -260,36 +263,32 @@ def summary_of(
 
 
 def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
-    """Return what a report states of a run besides its scores: its environment, and its settings next to their
-    defaults. Files have no folders, which would tell strangers a user's name.
+    """Return what a report states of a run besides its scores: its `environment`, the `settings` that it was given, by
+    name, and the `language` of its data. Files have no folders, which would tell strangers a user's name.
     """
-    plain = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
-    settings = [one for one in _settings(plain, COMMAND_CONFIGS[command], "") if one["name"] not in ONLY_PLACES]
-    environment = json.loads(folder.environment.read_text(encoding="utf-8"))
-    return without_folders({"environment": environment, "settings": settings})
+    source = RunFolder(folder.root.parent) if folder.is_nested else folder  # a fold has the settings of all folds
+    settings = dict(flat_settings(yaml.safe_load(source.config.read_text(encoding="utf-8"))))
+    started = _record(source)
+    lines = [one["overrides"] for one in (started, *started.get("resumed", [])) if one["overrides"] is not None]
+    if lines:
+        typed = [one.lstrip("+~").partition("=") for line in lines for one in line if not one.startswith("hydra")]
+        given = {name: settings.get(name, value) for name, _, value in typed}
+    else:  # started from Python
+        given = _unlike_own(dict(flat_settings(started.get("composed", {}))) or settings, command)
+    given = {name: value for name, value in given.items() if name not in ONLY_PLACES}
+    language = settings.get("dataset.language")
+    return without_folders({"environment": _record(folder), "settings": given, "language": language})
 
 
-def _settings(plain: dict[str, Any], schema: type, prefix: str) -> Iterator[dict[str, Any]]:
-    """Yield each setting with its default, that of the kind of group it belongs to: for `dataset=files`, of `files`.
-
-    A group is a setting of its own if it has several kinds.
-    """
-    defaults = {declared.name: _default(declared) for declared in fields(schema)}
-    for name, value in plain.items():
-        kind = value.get("schema") if isinstance(value, dict) else None
-        group, default = (name, str(kind)) in SCHEMAS, defaults.get(name, REQUIRED)
-        required, shown = group or default == REQUIRED, kind if group else value
-        if kind != name:
-            own = {"name": f"{prefix}{name}", "value": shown, "default": None if required else default}
-            yield {**own, "required": required, "differs": required or shown != default}
-        if group:
-            others = {key: inner for key, inner in value.items() if key != "schema"}
-            yield from _settings(others, SCHEMAS[name, str(kind)], f"{name}.")
-
-
-def _default(declared: Any) -> Any:
-    default = declared.default_factory() if declared.default_factory is not MISSING else declared.default
-    return default.name if isinstance(default, Enum) else default
+def _unlike_own(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """Return the settings that differ from the command's own, and of other kinds of groups from their defaults."""
+    composes = command in TRAINING_COMMANDS  # the others need a run
+    own = dict(flat_settings(settings_to_dict(composed(read_line(command, []))))) if composes else {}
+    for group, kind in ((group, settings.get(f"{group}.schema")) for group in GROUPS):
+        if kind is not None and kind != own.get(f"{group}.schema"):
+            defaults = OmegaConf.to_container(OmegaConf.structured(SCHEMAS[group, kind]), enum_to_str=True)
+            own |= dict(flat_settings({group: {"schema": kind, **cast("dict[str, Any]", defaults)}}))
+    return {name: value for name, value in settings.items() if value != own.get(name)}
 
 
 def files_of(folder: RunFolder, *names: str) -> dict[str, str]:
