@@ -103,7 +103,6 @@ CLI = [
     ("train -m trials=2 sweep=seeds seed=1,2", SETTING, "sweep=seeds"),
     ("train -m trials=2 'training.learning_rate=log(0,1)'", SETTING, "training.learning_rate"),
     ("predict -m trials=2 run={brackets} text=a threads=1,2", SETTING, "train"),
-    ("train -m hydra/sweeper=optuna seed=1,2", SETTING, "trials=N"),
     ("train hydra.run.dir=new", SETTING, "run_dir=..."),
     ("train -cn nowhere", SETTING, "experiment=NAME"),
     ("finetune nowhere.csv", SETTING, "nowhere.csv"),

@@ -142,7 +142,11 @@ def test_flipped_labels_of_sets_are_found(command, tmp_path, capsys):
     ("arguments", "error", "words"),
     [
         (("train", "folds=1"), SettingError, r"folds is 1\. Allowed: at least 2"),
-        (("distill", "task=intents", "teacher=x", "folds=5"), SettingError, "folds=5 does not work with distillation"),
+        (
+            ("distill", "task=intents", "teacher=x", "folds=5"),
+            SettingError,
+            "folds=5 does not work with .*distillation",
+        ),
         (
             ("train", "task=classification", *files("verdict"), "dataset.limit=20", "folds=31"),
             DataError,

@@ -16,6 +16,18 @@ from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
+StudentStart = Enum(
+    "StudentStart", ["fresh", "embeddings", "layers"]
+)  # of a student without init_from: fresh weights, or parts of its teacher
+ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8"])  # that a model can be exported to
+PredictionFormat = Enum(
+    "PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"]
+)  # a table, an object per line, Parquet, an Excel sheet
+Probabilities = Enum(
+    "Probabilities", ["predicted", "all"]
+)  # written beside a prediction: its own, or those of all classes
+VectorPooling = Enum("VectorPooling", ["cls", "mean"])  # how the vectors of a text"s tokens become one
+TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed: for people, or for programs
 
 
 @dataclass
@@ -49,6 +61,10 @@ class RunConfig(CommandConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.folds is not None and isinstance(self, PretrainConfig | DistillConfig):
+            wrong = f"folds={self.folds} does not work with pretraining, which has no labels, or with distillation, "
+            wrong += "whose teacher may have seen the rows of every fold"
+            raise SettingError(wrong, remedy="Remove folds, or use encoderlab train or finetune")
         if self.folds is not None and self.dataset.fold is not None:
             wrong = f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one"
             raise SettingError(wrong, remedy="Remove dataset.fold")
@@ -61,11 +77,6 @@ class RunConfig(CommandConfig):
         """Return the pretrained encoder that the run starts from, a value of `init_from`; None for fresh weights."""
         return getattr(self, "init_from", None)
 
-    def _refuse_folds(self, command: str, because: str) -> None:
-        if self.folds is not None:
-            wrong = f"folds={self.folds} does not work with {command}: {because}"
-            raise SettingError(wrong, remedy="Remove folds, or use encoderlab train or finetune")
-
 
 @dataclass
 class PretrainConfig(RunConfig):
@@ -73,24 +84,12 @@ class PretrainConfig(RunConfig):
 
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._refuse_folds("pretraining", "documents have no labels to predict")
-
 
 @dataclass
 class FinetuneConfig(RunConfig):
     """Finetune a pretrained encoder on a task, and report its scores."""
 
     init_from: str = setting(SHIPPED, "The pretrained encoder: a run folder, one of Hugging Face, or a hub name.")
-
-
-class StudentStart(Enum):
-    """What a student starts from if `init_from` is not set: fresh weights, or parts of its teacher."""
-
-    fresh = "fresh"
-    embeddings = "embeddings"
-    layers = "layers"
 
 
 @dataclass
@@ -109,10 +108,6 @@ class DistillConfig(RunConfig):
         0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.", least=0, most=1
     )
     unlabelled: str | None = setting(None, "On a task: a file of further, unlabelled texts for the teacher to label.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._refuse_folds("distillation", "the teacher may have been trained on the rows of every fold")
 
 
 @dataclass
@@ -134,14 +129,6 @@ class EvalConfig(OpenRunConfig):
     run_dir: str | None = setting(None, RUN_DIR)
 
 
-class ExportFormat(Enum):
-    """The formats a model can be exported to."""
-
-    huggingface = "huggingface"
-    onnx = "onnx"
-    int8 = "int8"
-
-
 @dataclass
 class ExportConfig(CommandConfig):
     """Export a run's model to a format that other tools read without encoderlab."""
@@ -155,22 +142,6 @@ class ExportConfig(CommandConfig):
     )
     path: str = setting(REQUIRED, "The new folder to write.")
     heads: bool = setting(True, "Export the heads too; false: only the encoder (not for onnx).")
-
-
-class PredictionFormat(Enum):
-    """How predictions are written: as a table, one JSON object per line, a Parquet file, or an Excel sheet."""
-
-    csv = "csv"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    xlsx = "xlsx"
-
-
-class Probabilities(Enum):
-    """Which probabilities are written beside a prediction: its own, or those of all classes."""
-
-    predicted = "predicted"
-    all = "all"
 
 
 @dataclass
@@ -248,13 +219,6 @@ class ExplainConfig(SelectionConfig):
     precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
 
 
-class VectorPooling(Enum):
-    """How the vectors of a text's tokens are combined into one."""
-
-    cls = "cls"
-    mean = "mean"
-
-
 @dataclass
 class EmbedConfig(InputConfig):
     """Write the encoder's vectors of texts as a NumPy array, a row for each text, in their order."""
@@ -267,13 +231,6 @@ class EmbedConfig(InputConfig):
     pooling: VectorPooling = setting(VectorPooling.mean, "The vector of a text: mean of its tokens' vectors, or cls.")
     normalize: bool = setting(False, "Scale each vector to length 1.")
     precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
-
-
-class TableFormat(Enum):
-    """How a command prints its results: for people, or for programs."""
-
-    table = "table"
-    json = "json"
 
 
 @dataclass

@@ -74,7 +74,10 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
     with explained(command):
         options, unknown = _parser(command).parse_known_intermixed_args(list(arguments))
         if unknown:
-            raise _unknown_flag(unknown[0], command)
+            name = unknown[0].lstrip("-").partition("=")[0]
+            known = [option for action in get_args_parser()._actions for option in action.option_strings]
+            hint = f"Write settings without dashes: {name}=VALUE. Flags are {' '.join(known)}"
+            raise SettingError(f"Unknown flag {unknown[0]}", remedy=hint)
         flags, rest = [], list(options.overrides)
         for argument in arguments:
             if rest and argument == rest[0]:
@@ -127,14 +130,6 @@ def _parser(command: str) -> Any:
     parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign]
     return parser
-
-
-def _unknown_flag(flag: str, command: str) -> SettingError:
-    name, _, value = flag.lstrip("-").partition("=")
-    flags = [option for action in get_args_parser()._actions for option in action.option_strings]
-    near = None if name.partition(".")[0] in names_of(COMMAND_CONFIGS[command]) else closest(f"--{name}", flags)
-    hint = f"Write settings without dashes: {name}={value or 'VALUE'}"
-    return SettingError(f"Unknown flag {flag}", remedy=f"Did you mean {near}?" if near else hint)
 
 
 def _with_names(command: str, arguments: list[str]) -> list[str]:
@@ -325,13 +320,9 @@ def explained(command: str) -> Iterator[None]:
         raise
     except (HydraException, OmegaConfBaseException) as error:
         raise _explain(error, command) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingError(f"A config file cannot be read: {error}") from None
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise SettingError(
-            f"The command line cannot be read: {reason}", remedy=f"See encoderlab {command} --help"
-        ) from None
+        wrong = f"The command line or a config file cannot be read: {str(error) or type(error).__name__}"
+        raise SettingError(wrong, remedy=f"See encoderlab {command} --help") from None
 
 
 def _explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
@@ -339,8 +330,7 @@ def _explain(error: HydraException | OmegaConfBaseException, command: str) -> Se
     if isinstance(error, MissingConfigException):
         return _missing_option(error)
     if isinstance(error, OverrideParseException):
-        allowed, remedy = "name=value, or an existing file", f"See encoderlab {command} --help"
-        return SettingError(f"{error.override} cannot be read", allowed=allowed, remedy=remedy)
+        return SettingError(f"{error.override} cannot be read", allowed="name=value, or an existing file")
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         return _unknown_key(cause)
     if isinstance(cause, ValidationError) and cause.full_key:
@@ -351,39 +341,31 @@ def _explain(error: HydraException | OmegaConfBaseException, command: str) -> Se
 def _missing_option(error: MissingConfigException) -> SettingError:
     """Return the error for an unknown option of a config group, such as `task=sts2`."""
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
-    if not group:
-        remedy = "Choose a recipe with experiment=NAME; --config-dir names the folder of your own configs"
-        return SettingError(f"There is no config named {name}", remedy=remedy)
     options = [option for option in error.options or [] if not option.endswith("_schema")]
-    near, allowed = closest(name, options), ", ".join(options)
-    if not name:
-        return SettingError(f"{group}= names no config", allowed=allowed, remedy=f"Set {group}=NAME")
-    if (group, name) == ("hydra/sweeper", "optuna"):
-        remedy = "Use trials=N to search with Optuna, such as trials=20"
-        return SettingError("hydra/sweeper=optuna is not supported", remedy=remedy)
-    if group.startswith("dataset") and Path(name).suffix:
+    wrong, near = f"There is no config named {name} in the group {group}", closest(name, options)
+    remedy = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
+    if not group:
+        wrong = f"There is no config named {name}"
+        remedy = "Choose a recipe with experiment=NAME; --config-dir names the folder of your own configs"
+    elif not name:
+        wrong, remedy = f"{group}= names no config", f"Set {group}=NAME"
+    elif group.startswith("dataset") and Path(name).suffix:
         path = f"{group}/{name}".removeprefix("dataset/")
+        wrong, options = f"There is no dataset named {path}", []
         remedy = f"For a file of your own, set dataset=files dataset.path={path}"
-        return SettingError(f"There is no dataset named {path}", remedy=remedy)
-    if group == "dataset" and name == "pretraining":
-        return SettingError("task=pretraining has no labels to learn", remedy="Run encoderlab pretrain")
-    if group == "dataset" and ("task", name) in SCHEMAS:
-        own = "dataset=files dataset.path=... or dataset=hub dataset.path=..."
-        hint = f"The task {name} has no data of its own: set {own}"
-        return SettingError(f"task={name} has no dataset yet", allowed=allowed, remedy=hint)
-    if group == "hydra/launcher" and not options:
-        remedy = "Run pip install 'encoderlab[parallel]' or 'encoderlab[slurm]'"
-        return SettingError(f"hydra/launcher needs {name}", remedy=remedy)
-    hint = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
-    return SettingError(f"There is no config named {name} in the group {group}", allowed=allowed, remedy=hint)
+    elif (group, name) == ("dataset", "pretraining"):
+        wrong, options, remedy = "task=pretraining has no labels to learn", [], "Run encoderlab pretrain"
+    elif group == "dataset" and ("task", name) in SCHEMAS:
+        wrong = f"task={name} has no data of its own"
+        remedy = "Set dataset=files dataset.path=... or dataset=hub dataset.path=..."
+    elif group == "hydra/launcher" and not options:
+        wrong, remedy = f"hydra/launcher needs {name}", "Run pip install 'encoderlab[parallel]' or 'encoderlab[slurm]'"
+    return SettingError(wrong, allowed=", ".join(options), remedy=remedy)
 
 
 def _unknown_key(error: OmegaConfBaseException) -> SettingError:
     """Return the error for an unknown key, with the closest among those of the dataclass that lacks it."""
     schema, key = error.object_type, str(error.full_key)
-    group = next((group for (group, _), member in SCHEMAS.items() if member is schema), "")
-    if group and not key.startswith(f"{group}."):  # in a config file of that group
-        key = f"{group}.{key}"
     if schema not in [*SCHEMAS.values(), *COMMAND_CONFIGS.values()]:
         return SettingError(f"There is no setting {key}", remedy="See --hydra-help" if key[:6] == "hydra." else "")
     assert isinstance(schema, type)
@@ -400,16 +382,12 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
     beside = [f"{group}.{one}" if group in GROUPS else one for one in known]
     names = {f"{owner}.{one}": one for (owner, _), schema in SCHEMAS.items() for one in names_of(schema)}
     elsewhere = {full: one for full, one in names.items() if group or full.partition(".")[0] in known}
-    meant = [full for full, one in elsewhere.items() if name in (one, initials(one))]
+    initials = {full: "".join(word[:1] for word in one.split("_")) for full, one in elsewhere.items()}  # lr
+    meant = [full for full, one in elsewhere.items() if name in (one, initials[full])]
     near = closest(key, beside, MISSPELLED) or closest(key, meant, cutoff=0) or closest(key, [*beside, *elsewhere])
     if near:
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {near}?")
     return SettingError(f"There is no setting {key}", allowed=", ".join(beside))
-
-
-def initials(name: str) -> str:
-    """Return what people shorten a name to: lr for learning_rate."""
-    return "".join(word[:1] for word in name.split("_"))
 
 
 class MissingSettingError(SettingError):
@@ -418,8 +396,6 @@ class MissingSettingError(SettingError):
 
 def required_setting(key: str) -> MissingSettingError:
     """Return the error for a missing setting that has no default."""
-    if key == "runs":  # of compare
-        return MissingSettingError("There is nothing to compare", remedy="Run encoderlab compare FOLDER FOLDER ...")
     return MissingSettingError(f"{key} is not set", remedy=f"Set {key}=...")
 
 

@@ -109,14 +109,10 @@ COMMAND_CONFIGS: dict[str, type] = {
 
 @cache
 def register_schemas(command: str) -> None:
-    """Register with Hydra the schemas that configs extend by name: that of `command`, and of groups if it has any."""
+    """Register with Hydra the schemas that configs extend by name: that of `command`, and those of groups."""
     from hydra.core.config_store import ConfigStore
 
-    schema = COMMAND_CONFIGS[command]
-    schemas: dict[tuple[str | None, str], type] = {(None, command): schema}
-    if GROUPS.intersection(names_of(schema)):
-        schemas |= SCHEMAS
-    for (group, name), node in schemas.items():
+    for (group, name), node in {(None, command): COMMAND_CONFIGS[command], **SCHEMAS}.items():
         ConfigStore.instance().store(group=group, name=f"{name}_schema", node=node)
 
 
