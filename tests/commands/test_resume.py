@@ -95,7 +95,7 @@ def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, t
     )
     stopped(*own, "training=smoke", "training.steps=6", "baselines=false", "run_dir=run", step=3)
     write(61)
-    with pytest.raises(DataError, match="The rows of train.* have changed since the run in run was started"):
+    with pytest.raises(DataError, match="The data of train.* have changed since the run in run was started"):
         command("train", "resume=run")
     assert checkpoints(RunFolder(tmp_path / "run").checkpoints)
     write(60)

@@ -14,7 +14,7 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.records import Start, run_folder, run_to_resume, with_recorded_settings
+from encoderlab.runs.records import Start, run_folder, run_to_resume
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 
@@ -50,7 +50,8 @@ def started(tmp_path, monkeypatch):
 
 def resumed(config, explicit, command):
     """Resume a run as the command line does: its own settings below the explicit overrides, then its folder."""
-    return run_to_resume(with_recorded_settings(config, explicit, command), command)
+    run = run_to_resume(config, command, explicit)
+    return run and run_to_resume(run[0], command)
 
 
 def test_a_run_that_resumes_nothing_is_a_new_one():

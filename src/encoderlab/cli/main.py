@@ -168,9 +168,7 @@ def _start(command: str, processes: Processes, settings: Any, overrides: Sequenc
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
     with processes.connection_watched():
-        if getattr(settings, "resume", None) is not None:
-            records = import_module("encoderlab.runs.records")
-            settings = processes.broadcast_from_main(
-                lambda: records.with_recorded_settings(settings, explicit, command)
-            )
+        if getattr(settings, "resume", None) not in (None, "auto"):
+            resume = import_module("encoderlab.runs.records").run_to_resume
+            settings, _ = processes.broadcast_from_main(lambda: resume(settings, command, explicit))
         getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)

@@ -90,7 +90,9 @@ def train_on_labels(
     notes = []
     if config.starts_from is not None and starts_from_linear_model(assembly, corpus):
         notes.append(LINEAR_START)
-        if start.resumed is None or not start.resumed.has_checkpoint:  # otherwise its weights replace these
+        if start.resumed is None or not any(
+            start.resumed.checkpoints.glob("step-*")
+        ):  # otherwise its weights replace these
             start_from_linear_model(assembly, cast("ExampleRows", rows["train"]))
             print(LINEAR_START, file=sys.stderr)
     with open_run(command, assembly, corpus, rows, config=config, start=start) as run:

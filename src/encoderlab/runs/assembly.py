@@ -55,21 +55,13 @@ from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, TaskConfig
 from encoderlab.tasks.task import Task
+from encoderlab.training import horizon
 from encoderlab.training.batches import Rows, scoring_batches, training_batches
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.compilation import COMPILED, compile_encoder, seconds_uncompiled
+from encoderlab.training.compilation import compile_encoder, seconds_uncompiled
 from encoderlab.training.config import TrainingConfig, seconds_of
 from encoderlab.training.distribution import Sharded, Whole, distribute, distribution, is_sharded
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import (
-    can_choose_by,
-    fixed_by_rows,
-    fixed_by_validation,
-    fixed_for_few_rows,
-    passes_for,
-    steps_per_epoch,
-    total_steps,
-)
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
 from encoderlab.training.optimizer import freeze, peak_for_width
@@ -107,11 +99,6 @@ class Assembly:
         """Return the `origin` of a reopened run."""
         assert self.origin is not None, "a new run has no origin"
         return self.origin
-
-    @property
-    def is_compiled(self) -> bool:
-        """Return whether the encoder of a new run is compiled."""
-        return self.compiled == COMPILED
 
     @property
     def choices(self) -> list[str]:
@@ -188,7 +175,7 @@ def assemble(
     few = False
     if pretrained is not None and isinstance(config.task, ClassificationConfig) and isinstance(corpus, Corpus):
         few = has_few_rows(config, corpus) or few_rare_rows(config, corpus) > 0
-    training = fixed_for_few_rows(config.training, few, model_config.n_layers)
+    training = horizon.fixed_for_few_rows(config.training, few, model_config.n_layers)
     settings = replace(settings, task=task_config, model=model_config, training=training)
     task = build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
@@ -227,7 +214,7 @@ def has_few_rows(config: RunConfig, corpus: Corpus) -> bool:
     labels = len(corpus.labels) if isinstance(config.task, ClassificationConfig) else 0
     parts = ("train", "validation") if "validation" in corpus.splits.origin.get("taken_from_train", {}) else ("train",)
     rows = sum(len(corpus.split(name)) for name in parts)
-    return not can_choose_by(config.training, round(VALIDATION_FRACTION * rows), labels)
+    return not horizon.can_choose_by(config.training, round(VALIDATION_FRACTION * rows), labels)
 
 
 def few_rare_rows(config: RunConfig, corpus: Corpus) -> int:
@@ -239,7 +226,7 @@ def few_rare_rows(config: RunConfig, corpus: Corpus) -> int:
     """
     counts = corpus.survey["train"].labels
     rare = sum(counts.values()) - max(counts.values())
-    few = not can_choose_by(config.training, round(VALIDATION_FRACTION * rare), len(corpus.labels))
+    few = not horizon.can_choose_by(config.training, round(VALIDATION_FRACTION * rare), len(corpus.labels))
     return rare if few and is_uneven(corpus.labels, counts) else 0
 
 
@@ -267,14 +254,17 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
     micro_batches = choose_micro_batches(config.training, config.model, longest, device, assembly.processes)
     # Windows do not change the number of epochs: a row is one example, however much of it is read.
     tokens = int(np.minimum(lengths, assembly.task.max_length).sum())
-    passes = passes_for(config.training, config.task.passes, len(assembly.task.labels))
-    training = fixed_by_rows(config.training, n_rows, tokens, passes)
+    passes = horizon.passes_for(config.training, config.task.passes, len(assembly.task.labels))
+    training = horizon.fixed_by_rows(config.training, n_rows, tokens, passes)
     training = replace(training, accumulate=micro_batches.number)
     if training.learning_rate is None:
         training = replace(training, learning_rate=peak_for_width(config.model.d_model))
         print(f"training.learning_rate={training.learning_rate:g}, suited to the encoder's width", file=sys.stderr)
     labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
-    if "validation" in rows and (fixed := fixed_by_validation(training, len(rows["validation"]), labels)) != training:
+    if (
+        "validation" in rows
+        and (fixed := horizon.fixed_by_validation(training, len(rows["validation"]), labels)) != training
+    ):
         n = len(rows["validation"])
         few = f"{n:,} validation {'row is' if n == 1 else 'rows are'} too few to choose a checkpoint"
         least = f"training.min_validation_rows={training.min_validation_rows}"
@@ -290,8 +280,8 @@ def _compile(assembly: Assembly, training: TrainingConfig, rows: int, tokens: in
     if is_sharded(training, processes):
         return "not compiled (its weights are sharded)"
     if training.budget is None:
-        steps, layers = total_steps(training, rows), model.parameters_by_part()["layers"]
-        read = tokens * steps // steps_per_epoch(training, rows) // processes.size
+        steps, layers = horizon.total_steps(training, rows), model.parameters_by_part()["layers"]
+        read = tokens * steps // horizon.steps_per_epoch(training, rows) // processes.size
         seconds = seconds_uncompiled(steps, read, assembly.config.model.n_layers, layers)
     else:
         seconds = seconds_of(training.budget)
@@ -375,14 +365,14 @@ def load_start(config: RunConfig, processes: Processes) -> SavedModel | None:
 
     if not is_sharded(config.training, processes):
         return processes.broadcast_from_main(load)
-    whole = load() if processes.is_main else None
+    whole: list[SavedModel] = []  # on the main process
 
     def shapes() -> SavedModel:
-        assert whole is not None
-        return replace(whole, weights={name: weight.to("meta") for name, weight in whole.weights.items()})
+        whole.append(load())
+        return replace(whole[0], weights={name: weight.to("meta") for name, weight in whole[0].weights.items()})
 
     shared = processes.broadcast_from_main(shapes)
-    return whole or shared
+    return whole[0] if whole else shared
 
 
 def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_graph: bool = False) -> Assembly:

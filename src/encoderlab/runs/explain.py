@@ -29,6 +29,7 @@ from encoderlab.runs.predict import example_of, reads_words, split_examples
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.tasks.task import refuse_unknown_label
+from encoderlab.training.compilation import COMPILED
 from encoderlab.training.evaluation import predict_batches
 
 MOST_OCCLUSIONS = 128  # of one text: a longer one loses several neighbouring words at a time, or its cost were square
@@ -65,7 +66,7 @@ def word_importance(
     classes = [None] * len(examples) if labels is None else [task.labels.index(label) for label in labels]
     assembly.model.eval()
     # A handful of texts should not wait for the compiler.
-    with torch.compiler.set_stance("force_eager") if assembly.is_compiled else nullcontext():
+    with torch.compiler.set_stance("force_eager") if assembly.compiled == COMPILED else nullcontext():
         explained = zip(examples, task.encode(examples), classes, strict=True)
         return [_importance(assembly, *one) for one in explained]
 

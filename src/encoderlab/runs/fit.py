@@ -37,6 +37,7 @@ from encoderlab.training.checkpoint import (
     read_weights,
     save_checkpoint,
 )
+from encoderlab.training.compilation import COMPILED
 from encoderlab.training.config import Keep
 from encoderlab.training.distribution import random_states, seed_dropout, set_random_states
 from encoderlab.training.horizon import horizon_of
@@ -102,7 +103,9 @@ class TrainState:
             processes=self.processes,
             label_weights=assembly.label_weights,
         )
-        self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=assembly.is_compiled)
+        self.horizon, self.per_epoch = horizon_of(
+            training, len(train), self.processes, compiled=assembly.compiled == COMPILED
+        )
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
 

@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -34,36 +33,25 @@ class FolderInUseError(SettingError):
     """Another process is writing to the folder of a run."""
 
 
-class _Within:
-    """A path inside a run folder: read as an attribute of `RunFolder`."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __get__(self, folder: RunFolder, owner: type[RunFolder]) -> Path:
-        return folder.root / self.path
-
-
-@dataclass(frozen=True, slots=True)
 class RunFolder:
     """The folder of one run: a `new` one, or one that is `reopened`."""
 
-    root: Path
-
-    config = _Within("config.yaml")
-    environment = _Within("environment.json")
-    metrics = _Within("metrics.jsonl")
-    report = _Within("report.json")
-    page = _Within("report.html")
-    plots = _Within("plots")
-    predictions = _Within("predictions.csv")
-    model = _Within("model")
-    checkpoints = _Within("checkpoints")
-    attention = _Within("attention")
-    explanation = _Within("explain.html")
-    events = _Within("tensorboard")
-    lock = _Within(".lock")
-    label_errors = _Within("label_errors.csv")  # the labels of a cross-validation to check
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config = root / "config.yaml"
+        self.environment = root / "environment.json"
+        self.metrics = root / "metrics.jsonl"
+        self.report = root / "report.json"
+        self.page = root / "report.html"
+        self.plots = root / "plots"
+        self.predictions = root / "predictions.csv"
+        self.model = root / "model"
+        self.checkpoints = root / "checkpoints"
+        self.attention = root / "attention"
+        self.explanation = root / "explain.html"
+        self.events = root / "tensorboard"
+        self.lock = root / ".lock"
+        self.label_errors = root / "label_errors.csv"  # the labels of a cross-validation to check
 
     def fold(self, number: int) -> Path:
         """Return the run of one fold of a cross-validation, counted from 1."""
@@ -76,13 +64,8 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Return whether the run is finished: the report is the last file it writes."""
+        """Return whether the run is finished."""
         return self.report.is_file()
-
-    @staticmethod
-    def unused(command: str, task: str) -> Path:
-        """Return an unused path: outputs/<command>/<task>/<time>-<uid>."""
-        return Path("outputs") / command / task / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
 
     @classmethod
     @contextmanager
@@ -94,7 +77,8 @@ class RunFolder:
         file cannot be written.
         """
         check_free(run_dir)
-        folder = cls(Path(run_dir) if run_dir else cls.unused(command, task))
+        unused = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+        folder = cls(Path(run_dir or Path("outputs") / command / task / unused))
         with folder._locked(command):
             check_free(run_dir)  # again, because another process may have filled it in between
             try:
@@ -121,11 +105,6 @@ class RunFolder:
             yield self
 
     @property
-    def has_checkpoint(self) -> bool:
-        """Return whether there is a checkpoint, perhaps only the one that is written before the first step."""
-        return any(self.checkpoints.glob("step-*"))
-
-    @property
     def worth_resuming(self) -> bool:
         """Return whether a step has been taken that a resumed run need not take again."""
         steps = (*self.checkpoints.glob("step-*"), *self.root.glob(f"fold-*/{self.checkpoints.name}/step-*"))
@@ -136,10 +115,8 @@ class RunFolder:
         """Lock the folder for this process, however that ends. After an error, print how to resume what is worth it,
         and explain a file that cannot be written.
         """
-        was_there = False
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            was_there = True
             with FileLock(self.lock, timeout=0):
                 yield
         except Timeout:
@@ -153,9 +130,6 @@ class RunFolder:
                 print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
             if not isinstance(error, OSError):
                 raise
-            if was_there and isinstance(error, FileNotFoundError) and not self.root.is_dir():
-                wrong = f"The run folder {self.root} has gone: it was moved or deleted"
-                raise TrainingError(wrong, remedy="Leave it in place until the run ends") from None
             what = f"{error.filename or self.root} cannot be written or read: {error.strerror or error}"
             remedy = "Free space, make the folder writable, or set run_dir=... to another one"
             raise TrainingError(what, remedy=remedy) from None

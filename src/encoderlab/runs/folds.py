@@ -30,8 +30,8 @@ from encoderlab.runs.records import (
     record_start,
     run_facts,
     run_folder,
+    run_to_resume,
     start_of,
-    with_recorded_settings,
 )
 from encoderlab.runs.task import resolve_labels
 from encoderlab.system.device import choose_compute
@@ -107,7 +107,8 @@ def _fold_run(
     def resumed() -> Config:
         if not place.config.is_file():
             return settings
-        return with_recorded_settings(replace(settings, resume=str(place.root)), HARDWARE, command)
+        run = run_to_resume(replace(settings, resume=str(place.root)), command, HARDWARE)
+        return settings if run is None else run[0]
 
     train(processes.broadcast_from_main(resumed), command, processes)
     with processes.main_process_first():  # the others wait for its report

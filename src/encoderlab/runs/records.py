@@ -154,15 +154,12 @@ def run_folder(
     """
     folder = start.resumed
     if folder is not None:
-        then = _record(folder)["dataset"]["splits"]
-        before, now = {name: split.get("fingerprint") for name, split in then.items()}, corpus.fingerprints()
+        record = _record(folder)
+        rows = {name: split.get("fingerprint") for name, split in record["dataset"]["splits"].items()}
+        before, now = rows | record.get("files", {}), corpus.fingerprints() | (files or {})
         if changed := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
-            wrong = f"The rows of {' and '.join(changed)} have changed since the run in {folder.root} was started"
-            raise DataError(wrong, remedy="Restore the data, or remove resume to start a new run")
-        for name, fingerprint in _record(folder).get("files", {}).items():
-            if (files or {}).get(name) != fingerprint:
-                wrong = f"{name}={getattr(config, name)} has changed since the run in {folder.root} was started"
-                raise DataError(wrong, remedy="Restore it, or remove resume to start a new run")
+            wrong = f"The data of {' and '.join(changed)} have changed since the run in {folder.root} was started"
+            raise DataError(wrong, remedy="Restore them, or remove resume to start a new run")
     with folder.reopened(command) if folder else RunFolder.new(config.run_dir, command, config.task.name) as opened:
         yield opened
 
@@ -296,27 +293,16 @@ def files_of(folder: RunFolder, *names: str) -> dict[str, str]:
     return {name: str(getattr(folder, name)) for name in names}
 
 
-def with_recorded_settings(config: Config, explicit: Collection[str], command: str) -> Config:
-    """Return the settings of the run that `config.resume` names, with the overrides in `explicit`.
-
-    An explicit override must agree with the run's own setting, unless it may change and is named in full; all other
-    settings are the run's. Without a named run (none, or `auto`) the settings are those of `config`. Only the command
-    line knows which overrides are explicit, so it calls this before the command itself calls `run_to_resume`, for which
-    all settings of `config` are then the run's or may change. Raises as that does.
-    """
-    run = None if config.resume == AUTO else run_to_resume(config, command, explicit)
-    return config if run is None else run[0]
-
-
 def run_to_resume(
     config: Config, command: str, explicit: Collection[str] | None = None
 ) -> tuple[Config, RunFolder] | None:
     """Return the run that `config.resume` names, and its settings; None if a new one is to be started.
 
-    Its settings must agree with the run's own, all of them or the `explicit` ones, except those that may change. `auto`
-    takes the latest unfinished run of this command with these settings, or the one in `config.run_dir`, and starts a
-    new run if there is none. Raises SettingError if the run is finished or was started with other settings, DataError
-    if there is none.
+    Its settings must agree with the run's own, all of them or the `explicit` overrides, except those that may change.
+    Only the command line knows which are explicit, so it calls this before the command does, for which all settings are
+    then the run's or may change. `auto` takes the latest unfinished run of this command with these settings, or the one
+    in `config.run_dir`, and starts a new run if there is none. Raises SettingError if the run is finished or was started
+    with other settings, DataError if there is none.
     """
     if config.resume is None:
         return None
