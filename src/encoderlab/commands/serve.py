@@ -43,7 +43,6 @@ IDLE_SECONDS = 5.0  # between two checks for connections without a request; at t
 MOST_REQUESTS = 64  # at a time; further ones are asked to retry
 LAST_SECONDS = 5  # to finish open requests when the server is told to stop
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
-KEYS = {"text": "text_pair", "texts": "text_pairs"}
 EXAMPLE = 'send {"texts": ["...", "..."]}, or {"text": "...", "text_pair": "..."}'
 HEADERS = [  # of every response: what a browser may do with it
     (
@@ -67,13 +66,12 @@ def serve(config: ServeConfig) -> None:
         predictions_of(assembly, [example_of("a", second, reads_words(assembly))])
         host, port = listening.getsockname()[:2]
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C stops it)", flush=True)
-        is_private = ipaddress.ip_address(host.partition("%")[0]).is_loopback
-        if not is_private:
+        hosts = [*LOOPBACK, host, config.host]
+        if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
+            hosts = ["*"]
         server = uvicorn.Config(
-            web_service(
-                assembly, config.min_probability or 0.0, [*LOOPBACK, host, config.host] if is_private else ["*"]
-            ),
+            web_service(assembly, config.min_probability or 0.0, hosts),
             loop="asyncio",
             http=_Protocol,
             ws="none",
@@ -118,41 +116,34 @@ def web_service(assembly: Assembly, least: float, hosts: list[str]) -> Starlette
     `least` are null.
     """
     facts = _facts(assembly) | {"min_probability": least}
-    html = render("serve.html", title=f"{facts['task']}: try it", facts=facts)
+    fixed = {
+        "/": HTMLResponse(render("serve.html", title=f"{facts['task']}: try it", facts=facts)),
+        "/health": JSONResponse({"status": "ok"}),
+        "/model": JSONResponse(facts),
+        "/openapi.json": JSONResponse(_description(facts["task"])),
+    }
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")  # PyTorch's threads are its own
     turn = asyncio.Lock()
-
-    async def page(request: Request) -> Response:
-        return HTMLResponse(html)
-
-    async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def model(request: Request) -> Response:
-        return JSONResponse(facts)
-
-    async def openapi(request: Request) -> Response:
-        return JSONResponse(_description(facts))
 
     async def predict(request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "Send JSON, with the header content-type: application/json")
-        pairs = _pairs(await _body(request))
-        async with turn:
-            if await request.is_disconnected():
-                raise ClientDisconnect
-            predictions = asyncio.get_running_loop().run_in_executor(worker, _predictions, assembly, pairs, least)
-            return JSONResponse({"predictions": await predictions})
+        try:
+            pairs = _pairs(await _body(request))
+            async with turn:
+                if not await request.is_disconnected():
+                    predictions = asyncio.get_running_loop().run_in_executor(
+                        worker, _predictions, assembly, pairs, least
+                    )
+                    return JSONResponse({"predictions": await predictions})
+        except ClientDisconnect:
+            pass
+        return Response(status_code=400)  # which nobody reads
 
-    handlers: dict[Any, Any] = {HTTPException: _refused, UserError: _mistaken, ClientDisconnect: _gone}
+    routes = [Route(path, response, methods=["GET"]) for path, response in fixed.items()]
+    handlers: dict[Any, Any] = {HTTPException: _refused, UserError: _mistaken}
     return Starlette(
-        routes=[
-            Route("/", page),
-            Route("/health", health),
-            Route("/model", model),
-            Route("/openapi.json", openapi),
-            Route("/predict", predict, methods=["POST"]),
-        ],
+        routes=[*routes, Route("/predict", predict, methods=["POST"])],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
         exception_handlers=handlers,
     )
@@ -206,25 +197,20 @@ def _facts(assembly: Assembly) -> dict[str, Any]:
     }
 
 
-def _description(facts: dict[str, Any]) -> dict[str, Any]:
+def _description(task: str) -> dict[str, Any]:
     """Return the service as an OpenAPI description (version 3.1)."""
     text = {"type": "string", "maxLength": MOST_CHARACTERS}
     several = {"type": "array", "items": text, "minItems": 1, "maxItems": MOST_TEXTS}
     request = {"text": text, "text_pair": text, "texts": several, "text_pairs": several}
     schema = {"type": "object", "properties": request, "oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
-
-    def operation(summary: str, **properties: Any) -> dict[str, Any]:
-        content = {"application/json": {"schema": {"type": "object", "properties": properties}}}
-        return {"summary": summary, "responses": {"200": {"description": "OK", "content": content}}}
-
-    predictions = operation("A prediction for each text", predictions={"type": "array", "items": {"type": "object"}})
-    predictions["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    model, health = operation("What the model is"), operation("Whether the server runs", status={"type": "string"})
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": f"encoderlab: {facts['task']}", "version": "1"},
-        "paths": {"/predict": {"post": predictions}, "/model": {"get": model}, "/health": {"get": health}},
+    summaries = {"/predict": "A prediction for each text", "/model": "What the model is", "/health": "Does it run?"}
+    answer = {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}}
+    paths: dict[str, Any] = {
+        path: {"get": {"summary": words, "responses": answer}} for path, words in summaries.items()
     }
+    predict = paths["/predict"].pop("get")
+    paths["/predict"]["post"] = predict | {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+    return {"openapi": "3.1.0", "info": {"title": f"encoderlab: {task}", "version": "1"}, "paths": paths}
 
 
 async def _body(request: Request) -> Any:
@@ -247,34 +233,20 @@ async def _body(request: Request) -> Any:
 
 def _pairs(content: Any) -> list[tuple[str, str | None]]:
     """Return the texts of a request, each with its second text or None. Raises HTTPException for any other request."""
-    if not isinstance(content, dict) or ("text" in content) == ("texts" in content):
-        raise _not_understood("The request must have either text or texts")
-    name = "texts" if "texts" in content else "text"
-    second = KEYS[name]
-    if unknown := content.keys() - {name, second}:
-        raise _not_understood(f"Beside {name}, the request has {sorted(unknown)[0][:40]!r}")
-    texts = _texts(name, content[name])
-    seconds = [None] * len(texts) if content.get(second) is None else _texts(second, content[second])
-    if len(seconds) != len(texts):
-        raise _not_understood(f"There are {len(texts)} texts and {len(seconds)} text_pairs")
-    return list(zip(texts, seconds, strict=True))
-
-
-def _texts(name: str, content: Any) -> list[str]:
-    """Return a request's texts of this name. Raises HTTPException for anything else, and beyond the limits."""
-    texts = content if name.endswith("s") else [content]
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise _not_understood(f"{name} must be {'a list of texts' if name.endswith('s') else 'a text'}")
-    if len(texts) > MOST_TEXTS:
-        raise HTTPException(413, f"The request has {len(texts)} texts, but at most {MOST_TEXTS} are allowed")
-    if (longest := max(map(len, texts))) > MOST_CHARACTERS:
-        wrong = f"A text has {longest:,} characters, but at most {MOST_CHARACTERS:,} are allowed"
-        raise HTTPException(413, wrong)
-    return texts
-
-
-def _not_understood(wrong: str) -> HTTPException:
-    return HTTPException(422, f"{wrong}; {EXAMPLE}")
+    is_single = isinstance(content, dict) and "text" in content
+    names = ("text", "text_pair") if is_single else ("texts", "text_pairs")
+    if not isinstance(content, dict) or content.keys() - {*names}:
+        raise HTTPException(422, f"The request has other keys than allowed; {EXAMPLE}")
+    both = [content.get(names[0]), *([content[names[1]]] if content.get(names[1]) is not None else [])]
+    columns = [[value] for value in both] if is_single else both
+    are_texts = all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in columns)
+    if not are_texts or not columns[0] or len(columns[0]) != len(columns[-1]):
+        raise HTTPException(422, f"The request must have a text, or as many texts as text_pairs; {EXAMPLE}")
+    longest = max(len(text) for texts in columns for text in texts)
+    if len(columns[0]) > MOST_TEXTS or longest > MOST_CHARACTERS:
+        held = f"{len(columns[0])} texts of up to {longest:,} characters"
+        raise HTTPException(413, f"The request has {held}, but allowed are {MOST_TEXTS} of {MOST_CHARACTERS:,}")
+    return list(zip(columns[0], columns[1] if len(columns) > 1 else [None] * len(columns[0]), strict=True))
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:
@@ -284,8 +256,3 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 async def _mistaken(request: Request, error: UserError) -> Response:
     """Return the response for an error: the request's fault if the model cannot read it, otherwise the server's."""
     return JSONResponse({"error": str(error)}, 422 if isinstance(error, DataError) else 503)
-
-
-async def _gone(request: Request, error: ClientDisconnect) -> Response:
-    """Return a response that nobody reads, because the client has left."""
-    return Response(status_code=400)
