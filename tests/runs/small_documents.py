@@ -4,7 +4,7 @@ from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.tokenizers import WordPieceConfig
-from encoderlab.runs.document_corpus import DocumentCorpus
+from encoderlab.runs.corpus import DocumentCorpus
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import PretrainingConfig
 

@@ -20,8 +20,7 @@ from encoderlab.runs import distillation
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.distillation import TaskTeacher, projection, start_student, taught_rows, teach_vectors
 from encoderlab.runs.predict import encoded_rows
-from encoderlab.runs.pretrained import TOKEN_TABLE
-from encoderlab.runs.saved_model import Origin, SavedModel
+from encoderlab.runs.saved_model import TOKEN_TABLE, Origin, SavedModel
 from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig, TeacherVectorsConfig
 from encoderlab.tasks.pretraining import TeacherVectors
 from encoderlab.tasks.rows import TaughtRows

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encoderlab.runs.document_corpus import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.corpus import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.tasks.config import SecondSentence
 from tests.runs.small_documents import documents_in, task_of
 

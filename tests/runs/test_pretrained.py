@@ -20,8 +20,15 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.assembly import Assembly, assemble
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import model_folder
-from encoderlab.runs.pretrained import load_into, load_pretrained, settings_for
-from encoderlab.runs.saved_model import Origin, SavedModel, read_model, save_model
+from encoderlab.runs.saved_model import (
+    Origin,
+    SavedModel,
+    load_into,
+    load_pretrained,
+    read_model,
+    save_model,
+    settings_for,
+)
 from encoderlab.runs.task import build_task
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import Processes

@@ -16,15 +16,12 @@ from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import run_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
-from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.corpus import Corpus, DocumentCorpus, pair_facts
 from encoderlab.runs.distillation import TaskTeacher, fingerprints, start_student, taught_rows, teach_vectors
-from encoderlab.runs.document_corpus import DocumentCorpus, pair_facts
-from encoderlab.runs.dry_run import dry_run
-from encoderlab.runs.fit import fit, score_splits
+from encoderlab.runs.fit import dry_run, fit, score_splits
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.pretrained import load_pretrained
 from encoderlab.runs.records import open_run, start_of, summary_of
-from encoderlab.runs.saved_model import SavedModel
+from encoderlab.runs.saved_model import SavedModel, load_pretrained
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig, TeacherVectorsConfig
 from encoderlab.tasks.pretraining import TeacherVectors

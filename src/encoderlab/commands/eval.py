@@ -19,8 +19,7 @@ from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.reports.pretraining import show_pretraining_report, write_pretraining_report
 from encoderlab.reports.training import build_report, show_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
-from encoderlab.runs.corpus import Corpus, reading_notes
-from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, pair_facts
+from encoderlab.runs.corpus import Corpus, DocumentCorpus, guessed_pairs, pair_facts, reading_notes
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free

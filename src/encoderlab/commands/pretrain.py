@@ -17,9 +17,8 @@ from encoderlab.reports.pretraining import (
     write_pretraining_report,
 )
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
-from encoderlab.runs.document_corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
-from encoderlab.runs.dry_run import dry_run
-from encoderlab.runs.fit import Fitted, fit
+from encoderlab.runs.corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.fit import Fitted, dry_run, fit
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.records import Run, files_of, open_run, run_facts, start_of, summary_of
 from encoderlab.runs.saved_model import Origin, save_model

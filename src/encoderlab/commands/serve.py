@@ -120,7 +120,7 @@ def web_service(assembly: Assembly, least: float, hosts: list[str]) -> Starlette
         "/": HTMLResponse(render("serve.html", title=f"{facts['task']}: try it", facts=facts)),
         "/health": JSONResponse({"status": "ok"}),
         "/model": JSONResponse(facts),
-        "/openapi.json": JSONResponse(_description(facts["task"])),
+        "/openapi.json": JSONResponse(_description(assembly.config.task.name)),
     }
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")  # PyTorch's threads are its own
     turn = asyncio.Lock()

@@ -28,7 +28,7 @@ from encoderlab.runs.assembly import (
 )
 from encoderlab.runs.corpus import Corpus, reading_notes
 from encoderlab.runs.explain import word_importance
-from encoderlab.runs.fit import Fitted, fit, score_splits, threshold_notes
+from encoderlab.runs.fit import Fitted, dry_run, fit, score_splits, threshold_notes
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.frozen import frozen_vectors, start_from_linear_model, starts_from_linear_model
 from encoderlab.runs.records import Run, files_of, open_run, run_facts, start_of, summary_of
@@ -84,8 +84,6 @@ def train_on_labels(
     del pretrained  # its weights are as large as the model's
     assembly = resolve_training(assembly, rows)
     if config.dry_run:
-        from encoderlab.runs.dry_run import dry_run
-
         return dry_run(assembly, rows, command)
     notes = []
     if config.starts_from is not None and starts_from_linear_model(assembly, corpus):

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -40,9 +40,10 @@ from encoderlab.metrics.scores import SplitScores
 from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.runs.corpus import Corpus
+from encoderlab.runs import saved_model
+from encoderlab.runs.corpus import Corpus, DocumentCorpus
 from encoderlab.runs.folder import model_folder
-from encoderlab.runs.saved_model import Origin, ResolvedRun, SavedModel, read_model
+from encoderlab.runs.saved_model import Origin, ResolvedRun, SavedModel
 from encoderlab.runs.task import (
     build_task,
     is_uneven,
@@ -65,9 +66,6 @@ from encoderlab.training.evaluation import evaluate
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
 from encoderlab.training.optimizer import freeze, peak_for_width
-
-if TYPE_CHECKING:
-    from encoderlab.runs.document_corpus import DocumentCorpus
 
 LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encoder from scratch, as in BERT
 PRETRAINING_LENGTH = 128
@@ -182,9 +180,7 @@ def assemble(
     sharded = is_sharded(training, processes)
     model = _build(model_config, tokenizer, task, weights=processes.is_main or not sharded)
     if pretrained is not None:
-        from encoderlab.runs.pretrained import load_into
-
-        fresh = load_into(model, pretrained, task.labels)
+        fresh = saved_model.load_into(model, pretrained, task.labels)
         drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
         kept = f"{model.n_parameters - drawn:,} pretrained weights"
         print(f"From {config.starts_from}: {kept}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
@@ -298,9 +294,7 @@ def resolve_run(config: RunConfig, pretrained: SavedModel | None) -> ResolvedRun
     shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
     start = None
     if pretrained is not None:
-        from encoderlab.runs.pretrained import settings_for
-
-        start = settings_for(config.task, pretrained)
+        start = saved_model.settings_for(config.task, pretrained)
     model = config.model.resolve(start)
     return cast("ResolvedRun", RunConfig(**{**shared, "model": model}))
 
@@ -338,13 +332,10 @@ def _tokenizer(
     if own is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
         return own.tokenizer
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
-    if pretrained is not None:
-        from encoderlab.runs.pretrained import vocabulary_difference
-
-        if difference := vocabulary_difference(tokenizer, pretrained.tokenizer):
-            name = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
-            wrong = f"The tokenizer {name} is not that of init_from={config.starts_from}: {difference}"
-            raise SettingError(wrong, remedy="Use tokenizer=as_pretrained")
+    if pretrained is not None and (differs := saved_model.vocabulary_difference(tokenizer, pretrained.tokenizer)):
+        name = getattr(config.tokenizer, "name", None) or settings_to_dict(config.tokenizer)["schema"]
+        wrong = f"The tokenizer {name} is not that of init_from={config.starts_from}: {differs}"
+        raise SettingError(wrong, remedy="Use tokenizer=as_pretrained")
     return tokenizer
 
 
@@ -356,10 +347,9 @@ def load_start(config: RunConfig, processes: Processes) -> SavedModel | None:
     init_from = config.starts_from
     if init_from is None:
         return None
-    from encoderlab.runs.pretrained import load_pretrained
 
     def load() -> SavedModel:
-        saved = load_pretrained(init_from)
+        saved = saved_model.load_pretrained(init_from)
         resolve_run(config, saved)  # what does not match is refused before any data is read
         return saved
 
@@ -381,7 +371,7 @@ def reopen(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_grap
 
     Raises DataError if it is damaged or missing.
     """
-    saved = processes.broadcast_from_main(lambda: read_model(model_folder(run.run), or_graph=or_graph))
+    saved = processes.broadcast_from_main(lambda: saved_model.read_model(model_folder(run.run), or_graph=or_graph))
     device, precision = run.device, run.precision.value
     if saved.graph is not None:
         if device not in ("auto", "cpu") or precision == "bf16":

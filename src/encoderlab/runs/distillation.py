@@ -29,8 +29,7 @@ from encoderlab.model.pooling import MeanPool
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.predict import encoded_rows
-from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, vocabulary_difference
-from encoderlab.runs.saved_model import SavedModel
+from encoderlab.runs.saved_model import TOKEN_TABLE, SavedModel, encoder_folder, vocabulary_difference
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import stop_if_interrupted
@@ -199,7 +198,7 @@ def start_student(student: Assembly, teacher: SavedModel, start: StudentStart) -
     _check_fits(config, teacher.config.model, start)
     if difference := vocabulary_difference(student.tokenizer, teacher.tokenizer):
         raise SettingError(
-            f"start={start.value} needs the teacher's tokenizer, but the student has another: {difference}",
+            f"start={start.name} needs the teacher's tokenizer, but the student has another: {difference}",
             remedy="Use tokenizer=as_pretrained, or start=fresh",
         )
     if not model.has_weights:  # to be sharded: the main process gives them to the others
@@ -211,7 +210,7 @@ def start_student(student: Assembly, teacher: SavedModel, start: StudentStart) -
     fitting = {name: weight for name, weight in parts.items() if name in own and own[name].shape == weight.shape}
     model.load_state_dict(fitting, strict=False)
     n_weights = sum(map(torch.numel, fitting.values()))
-    print(f"Student starts from the teacher's {start.value}: {n_weights:,} weights", file=sys.stderr)
+    print(f"Student starts from the teacher's {start.name}: {n_weights:,} weights", file=sys.stderr)
 
 
 def projection(table: Tensor, width: int) -> Tensor:
@@ -256,7 +255,7 @@ def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) 
         may_be_less = name == "n_layers" or start is StudentStart.embeddings
         if mine != theirs and not (may_be_less and mine < theirs):
             raise SettingError(
-                f"start={start.value}: model.{name} is {mine}, and the teacher's is {theirs}",
+                f"start={start.name}: model.{name} is {mine}, and the teacher's is {theirs}",
                 allowed=f"at most {theirs}" if may_be_less else f"{theirs}",
                 remedy="Set start=fresh to copy nothing",
             )

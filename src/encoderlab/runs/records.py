@@ -43,8 +43,7 @@ from encoderlab.training.horizon import length_in_words
 
 if TYPE_CHECKING:
     from encoderlab.runs.assembly import Assembly
-    from encoderlab.runs.corpus import Corpus
-    from encoderlab.runs.document_corpus import DocumentCorpus
+    from encoderlab.runs.corpus import Corpus, DocumentCorpus
     from encoderlab.runs.fit import Fitted
     from encoderlab.training.batches import Rows
 
@@ -156,7 +155,7 @@ def run_folder(
     if folder is not None:
         record = _record(folder)
         rows = {name: split.get("fingerprint") for name, split in record["dataset"]["splits"].items()}
-        before, now = rows | record.get("files", {}), corpus.fingerprints() | (files or {})
+        before, now = rows | record.get("files", {}), {**corpus.fingerprints(), **(files or {})}
         if changed := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
             wrong = f"The data of {' and '.join(changed)} have changed since the run in {folder.root} was started"
             raise DataError(wrong, remedy="Restore them, or remove resume to start a new run")
@@ -300,8 +299,8 @@ def run_to_resume(
 
     Its settings must agree with the run's own, all of them or the `explicit` overrides, except those that may change.
     Only the command line knows which are explicit, so it calls this before the command does, for which all settings are
-    then the run's or may change. `auto` takes the latest unfinished run of this command with these settings, or the one
-    in `config.run_dir`, and starts a new run if there is none. Raises SettingError if the run is finished or was started
+    then the run's or may change. `auto` takes the latest unfinished run of this command with these settings, or that in
+    `config.run_dir`, and starts a new run if there is none. Raises SettingError if the run is finished or was started
     with other settings, DataError if there is none.
     """
     if config.resume is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -14,12 +14,11 @@ from encoderlab.metrics.calibration import DEFAULT
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, LabelSetScores
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.corpus import Corpus, DocumentCorpus
 from encoderlab.tasks.config import (
     BALANCED,
     ClassificationConfig,
     ClassificationScore,
-    DocumentTaskConfig,
     LabelledTaskConfig,
     MultilabelConfig,
     PretrainingConfig,
@@ -28,13 +27,21 @@ from encoderlab.tasks.config import (
     TaskConfig,
     TeacherVectorsConfig,
 )
+from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
+from encoderlab.tasks.tagging import Tagging
 from encoderlab.tasks.task import Task, refuse_unknown_label
 from encoderlab.tasks.texts import Classification, Encoding, EncodingConfig, Multilabel, Regression
 from encoderlab.training.loss import LabelWeights
 
-if TYPE_CHECKING:
-    from encoderlab.runs.document_corpus import DocumentCorpus
-
+TASKS: dict[type[TaskConfig], Any] = {
+    ClassificationConfig: Classification,
+    MultilabelConfig: Multilabel,
+    RegressionConfig: Regression,
+    EncodingConfig: Encoding,
+    TaggingConfig: Tagging,
+    PretrainingConfig: Pretraining,
+    TeacherVectorsConfig: TeacherVectors,
+}
 UNEVEN = 0.9  # share of the most frequent label
 
 
@@ -147,18 +154,4 @@ def build_task(config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], 
 
     A task on documents has labels of its own. Raises SettingError if no example fits into `max_length`.
     """
-    kinds: dict[type[TaskConfig], Any] = {
-        ClassificationConfig: Classification,
-        MultilabelConfig: Multilabel,
-        RegressionConfig: Regression,
-        EncodingConfig: Encoding,
-    }
-    if isinstance(config, TaggingConfig):
-        from encoderlab.tasks.tagging import Tagging
-
-        kinds[TaggingConfig] = Tagging
-    elif isinstance(config, DocumentTaskConfig):
-        from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
-
-        kinds |= {PretrainingConfig: Pretraining, TeacherVectorsConfig: TeacherVectors}
-    return kinds[type(config)](config, tokenizer, labels, max_length)
+    return TASKS[type(config)](config, tokenizer, labels, max_length)
