@@ -248,13 +248,11 @@ def test_what_cannot_be_read_is_refused_with_the_row_or_the_setting(own, name, n
     assert named in own[name]["error"] and "\n" not in own[name]["error"]
 
 
-def test_a_local_folder_or_file_and_a_further_split_named_as_a_main_one_are_refused(tmp_path, monkeypatch):
+def test_a_local_folder_or_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews" / "train.csv").write_text("text,label\na,b\n")
     with pytest.raises(SettingError, match="dataset=files"):
         HubDataset(path="reviews").load(tmp_path)
     with pytest.raises(SettingError, match="dataset=files"):
-        HubDataset(path="/data/reviews.csv")
-    with pytest.raises(SettingError, match=r"dataset\.test_split"):
-        HubDataset(path="me/own", further_splits=["test"])
+        HubDataset(path="/data/reviews.csv").load(tmp_path)

@@ -217,12 +217,12 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
     return arrays, kept
 
 
-def missing(array: pa.Array) -> np.ndarray:
+def missing(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Return which rows have no value: null, blank, or a list that is empty or has a null. bool [rows]."""
     if is_list(array):
         return np.array([not row or None in row for row in array.to_pylist()], bool)
     blank = pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(True)
-    return blank.to_numpy(zero_copy_only=False).astype(bool)
+    return np.asarray(blank, bool)
 
 
 def plain(array: pa.Array) -> pa.Array:

@@ -21,7 +21,6 @@ from encoderlab.settings import check_settings, setting
 if TYPE_CHECKING:
     from encoderlab.batch import TargetKind
     from encoderlab.data.columns import Columns, RawRows
-    from encoderlab.data.labels import Labels
 
 VALIDATION_FRACTION = 0.1
 MAIN_SPLITS = ("train", "validation", "test")  # in this order; others follow
@@ -79,8 +78,7 @@ class DatasetConfig(ABC):
             wrong = "dataset.streaming=true gives documents for pretraining, not rows"
             raise DataError(wrong, remedy="Set dataset.streaming=false")
         if target not in self.targets:
-            needed = "a number" if target == "number" else "a set of labels"
-            wrong = f"dataset={self.option} has one label in each row, but the task needs {needed}"
+            wrong = f"dataset={self.option} has one label in each row, but the task needs a {target}"
             raise DataError(wrong, allowed="dataset=files, dataset=hub", remedy="Use task=classification")
         splits = self.limited(self.read(cache_dir, target))
         if self.fold is not None and splits.folded is None:  # a source that holds out rows has divided them before
@@ -210,18 +208,15 @@ class ColumnDataset(DatasetConfig):
         if sum(self.held_out.values()) >= 1:
             wrong = "dataset.validation_fraction and dataset.test_fraction leave no training rows"
             raise SettingError(wrong, allowed="a sum below 1")
-        label = [self.label] if self.label_columns is None else self.label_columns
         texts = [self.text] if isinstance(self.text, str) else self.text
         if not isinstance(texts, list) or not texts or not all(isinstance(name, str) for name in texts):
             raise SettingError(f"dataset.text is {self.text!r}", allowed="a column, or a list of columns")
-        named = [name for name in (*texts, self.text_pair, *label) if name is not None]
         if self.fold is not None and self.test_fraction:
             wrong = f"dataset.test_fraction={self.test_fraction:g} takes test rows, but every fold is tested anyway"
             raise SettingError(wrong, remedy="Remove dataset.test_fraction")
-        repeated = next((name for name in named if named.count(name) > 1), None)
-        if repeated is not None:
-            wrong = f"dataset.text, text_pair and label name the column {repeated!r} twice"
-            raise SettingError(wrong, allowed="a different column for each")
+        named = [name for name in (*texts, self.text_pair, self.label, *(self.label_columns or ())) if name is not None]
+        if len(set(named)) < len(named):
+            raise SettingError(f"The columns {', '.join(named)} (dataset.text, text_pair, label) are not all different")
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 
@@ -233,8 +228,7 @@ class ColumnDataset(DatasetConfig):
         if self.label_columns is None or self.label is None:
             return columns
         if target != "label_set":
-            wrong = "dataset.label_columns names columns of 0 and 1, but the task predicts one label or number"
-            raise SettingError(wrong, remedy="Use task=multilabel, or dataset.label=COLUMN")
+            raise SettingError("dataset.label_columns needs task=multilabel", remedy="Or set dataset.label=COLUMN")
         return replace(columns, label=None, label_columns=tuple(self.label_columns))
 
     def read_documents(self, cache_dir: Path) -> Documents:
@@ -258,7 +252,15 @@ class ColumnDataset(DatasetConfig):
         `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from
         training, SettingError if `label_names` do not fit.
         """
-        from encoderlab.data.labels import as_split, refuse_other_targets, with_label_sets
+        from encoderlab.data.labels import (
+            Labels,
+            as_split,
+            mapped_labels,
+            name_labels,
+            refuse_other_targets,
+            with_label_sets,
+            with_valid_entities,
+        )
 
         labels = None
         if self.label is not None and target != "number":
@@ -266,7 +268,14 @@ class ColumnDataset(DatasetConfig):
                 rows = with_label_sets(rows, self.label_separator)
             if target == "label" and self.label_names is None and class_names is None:
                 refuse_other_targets(rows["train"], self.label)
-            rows, labels = self._labelled(rows, class_names)
+            names = self.label_names
+            if self.label_columns is not None and names is None:  # they count even if no row has them
+                labels = Labels.of(self.label_columns)
+            elif isinstance(names, dict):
+                labels = mapped_labels(names, class_names)
+            else:
+                labels = name_labels(rows["train"], names, class_names)
+            rows, labels = with_valid_entities(rows, labels)
         by_name = {name: as_split(part, labels) for name, part in rows.items()}
         fractions = {name: fraction for name, fraction in self.held_out.items() if fraction and name not in by_name}
         splits = Splits(by_name, labels.names if labels else [], origin)
@@ -274,29 +283,16 @@ class ColumnDataset(DatasetConfig):
             splits = self.in_fold(splits, self.fold)
             fractions.pop("test", None)
         train = splits.by_name["train"]
-        parts = hold_out(train, fractions, self.split_seed, self.kept_together(train))
-        by_name = splits.by_name | parts
-        if fractions:
-            origin = splits.origin | {"taken_from_train": fractions, "split_seed": self.split_seed}
-            splits = replace(splits, origin=origin)
-        return replace(splits, by_name={name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name})
+        by_name = splits.by_name | hold_out(train, fractions, self.split_seed, self.kept_together(train))
+        taken = {"taken_from_train": fractions, "split_seed": self.split_seed} if fractions else {}
+        by_name = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
+        return replace(splits, by_name=by_name, origin=splits.origin | taken)
 
     @property
     def held_out(self) -> dict[str, float]:
         """Return the share of the training rows that becomes each split, if there is none of that name."""
         validation = VALIDATION_FRACTION if self.validation_fraction is None else self.validation_fraction
         return {"test": self.test_fraction, "validation": validation}  # the test rows do not depend on the others
-
-    def _labelled(self, rows: dict[str, RawRows], class_names: list[str] | None) -> tuple[dict[str, RawRows], Labels]:
-        """Return the rows with valid labels, and the labels; one with a column counts even if no row has it."""
-        from encoderlab.data.labels import Labels, mapped_labels, name_labels, with_valid_entities
-
-        names = self.label_names
-        if self.label_columns is not None and names is None:
-            return rows, Labels.of(self.label_columns)
-        if isinstance(names, dict):
-            return with_valid_entities(rows, mapped_labels(names, class_names))
-        return with_valid_entities(rows, name_labels(rows["train"], names, class_names))
 
     def kept_together(self, split: Split) -> list[Any] | None:
         """Return the value of `group` in each row. Raises DataError if there is no such column."""

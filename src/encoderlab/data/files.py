@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoderlab.data import formats
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
 from encoderlab.data.examples import Split, Splits
-from encoderlab.data.formats import (
-    Dialect,
-    Format,
-    OnMissing,
-    Quoting,
-    absolute,
-    format_of,
-    paths_of,
-    refuse_unknown,
-)
+from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
@@ -72,10 +64,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
         if self.path is None and self.train is None:
             only = f"only dataset.{separate[0]} is set" if separate else "neither dataset.path nor dataset.train is set"
             raise SettingError(f"dataset=files has no rows to train on: {only}", remedy=remedy)
-        refuse_unknown(self.encoding, "dataset.encoding")
+        formats.refuse_unknown(self.encoding, "dataset.encoding")
         for name in ("path", *separate):
             if (path := getattr(self, name)) is not None:  # absolute, because a run may be reopened from any folder
-                setattr(self, name, absolute(path, f"dataset.{name}"))
+                setattr(self, name, formats.absolute(path, f"dataset.{name}"))
 
     @property
     def dialect(self) -> Dialect:
@@ -121,8 +113,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
             guesses["label"] = guess_label({n: one for n, one in cells.items() if n not in taken}, target, str(path))
         if not guesses:
             raise error  # of another split's file
-        named = [f"{setting}s are read from {name!r} (dataset.{setting})" for setting, name in guesses.items()]
-        print(f"encoderlab: {path}: {', '.join(named)}", file=sys.stderr)
+        named = ", ".join(f"{one}s are read from {name!r} (dataset.{one})" for one, name in guesses.items())
+        print(f"encoderlab: {path}: {named}", file=sys.stderr)
         return guesses
 
     def columns(self, target: TargetKind = "label") -> Columns:
@@ -178,11 +170,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
         files, columns = self._files(of_labels=False), self._document_columns()
         rows = self._rows_of(files, columns, cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
-            print(
-                f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one. If lines are "
-                "single sentences, set task.second_sentence=none task.min_sentences=1",
-                file=sys.stderr,
-            )
+            found = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
+            print(f"{found}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
             lines = self._rows_of({"train": files["train"]}, replace(columns, documents=False), cache_dir)["train"]
             kept = np.flatnonzero([bool(text.strip()) for text in lines.table["text"].to_pylist()])
             rows["train"] = RawRows(lines.table.take(kept), lambda row: lines.where(int(kept[row])))
@@ -197,10 +186,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
         A folder may have a sub-folder for each split, with one for each label if the files are `of_labels`.
         """
         if self.path is None:
-            named = {name: getattr(self, name) for name in MAIN_SPLITS}
-            files = {name: paths_of(path, f"dataset.{name}") for name, path in named.items() if path is not None}
+            named = [name for name in MAIN_SPLITS if getattr(self, name) is not None]
+            files = {name: formats.paths_of(getattr(self, name), f"dataset.{name}") for name in named}
         else:
-            files = {"train": paths_of(self.path, "dataset.path")}
+            files = {"train": formats.paths_of(self.path, "dataset.path")}
             folder = files["train"][0]
             train = folder / "train"
             if train.is_dir() and (not of_labels or any(entry.is_dir() for entry in train.iterdir())):
@@ -209,9 +198,12 @@ class FilesDataset(ColumnDataset, StreamSettings):
                     wrong = f"{folder / strangers[0]} is next to the training split"
                     raise DataError(wrong, allowed=", ".join(MAIN_SPLITS))
                 files = {name: [folder / name] for name in MAIN_SPLITS if name in names}
-        if of_labels:
-            return files
-        return {name: [file for path in paths for file in _text_files(path)] for name, paths in files.items()}
+        for name, paths in files.items() if not of_labels else ():
+            within = [sorted(path.rglob("[!.]*.txt*")) if path.is_dir() else [path] for path in paths]
+            files[name] = [file for some in within for file in some]
+            if not files[name]:
+                raise DataError(f"{paths[0]} has no .txt files", remedy="Choose a folder with some")
+        return files
 
 
 def first_cells(path: Path, kind: Format, dialect: Dialect) -> dict[str, list[str]]:
@@ -223,27 +215,16 @@ def first_cells(path: Path, kind: Format, dialect: Dialect) -> dict[str, list[st
     return {name: [str(value or "") for value in array.to_pylist()] for name, array in arrays.items()}
 
 
-def _text_files(path: Path) -> list[Path]:
-    """Return the file, or all .txt files (.txt.gz, .txt.zst) in a folder, at any depth. Raises DataError if none."""
-    if not path.is_dir():
-        return [path]
-    files = sorted(one for one in path.rglob("*.txt*") if one.is_file() and not one.name.startswith("."))
-    if not files:
-        raise DataError(f"{path} has no .txt files", remedy="Choose a folder with some")
-    return files
-
-
 def _fingerprints(paths: list[Path]) -> dict[str, str]:
     """Return a fingerprint of each file, from its size and both ends, by its path in the folder of them all."""
     folder, prints = Path(os.path.commonpath([path.parent.absolute() for path in paths])), {}
     for path in paths:
+        size, made_from = path.stat().st_size, hashlib.sha256()
         with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            ends = file.read(_END)
-            file.seek(max(size - _END, 0))
-            made_from = b"%d " % size + ends + file.read(_END)
-        prints[path.absolute().relative_to(folder).as_posix()] = hashlib.sha256(made_from).hexdigest()[:16]
+            for start in (0, max(size - _END, 0)):
+                file.seek(start)
+                made_from.update(b"%d " % size + file.read(_END))
+        prints[path.absolute().relative_to(folder).as_posix()] = made_from.hexdigest()[:16]
     return prints
 
 
@@ -273,11 +254,9 @@ def read_unlabelled(
     from encoderlab.data.tables import read_table
 
     kind = format_of(path)
-    if kind is Format.folder:
-        raise DataError(f"{path} is a folder", allowed="a file", remedy="Choose a file inside it")
-    if text_pair is not None and kind in (Format.txt, Format.conll):
-        allowed = "csv, tsv, jsonl or parquet, because the run was trained on pairs"
-        raise DataError(f"{path} holds no pairs of texts", allowed=allowed)
+    if kind is Format.folder or (text_pair is not None and kind in (Format.txt, Format.conll)):
+        allowed = "a table with a column for each text" if text_pair else "a file"
+        raise DataError(f"{path} holds no {'pairs of ' if text_pair else ''}texts", allowed=allowed)
     columns = Columns(text, text_pair, setting="{}_column", others=True)
     rows = read_table(path, kind, columns, dialect or Dialect(), cache_dir)
     column = rows.table["text"]

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_OFFLINE = "`encoderlab train` and dataset=files need no network"
-
 
 @dataclass
 class HubDataset(ColumnDataset):
@@ -46,19 +44,6 @@ class HubDataset(ColumnDataset):
     further_splits: list[str] | None = setting(
         None, "Further splits to score and predict, such as [validation_mismatched]."
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        repeated = next((name for name in self.further_splits or () if name in MAIN_SPLITS), None)
-        if repeated is not None:
-            wrong = f"dataset.further_splits names {repeated}"
-            raise SettingError(wrong, allowed="other names", remedy=f"Set dataset.{repeated}_split")
-        if self.path != REQUIRED and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path):
-            raise self._not_an_id()
-
-    def _not_an_id(self) -> SettingError:
-        wrong = f"dataset.path={self.path} is not the id of a dataset on the hub"
-        return SettingError(wrong, allowed="OWNER/NAME", remedy="For your own files set dataset=files")
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
@@ -98,41 +83,31 @@ class HubDataset(ColumnDataset):
         from datasets import config
         from datasets.exceptions import DatasetNotFoundError
 
-        line = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        if isinstance(error, DatasetNotFoundError):
-            remedy = "Check dataset.path, dataset.revision and HF_ENDPOINT; a gated one needs hf auth login"
-            return DataError(line, remedy=remedy)
+        said = one_line(str(error).strip())[:500] or type(error).__name__
         fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
-        if not reachable or fetching:
-            cache = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
-            reason = "HF_HUB_OFFLINE is set" if config.HF_HUB_OFFLINE else f"{config.HF_ENDPOINT} cannot be reached"
-            remedy = f"Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; {_OFFLINE}"
-            return DataError(f"{cache}, and {reason} ({line})", remedy=remedy)
-        if isinstance(error, ValueError) and "onfig" in line:
-            remedy = "Set dataset.name (of Wikipedia dataset.language and date) to one of them"
-            return DataError(f"{self.path}: {one_line(str(error))[:500]}", remedy=remedy)
-        line = line.rpartition(" Hub either: ")[2]
-        wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {line}"
-        return DataError(wrong, remedy=f"Check for a login page or a proxy, try later, or offline: {_OFFLINE}")
+        if reachable and (isinstance(error, DatasetNotFoundError) or not fetching):
+            wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {said}"
+            remedy = "Check dataset.path, dataset.name and dataset.revision; a gated one needs hf auth login"
+            return DataError(wrong, remedy=remedy)
+        wrong = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
+        remedy = "Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; dataset=files needs no network"
+        return DataError(f"{wrong}, and {config.HF_ENDPOINT} cannot be reached ({said})", remedy=remedy)
 
     def builder(self) -> datasets.DatasetBuilder:
         """Return what reads the rows, from the hub or its cache. Raises any error of theirs, and DataError."""
         import datasets
 
         # `datasets` would also read a folder of that name, or take "csv" for a format whose files are missing.
-        if Path(self.path).exists() or (
-            self.path.isidentifier() and find_spec(f"datasets.packaged_modules.{self.path}") is not None
-        ):
-            raise self._not_an_id()
+        is_id = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path) and not Path(self.path).exists()
+        if not is_id or (self.path.isidentifier() and find_spec(f"datasets.packaged_modules.{self.path}")):
+            wrong = f"dataset.path={self.path} is not the id of a dataset on the hub"
+            raise SettingError(wrong, allowed="OWNER/NAME", remedy="For your own files set dataset=files")
         builder = datasets.load_dataset_builder(self.path, self.name, revision=self.revision)
         if type(builder).__module__.endswith(".cache"):
             commit = builder.hash or ""
             if self.revision is not None and not commit.startswith(self.revision):
-                raise DataError(
-                    f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache",
-                    allowed=f"the cached commit {commit}",
-                    remedy=f"Set dataset.revision={commit[:12]} to use it, or remove dataset.revision",
-                )
+                wrong = f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache"
+                raise DataError(wrong, remedy=f"Set dataset.revision={commit[:12]} to use the one that is")
             cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
             logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
         return builder

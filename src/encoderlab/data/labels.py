@@ -69,19 +69,15 @@ def as_split(rows: RawRows, labels: Labels | None) -> Split:
 
 def refuse_missing_labels(rows: RawRows, name: str) -> None:
     """Raise DataError if rows have an empty label, with their number and the first of them."""
-    lacking = np.concatenate([np.zeros(0, bool), *map(_lacking, rows.labels.chunks)])
+    if is_list(rows.labels):
+        lacking = np.array([row is None or not all(row) for row in rows.labels.to_pylist()], bool)
+    else:
+        lacking = missing(rows.labels)
     if not lacking.any():
         return
     others = f", and so do {lacking.sum() - 1:,} more rows" if lacking.sum() > 1 else ""
     wrong = f"{rows.where(int(lacking.argmax()))} has no label in column {name!r}{others}"
     raise DataError(wrong, remedy="Fill it in, or set dataset.on_missing=drop to drop such rows")
-
-
-def _lacking(labels: pa.Array) -> np.ndarray:
-    """Return which rows have no label, or a word without one: bool [rows]."""
-    if not is_list(labels):
-        return missing(labels)
-    return np.array([row is None or not all(row) for row in labels.to_pylist()], bool)
 
 
 def refuse_other_targets(train: RawRows, name: str) -> None:
@@ -131,12 +127,13 @@ def name_labels(train: RawRows, label_names: list[str] | None, class_names: list
     DataError if training has fewer than two labels, SettingError if `label_names` do not fit.
     """
     values = sorted(flat(train.labels).unique().drop_null().to_pylist())
+    numbers = [str(number) for number in range(len(label_names or class_names or ()))]
     if not values or (len(values) < 2 and label_names is None):
         has = f"only the label {values[0]!r}" if values else "no labels"
         raise DataError(f"The training rows have {has}", allowed="at least two labels", remedy="Check dataset.label")
     if label_names is None:
         if class_names is not None:
-            return Labels.of(class_names, _numbered(class_names))
+            return Labels.of(class_names, numbers)
         if all(re.fullmatch(r"-?[0-9]{1,40}", value) for value in values):
             values.sort(key=int)
         return Labels.of(values)
@@ -144,12 +141,12 @@ def name_labels(train: RawRows, label_names: list[str] | None, class_names: list
         if sorted(label_names) == sorted(class_names):
             return Labels.of(label_names, [str(class_names.index(name)) for name in label_names])
         if len(label_names) == len(class_names):
-            return Labels.of(label_names, _numbered(label_names))
+            return Labels.of(label_names, numbers)
         wrong = f"dataset.label_names=[{listed(label_names)}] does not name the {len(class_names)} labels in the data"
         remedy = "Remove dataset.label_names to use these names"
         raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order", remedy=remedy)
     by_name = set(values) <= set(label_names) or not values[0].isdecimal()
-    return Labels.of(label_names, None if by_name else _numbered(label_names))
+    return Labels.of(label_names, None if by_name else numbers)
 
 
 def mapped_labels(name_of: dict[str, str], class_names: list[str] | None) -> Labels:
@@ -159,10 +156,6 @@ def mapped_labels(name_of: dict[str, str], class_names: list[str] | None) -> Lab
     names = list(dict.fromkeys(name_of.values()))
     ids = {value: names.index(name) for value, name in name_of.items()}
     return Labels(names, ids)
-
-
-def _numbered(names: list[str]) -> list[str]:
-    return [str(number) for number in range(len(names))]
 
 
 def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[str, RawRows], Labels]:

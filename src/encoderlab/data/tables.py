@@ -265,23 +265,20 @@ def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str
 
 def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
     """Yield the objects of a file's array, or the one in each line."""
-    lines, place = lines_of(path, encoding), places(path, kind)
-    if kind is Format.json:
-        values = enumerate(_parsed("".join(lines), str(path)), start=1)
-    else:
-        filled = ((number, line) for number, line in enumerate(lines, start=1) if not line.isspace())
-        values = ((number, _parsed(line, place(number))) for number, line in filled)
-    for number, value in values:
-        if not isinstance(value, dict):
-            raise DataError(f"{place(number)} is not a JSON object", allowed="an object with a value for each column")
-        yield number, value
-
-
-def _parsed(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}", allowed="an array of objects, or one in each line") from error
+    lines, place, is_array = lines_of(path, encoding), places(path, kind), kind is Format.json
+    for number, text in enumerate(["".join(lines)] if is_array else lines, start=1):
+        if text.isspace():
+            continue
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            wrong = f"{path if is_array else place(number)} is not JSON: {error}"
+            raise DataError(wrong, allowed="an array of objects, or one in each line") from error
+        for row, one in enumerate(value, start=1) if is_array else [(number, value)]:
+            if not isinstance(one, dict):
+                allowed = "an object with a value for each column"
+                raise DataError(f"{place(row)} is not a JSON object", allowed=allowed)
+            yield row, one
 
 
 def _excel(path: Path, sheet: str | None, columns: Columns) -> Iterator[Record]:

@@ -54,11 +54,11 @@ class Column:
 class TokenStore:
     """The columns of some examples: see `write_store` and `memory_store`."""
 
-    def __init__(self, rows: int, columns: Mapping[str, Column]) -> None:
-        self._rows, self._columns = rows, columns
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = columns
 
     def __len__(self) -> int:
-        return self._rows
+        return len(next(iter(self._columns.values())).offsets) - 1
 
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]
@@ -78,7 +78,12 @@ def id_type(vocabulary_size: int) -> str:
 def as_blocks(rows: Iterable[Mapping[str, Sequence[float]]], columns: Mapping[str, str]) -> Iterator[Block]:
     """Yield rows of numbers as blocks; `columns` names each column and its NumPy dtype."""
     for some in in_lists(rows, ROWS_AT_A_TIME):
-        yield {name: _flatten([row[name] for row in some], dtype) for name, dtype in columns.items()}
+        block = {}
+        for name, dtype in columns.items():
+            lengths = np.fromiter((len(row[name]) for row in some), np.int64, len(some))
+            numbers = chain.from_iterable(row[name] for row in some)
+            block[name] = np.fromiter(numbers, dtype, int(lengths.sum())), lengths
+        yield block
 
 
 def memory_store(columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
@@ -91,7 +96,7 @@ def memory_store(columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenSt
         )
         for name, dtype in columns.items()
     }
-    return TokenStore(len(next(iter(made.values())).offsets) - 1, made)
+    return TokenStore(made)
 
 
 def write_store(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
@@ -113,10 +118,7 @@ def write_store(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block
 
 
 def open_store(folder: Path) -> TokenStore:
-    """Open the store that `write_store` wrote to `folder`, memory-mapped.
-
-    Raises DataError if a file is missing, or has the wrong size.
-    """
+    """Open the store in `folder`, memory-mapped. Raises DataError if a file is missing, or has the wrong size."""
     try:
         shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
         is_whole = _file_sizes(folder, shape["columns"]) == shape["bytes"]
@@ -124,11 +126,12 @@ def open_store(folder: Path) -> TokenStore:
         is_whole = False
     if not is_whole:
         raise DataError(f"The cache folder {folder} is damaged", remedy="Delete it; it will be rebuilt")
-    columns = {
-        name: Column(*(_mapped(*one) for one in zip(_files_of(folder, name), (dtype, "int64"), strict=True)))
-        for name, dtype in shape["columns"].items()
-    }
-    return TokenStore(len(next(iter(columns.values())).offsets) - 1, columns)
+    columns = {}
+    for name, dtype in shape["columns"].items():
+        values, offsets = _files_of(folder, name)
+        mapped = np.memmap(values, dtype, "r") if values.stat().st_size else np.empty(0, dtype)  # none maps no file
+        columns[name] = Column(mapped, np.memmap(offsets, np.int64, "r"))
+    return TokenStore(columns)
 
 
 def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
@@ -141,12 +144,6 @@ def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
             shutil.rmtree(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return make(folder)
-
-
-def _flatten(values: Sequence[Sequence[float]], dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return one column of some rows as a flat array, and how many numbers each row has."""
-    lengths = np.fromiter(map(len, values), np.int64, len(values))
-    return np.fromiter(chain.from_iterable(values), dtype, int(lengths.sum())), lengths
 
 
 def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> None:
@@ -167,12 +164,6 @@ def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Bl
 def _files_of(folder: Path, name: str) -> tuple[Path, Path]:
     """Return the paths of a column's numbers, and of where its rows begin."""
     return folder / f"{name}.bin", folder / f"{name}.offsets.bin"
-
-
-def _mapped(path: Path, dtype: str) -> np.ndarray:
-    if path.stat().st_size == 0:  # an empty file cannot be mapped
-        return np.empty(0, dtype)
-    return np.memmap(path, dtype=dtype, mode="r")
 
 
 def _file_sizes(folder: Path, columns: Iterable[str]) -> dict[str, int]:
