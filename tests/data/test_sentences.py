@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.sentences import (
-    LANGUAGES,
     Preparation,
     SentenceSplitter,
     prepared,
@@ -66,14 +65,10 @@ def test_without_a_model_punkt_learns_abbreviations_from_the_corpus_and_says_so(
     assert "punkt_tab is not installed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("language", "remedy"), [("englisch", " Set task.language=english."), ("../english", ""), ("xx", "")]
-)
-def test_a_language_without_a_punkt_model_is_refused_with_the_available_ones(language, remedy):
-    with pytest.raises(SettingError) as caught:
+@pytest.mark.parametrize("language", ["englisch", "../english", "xx"])
+def test_a_language_without_a_punkt_model_is_refused_with_the_available_ones(language):
+    with pytest.raises(SettingError, match=r"task\.language.*dutch, english"):
         splitter_for(lambda: iter(CORPUS), language)
-    assert str(caught.value).startswith(f"task.language is {language!r}. Allowed: {', '.join(LANGUAGES.values())}.")
-    assert str(caught.value).endswith(remedy)
 
 
 PARAGRAPHS = st.text(st.sampled_from("abC 1.!?…\"')(,;- \t\n\x1c\xa0é"), max_size=60) | st.text(max_size=60)

@@ -51,11 +51,13 @@ def test_a_batch_has_two_texts_with_their_segments_or_one(corpus_of, second, pac
     rows = corpus.rows("train", task)
     drawn = rows.epoch(3, 1)
     batch = drawn.gather(np.arange(len(rows)), task.tokenizer.pad_id)
+    stored, offsets, pairs = rows.store["input_ids"].values, rows.sentences.offsets, drawn.pairs
     for row in range(len(rows)):
         n = int(drawn.lengths[row])
         ids, segments = batch.input_ids[row].tolist(), batch.token_type_ids[row].tolist()
         ends = [place for place, id_ in enumerate(ids) if id_ == task.tokenizer.sep_id]
-        first, second_text = drawn.texts(np.array([row]))[0]
+        first = stored[offsets[pairs.first_start[row]] : offsets[pairs.first_stop[row]]]
+        second_text = stored[offsets[pairs.second_start[row]] : offsets[pairs.second_stop[row]]]
         assert ids[0] == task.tokenizer.cls_id and ends[-1] == n - 1 <= 15
         assert ids[1 : ends[0]] == first[: ends[0] - 1].tolist()
         if second is SecondSentence.none:

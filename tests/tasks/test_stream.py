@@ -7,7 +7,7 @@ import pytest
 
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, stream_of_files
-from encoderlab.data.sentences import Preparation, in_memory
+from encoderlab.data.sentences import Preparation
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.system.processes import Processes
@@ -49,10 +49,12 @@ def streamed(task, read=read, names=NAMES):
 
 def first_windows(rows, count, after=0):
     """Return the texts of each window's rows, with its number and how many of its steps have been taken."""
-    return [
-        (number, [tuple(map(bytes, pair)) for pair in drawn.texts(np.arange(len(drawn.pairs.labels)))], done)
-        for number, drawn, done in islice(rows.epochs(5, BATCH, after), count)
-    ]
+    sep = bytes([rows.task.tokenizer.sep_id])
+    windows = []
+    for number, drawn, done in islice(rows.epochs(5, BATCH, after), count):
+        ids = drawn.gather(np.arange(len(drawn.pairs.labels)), rows.task.tokenizer.pad_id).input_ids.tolist()
+        windows.append((number, [tuple(bytes(row[1:]).split(sep)[:2]) for row in ids], done))
+    return windows
 
 
 def test_successive_windows_contain_different_documents(task):
@@ -99,7 +101,7 @@ def test_processes_share_the_readers_and_get_the_same_windows(task, monkeypatch,
         alone, after = whole._shares(positions)
         *_, (together, later) = [rows._shares(positions) for rows in every]
         assert all(later_one == one for later_one, one in zip(later, after, strict=True))
-        ids = [in_memory(blocks, 40)["input_ids"].values.tolist() for blocks in (alone, together)]
+        ids = [[block.input_ids.tolist() for block in blocks] for blocks in (alone, together)]
         assert ids[0] == ids[1]
         positions = after
 

@@ -87,7 +87,8 @@ class HubDataset(ColumnDataset):
         fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
         if reachable and (isinstance(error, DatasetNotFoundError) or not fetching):
             wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {said}"
-            remedy = "Check dataset.path, dataset.name and dataset.revision; a gated one needs hf auth login"
+            settings = "dataset.path, dataset.name and dataset.revision (of Wikipedia dataset.language and date)"
+            remedy = f"Check {settings}; a gated one needs hf auth login"
             return DataError(wrong, remedy=remedy)
         wrong = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
         remedy = "Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; dataset=files needs no network"

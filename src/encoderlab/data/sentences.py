@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from encoderlab.data.examples import grouped
-from encoderlab.data.token_store import Block, TokenStore, id_type, memory_store
+from encoderlab.data.token_store import Block, id_type
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.errors import SettingError, closest
+from encoderlab.errors import SettingError
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
@@ -61,19 +61,14 @@ def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceS
     from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTokenizer, PunktTrainer
 
     if language not in LANGUAGES.values():
-        near = closest(language, LANGUAGES.values())
-        remedy = f"Set task.language={near}" if near else ""
-        raise SettingError(f"task.language is {language!r}", allowed=", ".join(LANGUAGES.values()), remedy=remedy)
+        raise SettingError(f"task.language is {language!r}", allowed=", ".join(LANGUAGES.values()))
     try:
         tokenizer = PunktTokenizer(language)
         return SentenceSplitter(tokenizer, f"punkt_tab ({language})", _key(tokenizer._params))
     except (LookupError, OSError, ValueError):  # missing, half installed, or not readable
         name = "Punkt trained on this corpus"
-    print(
-        f"encoderlab: NLTK's punkt_tab is not installed (python -m nltk.downloader punkt_tab), so sentences are split "
-        f"with {name}",
-        file=sys.stderr,
-    )
+    lacking = "NLTK's punkt_tab is not installed (python -m nltk.downloader punkt_tab)"
+    print(f"encoderlab: {lacking}, so sentences are split with {name}", file=sys.stderr)
     trainer, characters = PunktTrainer(), 0
     for text in texts():
         text = text[: _TRAINING_CHARACTERS - characters]
@@ -167,11 +162,6 @@ def numbered(blocks: Iterable[SentenceBlock], vocabulary_size: int) -> Iterator[
             "paragraph": ((block.paragraph + paragraphs).astype(columns["paragraph"]), ones),
         }
         documents, paragraphs = documents + block.documents, paragraphs + block.paragraphs
-
-
-def in_memory(blocks: Iterable[SentenceBlock], vocabulary_size: int) -> TokenStore:
-    """Return the sentences of some blocks as a store in memory."""
-    return memory_store(columns_of(vocabulary_size), numbered(blocks, vocabulary_size))
 
 
 def prepared(documents: Iterable[Document], prepare: Preparation) -> Iterator[SentenceBlock]:

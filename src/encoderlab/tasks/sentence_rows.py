@@ -205,17 +205,6 @@ class SentenceEpoch:
         """Mask the batch, or let the teacher compute its targets."""
         return self.rows.task.with_targets(batch, self.key)
 
-    def texts(self, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the ids of both texts of each row, not truncated."""
-        ids, offsets, pairs = self.rows.store["input_ids"].values, self.rows.sentences.offsets, self.pairs
-        return [
-            (
-                ids[offsets[pairs.first_start[row]] : offsets[pairs.first_stop[row]]],
-                ids[offsets[pairs.second_start[row]] : offsets[pairs.second_stop[row]]],
-            )
-            for row in rows
-        ]
-
     def _sequences(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the sequences of `rows` one after the other, their lengths, and those of their first segments."""
         column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets

@@ -7,13 +7,14 @@ settings, not on the number of processes that share the reading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, StreamReader
-from encoderlab.data.sentences import Preparation, SentenceBlock, by_size, in_memory
+from encoderlab.data.sentences import Preparation, SentenceBlock, by_size, columns_of, numbered
+from encoderlab.data.token_store import memory_store
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import SecondSentence
@@ -23,15 +24,7 @@ from encoderlab.tasks.sentence_rows import SentenceEpoch, SentenceRows
 MARKS_KEPT = 16  # of the latest windows: batches are prepared ahead of their steps, but never by this many windows
 
 Position = dict[str, Any] | None  # of a reader; None before its first document
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Where a window begins: its number, the steps before it, and the position of each reader."""
-
-    number: int
-    first_step: int
-    positions: list[Position]
+Mark = dict[str, Any]  # where a window begins: its `number`, the steps before it (`first_step`), all `positions`
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +46,7 @@ class StreamedRows:
         self.stream, self.prepare, self.task, self.pack, self.seed = stream, prepare, task, pack, seed
         self._readers: dict[int, StreamReader] = {}
         self._processes, self._all_gather = SINGLE_PROCESS, _all_gatherer(SINGLE_PROCESS)
-        self._current = self._read(Mark(0, 0, [None] * stream.readers))
+        self._current = self._read({"number": 0, "first_step": 0, "positions": [None] * stream.readers})
         self._marks = [self._current.mark]
         self.first = self._current.rows
 
@@ -73,37 +66,33 @@ class StreamedRows:
 
     def epochs(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, SentenceEpoch, int]]:
         """Yield each window from step `after` + 1 on: its number, its rows, and how many of its steps are done."""
-        if self._current.mark != (mark := self._mark_of(after)):
+        if self._current.mark != (mark := self.position(after)):
             self._readers = {}
             self._current = self._read(mark)
         window = self._current
         while True:
-            drawn = window.rows.epoch(seed, window.mark.number)
-            yield window.mark.number, drawn, after - window.mark.first_step
-            after = window.mark.first_step + -(-len(window.rows) // batch_size)
-            window = self._read(Mark(window.mark.number + 1, after, window.positions))
+            number, first_step = window.mark["number"], window.mark["first_step"]
+            yield number, window.rows.epoch(seed, number), after - first_step
+            after = first_step + -(-len(window.rows) // batch_size)
+            window = self._read({"number": number + 1, "first_step": after, "positions": window.positions})
             self._current, self._marks = window, [*self._marks[1 - MARKS_KEPT :], window.mark]
 
-    def position(self, step: int) -> dict[str, Any]:
+    def position(self, step: int) -> Mark:
         """Return where the window of step `step` begins, as plain values."""
-        return asdict(self._mark_of(step))
+        return next((mark for mark in reversed(self._marks) if mark["first_step"] <= step), self._marks[0])
 
-    def resume(self, position: Mapping[str, Any]) -> None:
+    def resume(self, position: Mark) -> None:
         """Continue from what `position` returned. Raises KeyError, TypeError or ValueError for another stream's."""
-        mark = Mark(position["number"], position["first_step"], list(position["positions"]))
-        if len(mark.positions) != self.stream.readers:
-            raise ValueError(f"the checkpoint was reading {len(mark.positions)} shards at once")
-        self._marks = [mark]
-
-    def _mark_of(self, step: int) -> Mark:
-        return next((mark for mark in reversed(self._marks) if mark.first_step <= step), self._marks[0])
+        if len(position["positions"]) != self.stream.readers:
+            raise ValueError(f"the checkpoint was reading {len(position['positions'])} shards at once")
+        self._marks = [position]
 
     def _read(self, mark: Mark) -> Window:
         """Return the window at `mark`, skipping documents that give no rows. Raises DataError if a pass gives none."""
-        positions = mark.positions
+        size, positions = self.task.tokenizer.vocabulary_size, mark["positions"]
         while True:
             blocks, positions = self._shares(positions)
-            store = in_memory(blocks, self.task.tokenizer.vocabulary_size)
+            store = memory_store(columns_of(size), numbered(blocks, size))
             document = store["document"].values
             # a negative second text is taken from another document
             alone = self.task.config.paired is SecondSentence.next and len(document) and document[0] == document[-1]
@@ -111,21 +100,18 @@ class StreamedRows:
                 rows = SentenceRows(store, self.task, self.pack)
                 if len(rows):
                     return Window(mark, rows, positions)
-            begun = [0 if one is None else one["passes"] for one in mark.positions]
+            begun = [0 if one is None else one["passes"] for one in mark["positions"]]
             if all(now is not None and now["passes"] > old + 1 for now, old in zip(positions, begun, strict=True)):
-                raise DataError(
-                    f"None of the {len(self.stream.shards):,} shards has two documents to train on",
-                    remedy="Check dataset.path, dataset.text, task.min_characters and task.min_sentences",
-                )
+                wrong = f"None of the {len(self.stream.shards):,} shards has two documents to train on"
+                raise DataError(wrong, remedy="Check dataset.text, task.min_characters and task.min_sentences")
 
     def _shares(self, positions: Sequence[Position]) -> tuple[list[SentenceBlock], list[Position]]:
         """Return what each reader adds, and its position afterwards, as all processes exchange what theirs read."""
         mine = range(self._processes.rank, len(positions), self._processes.size)
+        read: dict[int, tuple[list[SentenceBlock], Position]] | DataError
         try:
-            read: dict[int, tuple[list[SentenceBlock], Position]] | DataError = {
-                number: self._share(number, positions[number]) for number in mine
-            }
-        except DataError as error:
+            read = {number: self._share(number, positions[number]) for number in mine}
+        except DataError as error:  # all are to raise it, instead of waiting for this one
             read = error
         everywhere = self._all_gather(read)
         if error := next((one for one in everywhere if isinstance(one, DataError)), None):
