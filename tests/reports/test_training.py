@@ -200,7 +200,7 @@ def test_other_kinds_of_targets_have_a_page_a_screen_and_predictions(tmp_path, r
     show_report(report, {}, [], io.StringIO())
 
 
-def test_many_classes_show_the_worst_and_the_most_frequent_confusions(tmp_path, run, scores_of, facts):
+def test_many_classes_show_the_worst_on_a_page_of_moderate_size(tmp_path, run, scores_of, facts):
     names = [f"class {n}" for n in range(100)]
     labels = np.repeat(np.arange(100), 3)
     predicted = np.where(labels == 7, 8, labels)
@@ -208,5 +208,5 @@ def test_many_classes_show_the_worst_and_the_most_frequent_confusions(tmp_path, 
     scores = scores_of(labels, predicted, names=names)
     write_report(tmp_path, report, facts, Rows([Example("a")] * 300), scores)
     page = Page(tmp_path / "report.html")
-    assert "class 7" in page.text and "class 99" not in page.text and "Most frequent confusions" in page.text
+    assert "class 7" in page.text and "class 99" not in page.text and "confusion.png" in page.text
     assert (tmp_path / "report.html").stat().st_size < 300_000

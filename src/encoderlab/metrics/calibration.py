@@ -42,24 +42,17 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]
 
 
 def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """Return `ece`, the ECE to be expected by chance alone, and the bins that it was computed from; both arrays are
-    [predictions].
-
-    `ece_by_luck` is about the ECE that a perfectly calibrated model would show on so few predictions: the mean absolute
-    value of a normal distribution with each bin's variance. `reliability` lists the bins that hold any prediction.
-    """
+    """Return `ece`, and in `reliability` the bins that hold any prediction; both arrays are [predictions]."""
     import pandas as pd
 
-    columns = {"confidence": confidences, "accuracy": right, "variance": confidences * (1 - confidences)}
-    bins: Any = pd.DataFrame(columns).groupby(np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1))
-    n, means = bins.size(), bins.mean()
-    luck = math.sqrt(2 / math.pi) * np.sqrt(n * means["variance"]).sum()
-    places = {"low": means.index / N_BINS, "high": (means.index + 1) / N_BINS, "n": n}
+    table: Any = pd.DataFrame({"confidence": confidences, "accuracy": right})
+    groups = table.groupby(np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1))
+    bins = groups.mean().assign(n=groups.size())
+    bins = bins.assign(low=bins.index / N_BINS, high=(bins.index + 1) / N_BINS)
     return {
         "bins": N_BINS,
-        "ece": float((n * (means["confidence"] - means["accuracy"]).abs()).sum() / len(right)),
-        "ece_by_luck": float(luck / len(right)),
-        "reliability": means[["confidence", "accuracy"]].assign(**places).to_dict("records"),
+        "ece": float((bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / len(right)),
+        "reliability": bins.to_dict("records"),
     }
 
 

@@ -160,12 +160,14 @@ def svg(plot: Plot) -> Markup:
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+    from encoderlab.reports.plots import quietly_drawn
+
     figure: Figure = plot.figure
     for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
         patch.set(facecolor="none", edgecolor="none")
     file = io.StringIO()
     salt = hashlib.sha256(plot.description.encode()).hexdigest()[:12]  # the ids of two plots on one page must differ
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}), quietly_drawn():
         FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})  # drawn once, see `plots.write_png`
     drawn = re.sub(r"#000000|black", "currentColor", file.getvalue()[file.getvalue().index("<svg") :])
     drawn = re.sub("|".join(COLORS), lambda match: f"var(--{COLORS[match[0]]})", drawn)

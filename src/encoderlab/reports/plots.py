@@ -7,8 +7,9 @@ print.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,8 +37,6 @@ MOST_DOTS = 3000  # of a scatter plot, spread evenly over the rows
 MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 30, 110
 SQUARED = ("pearson", "spearman", "mae", "rmse")  # metrics of numbers, whose loss is a squared error
 
-Lines = Sequence[Mapping[str, Any]]  # of metrics.jsonl
-
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches."""
@@ -55,15 +54,22 @@ def write_png(figure: Figure, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure.set_dpi(150)
-    FigureCanvasAgg(figure).print_png(path)
+    with quietly_drawn():
+        FigureCanvasAgg(figure).print_png(path)
 
 
-def _finish(axes: Axes, below: str | None = None, beside: str | None = None) -> None:
+@contextmanager
+def quietly_drawn() -> Iterator[None]:
+    """Suppress the warnings about letters that no font here has, which are drawn as boxes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
+
+
+def _finish(axes: Axes, below: str = "", beside: str = "") -> None:
     """Name the axes, and give them a faint grid, a frame at their scales, and a legend for named lines."""
-    if below is not None:
-        axes.set_xlabel(below, parse_math=False)
-    if beside is not None:
-        axes.set_ylabel(beside, parse_math=False)
+    axes.set_xlabel(below)
+    axes.set_ylabel(beside)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     if any(axes.get_legend_handles_labels()[1]):
@@ -72,47 +78,25 @@ def _finish(axes: Axes, below: str | None = None, beside: str | None = None) -> 
 
 def short(name: str, most: int = 24) -> str:
     """Return a name as plots show it."""
-    return drawable(name if len(name) <= most else f"{name[: most - 1]}…")
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 @cache
-def fonts() -> list[str]:
+def _fonts() -> list[str]:
     """Return the fonts that letters are drawn with: each one from the first that has it."""
     from matplotlib.font_manager import fontManager
 
     return ["DejaVu Sans", *(name for name in MORE_FONTS if name in fontManager.get_font_names())]
 
 
-@cache
-def _letters() -> frozenset[int]:
-    """Return the code points that `fonts` can draw."""
-    from matplotlib.font_manager import findfont, get_font
-
-    return frozenset().union(*(get_font(findfont(name)).get_charmap() for name in fonts()))
-
-
 def _look(**look: Any) -> dict[str, Any]:
     """Return how names from the data are drawn: no formulas in them, and each letter from a font that has it."""
-    return {"parse_math": False, "family": fonts(), **look}
+    return {"parse_math": False, "family": _fonts(), **look}
 
 
-def drawable(text: str) -> str:
-    """Return the text with letters that no font here has, of which matplotlib warns, written as \\u4e2d."""
-    return "".join(one if ord(one) in _letters() else one.encode("unicode_escape").decode() for one in text)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the curves: the names of its values in metrics.jsonl, and a title before their labels."""
-
-    training_loss: str
-    loss: str
-    metric: str
-    title: str = ""
-
-
-def curves(lines: Lines, columns: Sequence[Column]) -> Figure:
-    """Plot loss, metric and learning rate against steps, in a column for each objective.
+def curves(lines: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str, str, str]]) -> Figure:
+    """Plot loss, metric and learning rate of the `lines` of metrics.jsonl against steps, in a column for each
+    objective: the names of its training loss, loss and metric in the lines, and a title before their labels.
 
     The training loss is drawn as logged (faint) and smoothed, evaluations as logged. Each line has at most 500 points,
     which are means of the values between them.
@@ -125,18 +109,21 @@ def curves(lines: Lines, columns: Sequence[Column]) -> Figure:
     heights = [3.0, 3.0, 1.2] if len(evaluations) else [3.0, 1.2]
     figure = new_figure(WIDTH * len(columns), sum(heights))
     grid = figure.subplots(len(heights), len(columns), sharex=True, squeeze=False, height_ratios=heights).T
-    for panels, column in zip(grid, columns, strict=True):
-        unit = "squared error" if column.metric in SQUARED else "nats"
-        if column.training_loss in steps:
-            losses = steps[column.training_loss]
+    for panels, (training_loss, loss, metric, title) in zip(grid, columns, strict=True):
+        unit = "squared error" if metric in SQUARED else "nats"
+        if training_loss in steps:
+            losses = steps[training_loss]
             smoothed = losses.rolling(len(losses) // 10 + 1, center=True, min_periods=1).mean()
             panels[0].plot(steps["step"], losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training, as logged")
             panels[0].plot(steps["step"], smoothed, color=BLUE, linewidth=1.8, label="training, running mean")
-        _draw_evaluations(panels[0], evaluations, column.loss, ORANGE)
-        _finish(panels[0], beside=f"{column.title}loss ({unit})")
-        if len(evaluations):
-            _draw_evaluations(panels[1], evaluations, column.metric, GREEN)
-            _finish(panels[1], beside=f"{column.title}{words_of(column.metric)}")
+        for axes, name, color in ((panels[0], loss, ORANGE), (panels[1], metric, GREEN)) if len(evaluations) else ():
+            known = evaluations[["split", "step", name]].dropna() if name in evaluations else evaluations[:0]
+            for (split, points), style in zip(known.groupby("split"), STYLES, strict=False):
+                best = points.loc[points[name].idxmin() if is_lower_better(name) else points[name].idxmax()]
+                label = f"{split}: best {best[name]:.3f} at step {best['step']:,.0f}"
+                axes.plot(points["step"], points[name], style, marker="o", markersize=4, color=color, label=label)
+        for axes, label in zip(panels, (f"loss ({unit})", words_of(metric)), strict=False):
+            _finish(axes, beside=f"{title}{label}")
         panels[-1].plot(steps["step"], steps["learning_rate"], color=GREY, linewidth=1.5)
         panels[-1].ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
         panels[-1].set_ylim(bottom=0)
@@ -145,25 +132,13 @@ def curves(lines: Lines, columns: Sequence[Column]) -> Figure:
     return figure
 
 
-def _draw_evaluations(axes: Axes, evaluations: Any, name: str, color: str) -> None:
-    """Draw one line for each split, with its best point in words."""
-    if not len(evaluations) or name not in evaluations:
-        return
-    known = evaluations[["split", "step", name]].dropna()
-    for (split, points), style in zip(known.groupby("split"), STYLES, strict=False):
-        best = points.loc[points[name].idxmin() if is_lower_better(name) else points[name].idxmax()]
-        label = f"{split}: best {best[name]:.3f} at step {best['step']:,.0f}"
-        axes.plot(points["step"], points[name], style, marker="o", markersize=4, color=color, label=label)
-
-
 def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Figure:
     """Plot the confusion matrix, true classes as rows: counts as text, shares of the row as shade.
 
     Beyond 30 classes there are only shades; beyond 110 not every class is named.
     """
-    counts = np.array(confusion)
+    counts, names = np.array(confusion), list(map(short, labels))
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    names = list(map(short, labels))
     written = len(names) <= MOST_CLASSES_WRITTEN
     side = min(max(4.5, 1.8 + (0.62 if written else 0.2) * len(names)), 24)
     named = range(0, len(names), math.ceil(len(names) / MOST_CLASSES_NAMED))
@@ -198,33 +173,30 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
     Return None for other predictions, and if no row or every row has that class.
     """
-    from sklearn.metrics import precision_recall_curve, precision_score, recall_score
+    from sklearn.metrics import precision_recall_curve
 
     if not isinstance(scores, ClassificationScores) or scores.positive is None or scores.probabilities is None:
         return None
-    has_label, probabilities = scores.labels == scores.positive, scores.probabilities[:, scores.positive]
+    has_label = scores.labels == scores.positive
     if not has_label.any() or has_label.all():
         return None
     figure = new_figure(WIDTH, 0.75 * WIDTH)
     axes = figure.subplots()
-    predicted = scores.predicted == scores.positive
-    precision, recall, _ = precision_recall_curve(has_label, probabilities, drop_intermediate=True)
+    precision, recall, _ = precision_recall_curve(has_label, scores.probabilities[:, scores.positive])
     axes.step(recall, precision, where="post", color=BLUE, label="all thresholds")
-    if predicted.any():
-        axes.plot(
-            recall_score(has_label, predicted), precision_score(has_label, predicted), "o", color=BLUE, markersize=7
-        )
+    if (scores.predicted == scores.positive).any():
+        own = scores.per_class[scores.label_names[scores.positive]]
+        axes.plot(own["recall"], own["precision"], "o", color=BLUE, markersize=7)
     _finish(axes, "recall", "precision")
     return figure
 
 
 def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
     """Plot accuracy against confidence; below, the counts of the bins."""
-    figure = new_figure(WIDTH, 5.2)
+    figure, bins = new_figure(WIDTH, 5.2), calibration["reliability"]
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    bins = calibration["reliability"]
-    confidences, accuracies, low, counts = (
-        [one[key] for one in bins] for key in ("confidence", "accuracy", "low", "n")
+    confidences, accuracies, low, counts = zip(
+        *((one["confidence"], one["accuracy"], one["low"], one["n"]) for one in bins), strict=True
     )
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
     upper.plot(confidences, accuracies, "o-", color=BLUE, markersize=5, label=f"ECE {calibration['ece']:.3f}")
@@ -274,7 +246,7 @@ def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Fi
         axes.set_title(f"head {head}")
         axes.set_xticks(named, names, **_look(rotation=90, fontsize=7))
         axes.set_yticks(named, names, **_look(fontsize=7))
-    figure.suptitle(drawable(title), wrap=True, **_look())
+    figure.suptitle(title, wrap=True, **_look())
     figure.supxlabel("attended to (key)")
     figure.supylabel("attending token (query)")
     figure.colorbar(image, ax=grid, shrink=0.8, aspect=25 * down).set_label("attention weight")

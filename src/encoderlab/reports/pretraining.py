@@ -74,11 +74,11 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
     lines = training.metric_lines(folder)
     if not lines:
         return {}
-    columns = [plots.Column("loss", "loss", report["main_figure"])]
+    columns = [("loss", "loss", report["main_figure"], "")]
     if "teacher" not in report:
         paired = any("loss_sequence" in line or "nsp_loss" in line for line in lines)
-        columns = [plots.Column("loss_token" if paired else "loss", "mlm_loss", "mlm_accuracy", "masked tokens: ")]
-        columns += [plots.Column("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: ")] * paired
+        columns = [("loss_token" if paired else "loss", "mlm_loss", "mlm_accuracy", "masked tokens: ")]
+        columns += [("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: ")] * paired
     what = "Curves over the optimizer's steps: losses, scores on validation, learning rate"
     return {"curves": Plot(plots.curves(lines, columns), what)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 MAJORITY = 0.8  # share of the rows from which on the most frequent class hides the others in the accuracy
 MOST_ON_SCREEN, MOST_ON_PAGE = 12, 60  # classes in a table
-MOST_OF_A_MATRIX, MOST_CONFUSIONS = 20, 20
-FEW_CLASSES = 4  # up to which a matrix says enough without a list of confusions
+MOST_OF_A_MATRIX = 20  # classes
 NO_SCORES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
 EXTRA_COLUMNS = {  # of entity types and labels
     "f1_ci95": "F1, 95% interval",
@@ -68,21 +67,16 @@ def run_report(run: Mapping[str, Any], splits: Mapping[str, SplitScores], **own:
     return json_safe({**run, **report, **own})
 
 
-def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) -> list[str]:
-    """Return caveats that a reader of the scores should know."""
-    caveats = []
+def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) -> Iterator[str]:
+    """Yield caveats that a reader of the scores should know."""
     if scored == "train":
-        caveats.append("The model was trained on these rows, so the scores show what it remembers, not what it can do.")
+        yield "The model was trained on these rows, so the scores show what it remembers, not what it can do."
     if checkpoint.get("chosen_on") == scored:
-        caveats.append(
-            f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
-        )
+        yield f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
     if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main] == 1:
-        caveats.append(
-            f"Every prediction is right, so the interval has no width; with {wording.counted(scores.n, 'row')}, an "
-            f"error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)."
-        )
-    return caveats
+        possible = f"an error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)"
+        rows = wording.counted(scores.n, "row")
+        yield f"Every prediction is right, so the interval has no width; with {rows}, {possible}."
 
 
 def build_report(
@@ -100,9 +94,9 @@ def build_report(
     if isinstance(scored, ClassificationScores) and scored.probabilities is not None:
         scarce = scarce_classes(name, {key: int(one["support"]) for key, one in scored.per_class.items()})
         report["notes"] += [scarce] if scarce else []
-    named = {BASELINE_NAMES.get(key, key): one for key, one in baselines.items()}
-    report["notes"] += [f"Baseline {key} was skipped: {one.skipped}." for key, one in named.items() if one.skipped]
-    report["notes"] += [f"Baseline {key} {one.note}." for key, one in named.items() if one.note]
+    for key, one in baselines.items():
+        about = [f"was skipped: {one.skipped}" if one.skipped else "", one.note]
+        report["notes"] += [f"Baseline {BASELINE_NAMES.get(key, key)} {words}." for words in about if words]
     return report
 
 
@@ -232,26 +226,22 @@ def _class_table(per_class: Mapping[str, Mapping[str, Any]], kind: str, most: in
     """Return a row for each class, entity type or label; of too many, for those with the lowest F1."""
     if not per_class:
         return []
-    selected = list(per_class.items())
+    selected, few = list(per_class.items()), ""
     if len(selected) > most:
         selected = sorted(selected, key=lambda one: (one[1]["support"] == 0, one[1]["f1"]))[:most]
-    few = f"The {most} with the lowest F1 of {len(per_class):,}; report.json has all." if len(per_class) > most else ""
-    extra = {
-        name: (words, wording.interval if name == "f1_ci95" else wording.score)
-        for name, words in EXTRA_COLUMNS.items()
-        if name in selected[0][1]
-    }
+        few = f"The {most} with the lowest F1 of {len(per_class):,}; report.json has all."
+    extra = [key for key in EXTRA_COLUMNS if key in selected[0][1]]
     rows = [
         [
             wording.shown(name, 80),
             *(wording.score(one[key]) for key in ("precision", "recall", "f1")),
             wording.number(one["support"]),
-            *(form(one[key]) for key, (_, form) in extra.items()),
+            *(wording.interval(one[key]) if key == "f1_ci95" else wording.score(one[key]) for key in extra),
         ]
         for name, one in selected
     ]
     columns = [kind, "precision", "recall", "F1", "entities" if kind == "type" else "rows"]
-    return [Table([*columns, *(words for words, _ in extra.values())], rows), Text(few, tone="quiet")]
+    return [Table([*columns, *(EXTRA_COLUMNS[key] for key in extra)], rows), Text(few, tone="quiet")]
 
 
 def write_report(
@@ -303,7 +293,7 @@ def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) ->
     drawn = {}
     if lines := metric_lines(folder):
         what = f"Curves over the optimizer's steps: loss, {wording.words_of(main)} on validation, learning rate"
-        drawn["curves"] = Plot(plots.curves(lines, [plots.Column("loss", "loss", main)]), what)
+        drawn["curves"] = Plot(plots.curves(lines, [("loss", "loss", main, "")]), what)
     if isinstance(scores, ClassificationScores | TaggingScores):
         confusion = plots.confusion_plot(scores.confusion, scores.label_names)
         drawn["confusion"] = Plot(confusion, "Confusion matrix")
@@ -352,47 +342,28 @@ def page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Bl
 
 
 def _classes(scored: Mapping[str, Any]) -> list[Block]:
-    names, confusion = list(scored.get("per_class", {})), scored.get("confusion")
+    names, confusion = [wording.shown(name, 40) for name in scored.get("per_class", {})], scored.get("confusion")
     if not names:
         return []
     table = _class_table(scored["per_class"], "label" if confusion is None else "class", MOST_ON_PAGE)
     blocks: list[Block] = [Heading("Classes"), *table]
-    if confusion is not None and len(names) <= MOST_OF_A_MATRIX:
+    if confusion is not None and len(names) > MOST_OF_A_MATRIX:
+        blocks.append(Text("plots/confusion.png shows which classes are confused."))
+    elif confusion is not None:
         words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
-        matrix = Matrix([wording.shown(name, 40) for name in names], confusion)
-        blocks += [Heading("Confusion matrix", level=3), Text(words), matrix]
-    if confusion is not None and len(names) > FEW_CLASSES:
-        blocks += [Heading("Most frequent confusions", level=3), _confusions_table(confusion, names)]
+        blocks += [Heading("Confusion matrix", level=3), Text(words), Matrix(names, confusion)]
     return blocks
 
 
-def _confusions_table(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> Table:
-    """Return the most frequent confusions of a true and a predicted class."""
-    counts = np.array(confusion)
-    wrong = counts * ~np.eye(len(counts), dtype=bool)
-    rows = []
-    for place in np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSIONS]:
-        true, other = map(int, np.unravel_index(place, wrong.shape))
-        if wrong[true, other]:
-            share = wording.percent(wrong[true, other] / counts[true].sum())
-            pair = [wording.shown(names[true], 60), wording.shown(names[other], 60)]
-            rows.append([*pair, wording.number(int(wrong[true, other])), share])
-    return Table(("true class", "predicted", "times", "of the true class"), rows, n_texts=2)
-
-
 def _about_calibration(report: Mapping[str, Any], measured: Mapping[str, Any]) -> list[Block]:
-    ece = f"The expected calibration error (ECE) is {wording.score(measured['ece'])}"
+    words = "Are predictions with a confidence of 80% right 80% of the time? The expected calibration error (ECE) is "
+    words += f"{wording.score(measured['ece'])}, in {measured['bins']} bins of equal width (Guo et al. 2017)."
     if "temperature" in measured:
         on = "these rows" if report["scored_split"] == "validation" else "validation"
-        ece += f"; before temperature {measured['temperature']:.2f}, fitted on {on}, it was "
-        ece += wording.score(measured["ece_uncalibrated"])
-    words = (
-        f"Are predictions with a confidence of 80% right 80% of the time? {ece}. A perfectly calibrated model would "
-        f"show about {wording.score(measured['ece_by_luck'])} on so few predictions."
-    )
-    if "brier" in measured and "temperature" not in measured and report["command"] != "eval":
+        before = f"Before temperature {measured['temperature']:.2f}, fitted on {on}"
+        words += f" {before}, it was {wording.score(measured['ece_uncalibrated'])}."
+    elif "brier" in measured and report["command"] != "eval":
         n = report["splits"].get("validation", {}).get("n", 0)
         few = f"the validation rows are fewer than {LEAST_ROWS}" if n else "there are no validation rows"
         words += f" No temperature was fitted{f': {few}' if n < LEAST_ROWS else ''}."
-    bins = f"{measured['bins']} bins of equal width (Guo et al. 2017, eq. 3; temperature scaling: section 4.2)."
-    return [Heading("Calibration"), Text(words), Text(bins, tone="quiet")]
+    return [Heading("Calibration"), Text(words)]
