@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch
 from encoderlab.data.tokenizers import Tokenizer, _wordpiece
 from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining import Masking
+from encoderlab.tasks.pretraining import Pretraining
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{n}" for n in range(30)] + [f"##p{n}" for n in range(20)]
@@ -34,12 +34,12 @@ TOKENIZER = tokenizer()
 
 def masking(**changed):
     """Return the masking of batches whose targets the host has counted."""
-    masks = Masking(PretrainingConfig(name="test", **changed), TOKENIZER)
+    task = Pretraining(PretrainingConfig(name="test", **changed), TOKENIZER, [], 512)
 
     def masked(batch, key):
         lengths = (batch.input_ids != PAD).sum(1)
         flat = batch.input_ids[batch.input_ids != PAD]
-        return masks(replace(batch, n_targets=masks.count(flat.numpy(), lengths.numpy())), key)
+        return task.with_targets(replace(batch, n_targets=task.count_targets(flat.numpy(), lengths.numpy())), key)
 
     return masked
 
@@ -140,10 +140,9 @@ def test_target_positions_are_the_same_as_in_every_earlier_version():
 @pytest.mark.parametrize("fraction", [0.15, 0.5, 0.25, 0.125, 0.1, 0.9, 1 / 3])
 def test_the_host_counts_the_targets_the_device_will_choose_at_every_length(fraction):
     """If a fraction ends in a half, both must round to the even number."""
-    masks = Masking(PretrainingConfig(name="test", mlm_probability=fraction), TOKENIZER)
+    task = Pretraining(PretrainingConfig(name="test", mlm_probability=fraction), TOKENIZER, [], 512)
     rows = random_rows(1, 402)[0]
     for length in range(3, 402):
         ids = torch.tensor([rows[:length]])
-        assert masks.count(np.array(rows[:length]), np.array([length])) == int(
-            masks.choose(ids, torch.tensor([0]), 1).sum()
-        )
+        chosen = int(task.choose(ids, torch.tensor([0]), 1).sum())
+        assert task.count_targets(np.array(rows[:length]), np.array([length])) == chosen

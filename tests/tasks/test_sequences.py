@@ -33,9 +33,12 @@ def cut_piece_by_piece(first, second, room):
     return first, second
 
 
-@given(first=lengths, second=lengths, room=st.integers(-3, 130))
+@given(first=lengths, second=lengths, room=st.integers(0, 130))
 def test_truncating_at_once_equals_dropping_tokens_of_the_longer_text_one_by_one(first, second, room):
-    assert longest_first(first, second, room) == cut_piece_by_piece(first, second, room)
+    kept = cut_piece_by_piece(first, second, room)
+    assert longest_first(np.array(first), np.array(second), room) == kept
+    segments = join(TOKENIZER, [5] * first, [6] * second, room + 3).token_type_ids
+    assert (segments.count(0) - 2, segments.count(1) - 1) == kept
 
 
 @given(first=pieces, max_length=st.integers(2, 45), label=st.one_of(st.none(), st.integers(0, 5)))

@@ -24,32 +24,36 @@ _BITS = 24  # of each random number: as many as a float32 holds
 
 
 class Pretraining(Task):
-    """Predicts the masked tokens and, for a pair, whether the second text follows. DataError without a mask token."""
+    """Predicts the masked tokens and, for a pair, whether the second text follows.
+
+    A fixed share of the ordinary tokens of each row is selected for prediction, and most of them are hidden. Special
+    tokens, including the unknown one, are neither predicted nor used as replacements. A draw is a hash of a key, the
+    row and the position, not a generator's next number: a row is masked alike in any batch, on any device, in any
+    number of micro-batches. Evaluations use one fixed key.
+
+    Raises DataError if the tokenizer has no mask token, or no ordinary one.
+    """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         labels = PAIR_LABELS if config.second_sentence is SecondSentence.next else []
         super().__init__(tokenizer, labels, max_length, "mlm_accuracy", shortest=5)
-        self.config = config
+        if tokenizer.mask_id is None:
+            remedy = "Set tokenizer=wordpiece, or tokenizer=bert_base_uncased"
+            raise DataError("The tokenizer has no mask token", remedy=remedy)
+        self.config, self.mask_id = config, tokenizer.mask_id
         self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
-        self.masking = Masking(config, tokenizer)
+        pieces = enumerate(tokenizer.pieces(range(tokenizer.vocabulary_size)))
+        ordinary = [id_ for id_, piece in pieces if piece is not None and id_ not in tokenizer.special_ids]
+        if not ordinary:
+            raise DataError("The tokenizer's vocabulary has only special tokens")
+        self.is_ordinary = np.zeros(tokenizer.vocabulary_size, bool)
+        self.is_ordinary[ordinary] = True
+        self._tables = {torch.device("cpu"): (torch.tensor(ordinary), torch.from_numpy(self.is_ordinary))}
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Return new texts or pairs as sequences without masks; the rows of a run come from `tasks.sentence_rows`."""
         sequences = sequences_of(self.tokenizer, texts_among(examples), self.max_length)
         return [replace(sequence, token_labels={}) for sequence in sequences]
-
-    @property
-    def is_ordinary(self) -> np.ndarray:
-        """Return whether each id is an ordinary token: [vocabulary]."""
-        return self.masking.is_ordinary.numpy()
-
-    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
-        """Return how many tokens will be predicted in the sequences that follow one another in `flat`."""
-        return self.masking.count(flat, lengths)
-
-    def with_targets(self, batch: Batch, key: int) -> Batch:
-        """Return the batch with its targets; draws are a function of `key`, row and position."""
-        return self.masking(batch, key)
 
     def metrics(self) -> PretrainingMetrics:
         return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)
@@ -60,6 +64,61 @@ class Pretraining(Task):
             wrong = "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text"
             raise DataError(wrong, remedy=INSTEAD)
         return self.predictions_of(prediction.sequence_logits)
+
+    def with_targets(self, batch: Batch, key: int) -> Batch:
+        """Return `batch` with its `target_positions`, their true ids as `token_labels`, and the masked `input_ids`.
+
+        It is masked on its device without waiting for it, as `n_targets` says how many targets there are. For MPS it is
+        masked on the CPU: up to PyTorch 2.12, sorting 64-bit integers loses bits there.
+        """
+        ids, device = batch.input_ids, batch.input_ids.device
+        if device.type == "mps":
+            return self.with_targets(batch.to(torch.device("cpu")), key).to(device)
+        assert batch.n_targets is not None, "see `count_targets`"
+        is_target = self.choose(ids, batch.rows, key).flatten()
+        target_positions = torch.nonzero_static(is_target, size=batch.n_targets).flatten()
+        labels = ids.flatten()[target_positions]
+        row, place = batch.rows[target_positions // ids.shape[1]], target_positions % ids.shape[1]
+        kind = uniform(key, _KIND, row, place)
+        ordinary, _ = self._tables_on(device)
+        drawn = ordinary[(uniform(key, _REPLACEMENT, row, place) * len(ordinary)).long()]
+        masked, random = self.config.mask_replace_prob, self.config.mask_replace_prob + self.config.random_replace_prob
+        seen = torch.where(kind < masked, self.mask_id, torch.where(kind < random, drawn, labels))
+        hidden = ids.flatten().index_copy(0, target_positions, seen).view_as(ids)
+        return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=labels)
+
+    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
+        """Return how many tokens will be predicted in the sequences, none empty, that follow one another in `flat`."""
+        ordinary = np.add.reduceat(self.is_ordinary[flat], np.cumsum(lengths) - lengths, dtype=np.int64)
+        return int(self._n_targets(torch.from_numpy(ordinary)).sum())
+
+    def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
+        """Return True at the tokens to predict: [batch, length].
+
+        In each row they are `mlm_probability` of the ordinary tokens, rounded, and at least one if there is any.
+        """
+        ordinary = self._tables_on(ids.device)[1][ids]
+        n_targets = self._n_targets(ordinary.sum(1, keepdim=True))
+        # the order of selection within each row: ties go to the first token, and other tokens than ordinary come last
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        drawn = _hash(key, _CHOICE, rows[:, None], positions).masked_fill_(~ordinary, 2**_BITS)
+        keys = drawn.mul_(2**32).add_(positions)
+        # the most targets in any row: finding the first few takes an eighth of the time of sorting all
+        most = int(self._n_targets(torch.tensor(ids.shape[1])))
+        first = keys.topk(most, dim=1, largest=False).values
+        last = first.gather(1, (n_targets - 1).clamp(min=0))
+        return (keys <= last) & ordinary
+
+    def _n_targets(self, ordinary: Tensor) -> Tensor:
+        """Return how many of the ordinary tokens to predict: the host's count must agree with the device's choice."""
+        return (self.config.mlm_probability * ordinary).round().long().clamp(min=1).minimum(ordinary)
+
+    def _tables_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the ordinary ids, and whether each id is one, on `device`: moved once, as the host waits for it."""
+        if device not in self._tables:
+            ordinary, is_ordinary = self._tables[torch.device("cpu")]
+            self._tables[device] = ordinary.to(device), is_ordinary.to(device)
+        return self._tables[device]
 
 
 class TeacherVectors(Encoding):
@@ -97,86 +156,6 @@ class TeacherVectors(Encoding):
 
 
 DocumentTask = Pretraining | TeacherVectors  # whose rows are made of sentences
-
-
-class Masking:
-    """Selects a fixed share of the ordinary tokens of each row for prediction, and hides most of them.
-
-    Special tokens, including the unknown one, are neither predicted nor used as replacements. A draw is a hash of a
-    key, the row and the position, not a generator's next number: a row is masked alike in any batch, on any device, in
-    any number of micro-batches. Evaluations use one fixed key.
-
-    Raises DataError if the tokenizer has no mask token, or no ordinary one.
-    """
-
-    def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer) -> None:
-        if tokenizer.mask_id is None:
-            raise DataError(
-                "The tokenizer has no mask token", remedy="Set tokenizer=wordpiece, or tokenizer=bert_base_uncased"
-            )
-        pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
-        ordinary = [id_ for id_, piece in enumerate(pieces) if piece is not None and id_ not in tokenizer.special_ids]
-        if not ordinary:
-            raise DataError("The tokenizer's vocabulary has only special tokens")
-        self.config, self.mask_id = config, tokenizer.mask_id
-        self.is_ordinary = torch.zeros(tokenizer.vocabulary_size, dtype=torch.bool)
-        self.is_ordinary[ordinary] = True
-        self._tables = {torch.device("cpu"): (torch.tensor(ordinary), self.is_ordinary)}
-
-    def __call__(self, batch: Batch, key: int) -> Batch:
-        """Return `batch` with its `target_positions`, their true ids as `token_labels`, and the masked `input_ids`.
-
-        It is masked on its device without waiting for it, as `n_targets` says how many targets there are. For MPS it is
-        masked on the CPU: up to PyTorch 2.12, sorting 64-bit integers loses bits there.
-        """
-        ids, device = batch.input_ids, batch.input_ids.device
-        if device.type == "mps":
-            return self(batch.to(torch.device("cpu")), key).to(device)
-        assert batch.n_targets is not None, "see `count`"
-        is_target = self.choose(ids, batch.rows, key).flatten()
-        target_positions = torch.nonzero_static(is_target, size=batch.n_targets).flatten()
-        labels = ids.flatten()[target_positions]
-        row, place = batch.rows[target_positions // ids.shape[1]], target_positions % ids.shape[1]
-        kind = uniform(key, _KIND, row, place)
-        ordinary, _ = self._tables_on(device)
-        drawn = ordinary[(uniform(key, _REPLACEMENT, row, place) * len(ordinary)).long()]
-        masked, random = self.config.mask_replace_prob, self.config.mask_replace_prob + self.config.random_replace_prob
-        seen = torch.where(kind < masked, self.mask_id, torch.where(kind < random, drawn, labels))
-        hidden = ids.flatten().index_copy(0, target_positions, seen).view_as(ids)
-        return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=labels)
-
-    def count(self, flat: np.ndarray, lengths: np.ndarray) -> int:
-        """Return how many tokens will be predicted in the sequences, none empty, that follow one another in `flat`."""
-        ordinary = np.add.reduceat(self.is_ordinary.numpy()[flat], np.cumsum(lengths) - lengths, dtype=np.int64)
-        return int(self._n_targets(torch.from_numpy(ordinary)).sum())
-
-    def choose(self, ids: Tensor, rows: Tensor, key: int) -> Tensor:
-        """Return True at the tokens to predict: [batch, length].
-
-        In each row they are `mlm_probability` of the ordinary tokens, rounded, and at least one if there is any.
-        """
-        ordinary = self._tables_on(ids.device)[1][ids]
-        n_targets = self._n_targets(ordinary.sum(1, keepdim=True))
-        # the order of selection within each row: ties go to the first token, and other tokens than ordinary come last
-        positions = torch.arange(ids.shape[1], device=ids.device)
-        drawn = _hash(key, _CHOICE, rows[:, None], positions).masked_fill_(~ordinary, 2**_BITS)
-        keys = drawn.mul_(2**32).add_(positions)
-        # the most targets in any row: finding the first few takes an eighth of the time of sorting all
-        most = int(self._n_targets(torch.tensor(ids.shape[1])))
-        first = keys.topk(most, dim=1, largest=False).values
-        last = first.gather(1, (n_targets - 1).clamp(min=0))
-        return (keys <= last) & ordinary
-
-    def _n_targets(self, ordinary: Tensor) -> Tensor:
-        """Return how many of the ordinary tokens to predict: the host's count must agree with the device's choice."""
-        return (self.config.mlm_probability * ordinary).round().long().clamp(min=1).minimum(ordinary)
-
-    def _tables_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the ordinary ids, and whether each id is one, on `device`: moved once, as the host waits for it."""
-        if device not in self._tables:
-            ordinary, is_ordinary = self._tables[torch.device("cpu")]
-            self._tables[device] = ordinary.to(device), is_ordinary.to(device)
-        return self._tables[device]
 
 
 def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:

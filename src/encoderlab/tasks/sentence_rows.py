@@ -14,7 +14,7 @@ from encoderlab.data.token_store import TokenStore
 from encoderlab.tasks.config import SecondSentence
 from encoderlab.tasks.pretraining import DocumentTask
 from encoderlab.tasks.rows import side_by_side
-from encoderlab.tasks.task import longest_first_of_many
+from encoderlab.tasks.task import longest_first
 
 Places = np.ndarray  # indices of sentences in the store: int32 if that is enough, otherwise int64
 
@@ -209,7 +209,7 @@ class SentenceEpoch:
         """Return the sequences of `rows` one after the other, their lengths, and those of their first segments."""
         column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
         tokenizer = self.rows.task.tokenizer
-        first, second = longest_first_of_many(*self.tokens(rows), self.rows.room)
+        first, second = longest_first(*self.tokens(rows), self.rows.room)
         first_lengths, second_lengths = first + 2, second + self.paired
         lengths = first_lengths + second_lengths
         begins = np.cumsum(lengths) - lengths

@@ -26,7 +26,11 @@ class Tagging(Task):
         )
         self.special_tokens = config.special_tokens
         self.heads = HeadSizes(token_classes=len(self.labels))
-        self.decoder = _decoder(config, self.labels)
+        entities = None if config.decoding is Decoding.argmax else entity_labels(self.labels)
+        if entities is None and config.decoding is Decoding.valid:
+            wrong = "task.decoding=valid needs BIO or BIOES labels, such as B-person, I-person and O"
+            raise SettingError(wrong, remedy="Set task.decoding=argmax")
+        self.decoder = None if entities is None else ValidDecoder(entities)
 
     @property
     def key(self) -> str:
@@ -34,10 +38,8 @@ class Tagging(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         if not are_words(examples):
-            raise DataError(
-                "This dataset holds labelled texts, but a tagging task needs sequences of labelled words",
-                remedy="Set task=classification, or choose a dataset of words (dataset.format=conll)",
-            )
+            wrong = "This dataset holds labelled texts, but a tagging task needs sequences of labelled words"
+            raise DataError(wrong, remedy="Set task=classification, or choose a dataset of words")
         pieces = self.tokenizer.encode_words([example.words for example in examples])
         return [self._encode_one(example, *piece) for example, piece in zip(examples, pieces, strict=True)]
 
@@ -74,14 +76,3 @@ class Tagging(Task):
             RowPrediction(tuple(self.labels[id_] for id_ in of_row), None, tuple(confidences.tolist()))
             for of_row, confidences in zip(np.split(ids, starts), np.split(chances, starts), strict=True)
         ]
-
-
-def _decoder(config: TaggingConfig, labels: Sequence[str]) -> ValidDecoder | None:
-    """Return the decoder of valid sequences, or None. Raises SettingError if the labels have to be BIO and are not."""
-    entities = None if config.decoding is Decoding.argmax else entity_labels(labels)
-    if entities is None and config.decoding is Decoding.valid:
-        raise SettingError(
-            "task.decoding=valid needs BIO or BIOES labels, such as B-person, I-person and O",
-            remedy="Set task.decoding=argmax",
-        )
-    return None if entities is None else ValidDecoder(entities)

@@ -73,10 +73,8 @@ class Task(ABC):
         self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int
     ) -> None:
         if max_length < shortest:
-            raise SettingError(
-                f"model.max_length={max_length} leaves no room for a token besides the special ones",
-                allowed=f"at least {shortest} for this task",
-            )
+            wrong = f"model.max_length={max_length} leaves no room for a token besides the special ones"
+            raise SettingError(wrong, allowed=f"at least {shortest} for this task")
         self.tokenizer, self.labels, self.max_length, self.score = tokenizer, list(labels), max_length, score
 
     @property
@@ -115,12 +113,9 @@ class Task(ABC):
 def refuse_unknown_label(setting: str, label: str, labels: Sequence[str]) -> None:
     """Raise SettingError unless the `label` that a `setting` names is one of the `labels` of the data."""
     if label not in labels:
-        near = closest(label, labels)
-        raise SettingError(
-            f"{setting} names {label!r}, which is not a label of the data",
-            allowed=", ".join(labels),
-            remedy=f"Did you mean {near}?" if near else "",
-        )
+        wrong = f"{setting} names {label!r}, which is not a label of the data"
+        remedy = f"Did you mean {near}?" if (near := closest(label, labels)) else ""
+        raise SettingError(wrong, allowed=", ".join(labels), remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +150,12 @@ def join(
     tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, max_length: int, label: Target = None
 ) -> Encoded:
     """Return one text or a pair as a sequence of at most `max_length` tokens, truncating the longer text first."""
-    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
-    if second is None:
-        kept = max_length - 2
-        ids = [*cls, *first[:kept], *sep]
-        return Encoded(ids, [0] * len(ids), label, truncated=len(first) > kept)
-    kept_first, kept_second = longest_first(len(first), len(second), max_length - 3)
-    a, b = [*cls, *first[:kept_first], *sep], [*second[:kept_second], *sep]
-    truncated = kept_first < len(first) or kept_second < len(second)
-    return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=truncated)
+    paired = second is not None
+    second, room = second or (), max_length - 2 - paired
+    kept = min(len(second), max(room // 2, room - len(first)))  # as `longest_first`, for single numbers
+    a = [tokenizer.cls_id, *first[: room - kept], tokenizer.sep_id]
+    b = [*second[:kept], tokenizer.sep_id] if paired else []
+    return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=len(first) + len(second) > room)
 
 
 def in_windows(
@@ -187,10 +179,8 @@ def sequences_of(
     firsts = tokenizer.encode([example.text for example in examples])
     if windows is not None:
         if any(example.text_pair is not None for example in examples):
-            raise DataError(
-                f"task.windows={windows.pooling} reads single texts in windows, but these rows are pairs",
-                remedy="Set task.windows=none, which truncates the longer text of a pair",
-            )
+            wrong = f"task.windows={windows.pooling} reads single texts in windows, but these rows are pairs"
+            raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
         return [
             in_windows(tokenizer, ids, max_length, windows, example.label)
             if len(ids) > max_length - 2
@@ -207,27 +197,16 @@ def sequences_of(
 def texts_among(examples: Sequence[Example]) -> Sequence[TextExample]:
     """Return the examples, which are texts. Raises DataError if they are sequences of words."""
     if not are_texts(examples):
-        raise DataError(
-            "This dataset holds sequences of labelled words, but the task needs texts",
-            remedy="Set task=tagging, or choose a dataset of texts",
-        )
+        wrong = "This dataset holds sequences of labelled words, but the task needs texts"
+        raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
     return examples
 
 
-def longest_first_of_many(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return `longest_first` of many pairs at once: [pairs] each."""
+def longest_first(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many tokens of both texts of pairs fit into `room` when the longer one is truncated first: [pairs].
+
+    >>> longest_first(np.array([10, 10]), np.array([3, 9]), 8)
+    (array([5, 4]), array([3, 4]))
+    """
     kept_second = np.minimum(second, np.maximum(room // 2, room - first))
     return np.minimum(first, room - kept_second), kept_second
-
-
-def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Return how many tokens of two texts fit into `room` when the longer one is always truncated first.
-
-    >>> longest_first(10, 3, 8)
-    (5, 3)
-    >>> longest_first(10, 9, 8)
-    (4, 4)
-    """
-    room = max(room, 0)
-    kept_second = min(second, max(room // 2, room - first))
-    return min(first, room - kept_second), kept_second
