@@ -1,15 +1,10 @@
-"""Training for an estimator: silent, without a trace on disk or in a run folder that is kept; and values as typed
-settings.
-"""
+"""Training for an estimator: silent and without a trace on disk; and values as typed settings."""
 
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
-import encoderlab
 from encoderlab import TextClassifier
 from encoderlab.errors import SettingError
 from encoderlab.estimators.text_estimators import InputError
@@ -45,22 +40,6 @@ def test_a_setting_that_does_not_exist_is_refused_by_name():
         TextClassifier(settings={"training.warm_up": 0.1}).fit(TEXTS, CLASSES)
     with pytest.raises(SettingError, match=r'Allowed: a dictionary such as {"training.warmup": 0.1}'):
         TextClassifier(settings=["training.warmup=0.1"]).fit(TEXTS, CLASSES)
-
-
-@pytest.mark.slow
-def test_a_run_folder_is_kept_as_by_the_command_with_the_same_model(tmp_path):
-    folder = tmp_path / "runs" / "one"
-    estimator = TextClassifier(**TINY | {"validation_fraction": 0.2}, run_dir=str(folder))
-    answers = estimator.fit(TEXTS, CLASSES).predict(TEXTS).tolist()
-    in_memory = clone(estimator).set_params(run_dir=None).fit(TEXTS, CLASSES)
-    np.testing.assert_array_equal(in_memory.predict_proba(TEXTS), estimator.predict_proba(TEXTS))
-    run = encoderlab.load(folder)
-    assert [answer["predicted"] for answer in run.predict(TEXTS)] == answers
-    assert run.report["splits"]["validation"]["n"] == 8
-    assert {path.name for path in folder.parent.iterdir()} == {"one", "one-rows.parquet"}
-    assert Path(run.assembly.config.dataset.path).is_file(), "eval reads it again"
-    with pytest.raises(SettingError, match="already holds a run"):
-        estimator.fit(TEXTS, CLASSES)
 
 
 def test_a_mapping_can_have_any_class_as_a_key():

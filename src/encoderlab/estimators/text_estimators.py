@@ -34,10 +34,9 @@ from encoderlab.errors import DataError, SettingError, UserError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import Fitted
-from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.predict import is_blank, predictions_of
 from encoderlab.runs.records import Run
-from encoderlab.runs.saved_model import Origin, SavedModel, read_model, save_model
+from encoderlab.runs.saved_model import Origin, SavedModel, save_model
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.device import choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS
@@ -54,7 +53,7 @@ SETTINGS = {  # the parameters that are settings, by the names of those; None le
     "seed": "seed",
 }
 TEXTS = "an iterable with a text in each row, or a pair of texts"
-NOT_KEPT = "rows given from Python"  # in place of the file of a run whose folder is gone
+NOT_KEPT = "rows given from Python"  # in place of a file that is gone
 # Settings, PyTorch's generator and the standard streams belong to the process: fits in several threads take turns.
 _ONE_AT_A_TIME = threading.RLock()
 
@@ -105,7 +104,6 @@ class _TextEstimator(BaseEstimator):
         validation_fraction: float | None = None,
         seed: int = 0,
         settings: Mapping[str, Any] | None = None,
-        run_dir: str | None = None,
         verbose: bool = False,
     ) -> None:
         self.init_from = init_from
@@ -118,7 +116,6 @@ class _TextEstimator(BaseEstimator):
         self.validation_fraction = validation_fraction
         self.seed = seed
         self.settings = settings
-        self.run_dir = run_dir
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
@@ -147,27 +144,6 @@ class _TextEstimator(BaseEstimator):
                 f"settings is not a dictionary: {one_line(repr(self.settings))[:80]}",
                 allowed='a dictionary such as {"training.warmup": 0.1}',
             )
-        try:
-            with _ONE_AT_A_TIME, _quiet(self.verbose), torch.random.fork_rng():
-                train = self._in_memory if self.run_dir is None else self._in_folder
-                self.model_ = FittedModel(train(examples, targets, names))
-        except DataError as error:
-            _refuse(error)
-
-    def _in_folder(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> SavedModel:
-        """Train as the command does; the rows are written next to the run folder, so that the run's other commands
-        find them.
-        """
-        check_free(self.run_dir)
-        folder = Path(str(self.run_dir))
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        rows = folder.with_name(f"{folder.name}-rows.parquet")
-        _write_rows(rows, examples, targets)
-        train_on_labels(self._config(rows, folder, names), self._command, SINGLE_PROCESS)
-        return read_model(RunFolder(folder).model)
-
-    def _in_memory(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> SavedModel:
-        """Train as the command does, but report nothing and keep only the model, which names no temporary file."""
         kept: list[SavedModel] = []
 
         def keep(run: Run, assembly: Assembly, corpus: Corpus, rows: object, fitted: Fitted, scores: object) -> None:
@@ -175,31 +151,31 @@ class _TextEstimator(BaseEstimator):
             saved = assembly.saved(Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints()))
             kept.append(replace(saved, config=replace(saved.config, dataset=dataset, run_dir=None, cache_dir=".")))
 
-        with TemporaryDirectory(prefix="encoderlab-fit-") as temporary:
-            rows = Path(temporary) / "rows.parquet"
-            _write_rows(rows, examples, targets)
-            config = self._config(rows, Path(temporary) / "run", names)
-            config = replace(config, cache_dir=str(Path(temporary) / "cache"))
-            train_on_labels(config, self._command, SINGLE_PROCESS, keep)
-        return kept[0]
+        temporary = TemporaryDirectory(prefix="encoderlab-fit-")
+        try:
+            with _ONE_AT_A_TIME, _quiet(self.verbose), torch.random.fork_rng(), temporary as folder:
+                _write_rows(Path(folder, "rows.parquet"), examples, targets)
+                command = "train" if self.init_from is None else "finetune"
+                train_on_labels(self._config(Path(folder), command, names), command, SINGLE_PROCESS, keep)
+                self.model_ = FittedModel(kept[0])
+        except DataError as error:
+            _refuse(error)
 
-    @property
-    def _command(self) -> str:
-        return "train" if self.init_from is None else "finetune"
-
-    def _config(self, rows: Path, run_dir: Path, names: list[str] | None) -> RunConfig:
-        """Return the settings of the run, from the shipped configs. Raises SettingError."""
+    def _config(self, folder: Path, command: str, names: list[str] | None) -> RunConfig:
+        """Return the settings of a run on rows.parquet in `folder`, from the shipped configs. Raises SettingError."""
+        rows = folder / "rows.parquet"
         values = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
         settings = {name: value for name, value in values.items() if value is not None} | dict(self.settings or {})
         line = [f"task={self._task}", "dataset=files", f"dataset.path={quote(str(rows))}"]
         line += ["dataset.text_pair=text_pair"] if "text_pair" in pq.read_schema(rows).names else []
         line += [] if self.init_from is None else [f"init_from={quote(self.init_from)}"]
         line += [f"{name}={_as_typed(value)}" for name, value in settings.items()]
-        config = compose(*line, command=self._command)
+        config = compose(*line, command=command)
         assert isinstance(config.dataset, FilesDataset)
         if config.folds is not None or config.dry_run:
             raise SettingError("folds and dry_run give no model to predict with", remedy="Remove them from settings")
-        return replace(config, dataset=replace(config.dataset, label_names=names), run_dir=str(run_dir))
+        dataset = replace(config.dataset, label_names=names)
+        return replace(config, dataset=dataset, run_dir=str(folder / "run"), cache_dir=str(folder / "cache"))
 
     def _predictions(self, X: Any) -> list[RowPrediction]:
         check_is_fitted(self)
@@ -215,9 +191,8 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
     `init_from` is the pretrained encoder (None: fresh weights). The other parameters are the settings of those names,
     None being the command's own default; `settings` takes any other by its full name, as {"training.warmup": 0.1}, and
     wins over them. A tenth of the rows, if that is at least 50 rows and two per class, is held out to choose the
-    checkpoint (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, unless `run_dir`
-    names a folder for the run; its rows are then written next to it, and its report compares the model with
-    logistic regression on frozen vectors. Nothing is printed without `verbose`.
+    checkpoint (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, and nothing is
+    printed without `verbose`.
 
     After `fit`: `classes_`, sorted; `model_`, the trained model.
     """
