@@ -91,7 +91,7 @@ def test_an_error_in_the_thread_is_raised_unchanged_when_its_batch_is_due():
         yield 1
         raise ZeroDivisionError("the second")
 
-    ahead = prefetched(items(), 2)
+    ahead = prefetched(items(), torch.device("meta"))
     assert next(ahead) == 1
     with pytest.raises(ZeroDivisionError, match="the second"):
         next(ahead)

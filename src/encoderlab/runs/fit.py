@@ -27,7 +27,7 @@ from encoderlab.runs.assembly import Assembly
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.journal import Journal, Progress, in_words
 from encoderlab.runs.task import build_task, resolve_thresholds
-from encoderlab.system.processes import Interrupted, deferred, is_interrupted, stop_if_interrupted
+from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.tasks.config import ClassificationConfig, TaskConfig
 from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training.batches import Rows
@@ -187,12 +187,11 @@ class _Fitting:
         progress, state = self.progress, self.state
         if self._is_due(self.evaluate_every) and progress.evaluated != progress.step:  # stopped before the evaluation
             self._evaluate_and_save(evaluate=True)
-        steps = state.steps.take(state.learner, state.horizon, progress.step, is_interrupted)
+        steps = state.steps.take(state.learner, state.horizon, progress.step)
         try:
             for step in () if self.stopped_early else steps:
                 self.journal.step(step)
-                if step.totals.stop or self.processes.size == 1:
-                    stop_if_interrupted(self.processes)
+                stop_if_interrupted(self.processes)
                 evaluate = self._is_due(self.evaluate_every)
                 if evaluate or self._is_due(self.training.checkpoint_every):
                     self._evaluate_and_save(evaluate=evaluate)

@@ -284,11 +284,6 @@ def signals_handled() -> Iterator[None]:
         _Received.number = None
 
 
-def is_interrupted() -> bool:
-    """Return whether a signal has arrived."""
-    return _Received.number is not None
-
-
 def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
     """Raise Interrupted if a signal has arrived, at any of the `processes`: a point at which deferred work can end."""
     [received] = processes.all_reduce_sum([_Received.number is not None])

@@ -9,7 +9,7 @@ thread prepares the next batches on the loop's own stream.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
@@ -113,7 +113,7 @@ def training_batches(
                 shares = _shares(step_rows, micro_batches, processes)
                 yield [_batch(drawn, micro_batch, step_rows, pad_id, device) for micro_batch in shares]
 
-    return _prefetched_for(device, batches())
+    return prefetched(batches(), device)
 
 
 def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
@@ -155,7 +155,7 @@ def scoring_batches(
         for some in dealt[processes.rank :: processes.size]:
             yield _batch(drawn, some, dealt[0], pad_id, device)
 
-    return _prefetched_for(device, batches())
+    return prefetched(batches(), device)
 
 
 def _evaluation_tokens(device: torch.device, d_model: int) -> int:
@@ -181,30 +181,24 @@ def _small(lengths: np.ndarray) -> np.ndarray:
     return lengths.astype(np.uint16) if len(lengths) and lengths.max() < 2**16 else lengths
 
 
-def _prefetched_for(device: torch.device, batches: Iterator[Item]) -> Iterator[Item]:
-    """Prepare batches for a GPU ahead of time, in a thread; on a CPU, the cores are busy with the step."""
-    if device.type != "cuda":
+def prefetched(batches: Iterator[Item], device: torch.device) -> Iterator[Item]:
+    """Yield the same batches in order; on a GPU a thread keeps AHEAD of them ready while the consumer is busy with one.
+
+    Elsewhere, the cores are busy with the step. An error in the thread is raised here, when its batch is due, and the
+    thread ends with this generator.
+    """
+    if device.type in ("cpu", "mps"):
         yield from batches
         return
     # Each thread has its own current stream (PyTorch, "CUDA semantics"). This one gets the consumer's: there a batch is
     # copied and masked before it is read, and its memory reused after that, without events or `record_stream`.
-    stream = torch.cuda.current_stream(device)
-    yield from prefetched(batches, AHEAD, partial(torch.cuda.set_stream, stream))
-
-
-def prefetched(items: Iterator[Item], ahead: int, prepare_thread: Callable[[], object] | None = None) -> Iterator[Item]:
-    """Yield the same items in order, built by a thread that keeps `ahead` of them ready while the consumer is busy with
-    one.
-
-    An error in the thread is raised here, when its item is due. The thread, which first calls `prepare_thread`, ends
-    with this generator, however that ends.
-    """
-    end = object()
-    thread = ThreadPoolExecutor(1, "batches", prepare_thread)
+    on_gpu = device.type == "cuda"
+    same_stream = partial(torch.cuda.set_stream, torch.cuda.current_stream(device)) if on_gpu else None
+    end, thread = object(), ThreadPoolExecutor(1, "batches", same_stream)
     try:
-        due = deque(thread.submit(next, items, end) for _ in range(ahead))
-        while (item := due.popleft().result()) is not end:
-            due.append(thread.submit(next, items, end))
-            yield cast("Item", item)
+        due = deque(thread.submit(next, batches, end) for _ in range(AHEAD))
+        while (batch := due.popleft().result()) is not end:
+            due.append(thread.submit(next, batches, end))
+            yield cast("Item", batch)
     finally:
         thread.shutdown(cancel_futures=True)

@@ -8,7 +8,7 @@ weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,35 +28,23 @@ from encoderlab.training.optimizer import clip_gradients, learning_rate_at, set_
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The counts of a step over all micro-batches and processes; `targets` by the name of the loss averaged over them.
-
-    `stop` is True if one of the processes was asked to stop before this step.
-    """
+    """The counts of a step over all micro-batches and processes; `targets` by the name of their loss."""
 
     examples: int
     tokens: int
     padded_tokens: int
     targets: Mapping[str, int]
-    stop: bool = False
 
 
-def never() -> bool:
-    """Return False: nobody asks this loop to stop."""
-    return False
-
-
-def count_totals(
-    micro_batches: Sequence[Batch], processes: Processes = SINGLE_PROCESS, stopping: Callable[[], bool] = never
-) -> Totals:
+def count_totals(micro_batches: Sequence[Batch], processes: Processes = SINGLE_PROCESS) -> Totals:
     """Count the micro-batches of all processes in one message, without waiting for a device."""
     examples = sum(len(micro_batch.rows) for micro_batch in micro_batches)
     tokens = sum(micro_batch.n_tokens for micro_batch in micro_batches)
     padded = sum(micro_batch.input_ids.numel() for micro_batch in micro_batches)
     counts = [count_targets(micro_batch) for micro_batch in micro_batches]
     targets = [sum(count.get(name, 0) for count in counts) for name in LOSSES]
-    stop = processes.size > 1 and stopping()
-    examples, tokens, padded, stops, *targets = processes.all_reduce_sum([examples, tokens, padded, stop, *targets])
-    return Totals(examples, tokens, padded, dict(zip(LOSSES, targets, strict=True)), stops > 0)
+    examples, tokens, padded, *targets = processes.all_reduce_sum([examples, tokens, padded, *targets])
+    return Totals(examples, tokens, padded, dict(zip(LOSSES, targets, strict=True)))
 
 
 class NonFiniteGuard:
@@ -150,18 +138,12 @@ class Learner:
 
 
 def optimize(
-    learner: Learner,
-    batches: Iterable[Sequence[Batch]],
-    horizon: Horizon,
-    *,
-    after: int = 0,
-    stopping: Callable[[], bool] = never,
+    learner: Learner, batches: Iterable[Sequence[Batch]], horizon: Horizon, *, after: int = 0
 ) -> Iterator[Step]:
     """Take one optimizer step per item of `batches` until the `horizon`, counting on from `after` steps.
 
     An item is one batch, split into the micro-batches it is computed in. With several processes it is this process's
-    share of the batch; each step checks whether any of them is `stopping`. Raises TrainingError if a step is not
-    finite.
+    share of the batch. Raises TrainingError if a step is not finite.
     """
     optimizer, config, guard = learner.optimizer, learner.config, learner.guard
     learner.model.train()
@@ -169,7 +151,7 @@ def optimize(
     while number < (steps := horizon.steps(number)) and (micro_batches := next(batches, None)):
         learning_rate = set_learning_rate(optimizer, learning_rate_at(number, steps, config))
         number += 1
-        totals = count_totals(micro_batches, learner.processes, stopping)
+        totals = count_totals(micro_batches, learner.processes)
         step_losses = accumulate_gradients(learner, micro_batches, totals.targets)
         norm = clip_gradients(optimizer, config.clip_norm)
         guard.arm(optimizer, number, step_losses, norm)  # a step that is not finite changes nothing

@@ -24,7 +24,7 @@ from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import TrainingConfig
 from encoderlab.training.distribution import random_state, set_random_state
 from encoderlab.training.horizon import Horizon
-from encoderlab.training.loop import Learner, Step, never, optimize
+from encoderlab.training.loop import Learner, Step, optimize
 
 # Tokens x layers x d_model of a micro-batch on a CPU. Autograd keeps about 20 numbers for each: some 5 GiB.
 CPU_BOUND = 2**26
@@ -87,9 +87,7 @@ class StepsWithinMemory:
     ) -> None:
         self.batches, self.micro_batches, self.batch_size = batches, micro_batches, batch_size
 
-    def take(
-        self, learner: Learner, horizon: Horizon, after: int = 0, stopping: Callable[[], bool] = never
-    ) -> Iterator[Step]:
+    def take(self, learner: Learner, horizon: Horizon, after: int = 0) -> Iterator[Step]:
         """Yield the steps of `loop.optimize`, which restarts after the last finished one when memory runs out.
 
         Raises MemoryTooSmallError if the settings fix the number of micro-batches, or more of them do not help.
@@ -99,7 +97,7 @@ class StepsWithinMemory:
             batches = self.batches(after, self.micro_batches.number)
             generators = random_state(device)
             try:
-                for step in optimize(learner, batches, horizon, after=after, stopping=stopping):
+                for step in optimize(learner, batches, horizon, after=after):
                     yield step
                     after, generators = step.number, random_state(device)  # the caller may have drawn random numbers
                 return

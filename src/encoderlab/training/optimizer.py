@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from inspect import unwrap
-from typing import Any, Protocol, cast
+from itertools import chain
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from encoderlab.errors import SettingError
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.training.config import Schedule, TrainingConfig
 
 BETA1 = 0.9  # AdamW's decay of the running mean of gradients
-
-
-class _Deep(Protocol):
-    def parameters_by_depth(self) -> list[list[nn.Parameter]]: ...
 
 
 class EagerAdamW(torch.optim.AdamW):
@@ -77,20 +75,21 @@ def freeze(model: nn.Module, config: TrainingConfig) -> None:
     """
     if not config.freeze_layers:
         return
-    embeddings, *layers, _ = cast("_Deep", model).parameters_by_depth()
+    embeddings, *layers, _ = cast("EncoderWithHeads", model).parameters_by_depth()
     if config.freeze_layers > len(layers):
         raise SettingError(
             f"training.freeze_layers is {config.freeze_layers}, but the encoder has {len(layers)} layers",
             remedy=f"Set training.freeze_layers={len(layers)} to train only the heads",
         )
-    for parameters in (embeddings, *layers[: config.freeze_layers]):
-        for parameter in parameters:
-            parameter.requires_grad_(False)
+    for parameter in chain(embeddings, *layers[: config.freeze_layers]):
+        parameter.requires_grad_(False)
 
 
 def _groups(model: nn.Module, config: TrainingConfig) -> Iterator[dict[str, Any]]:
     """Yield for each depth, from the embeddings to the heads, the trainable matrices and then the trainable vectors."""
-    depths = [list(model.parameters())] if config.layer_decay == 1 else cast("_Deep", model).parameters_by_depth()
+    depths = (
+        [list(model.parameters())] if config.layer_decay == 1 else cast("EncoderWithHeads", model).parameters_by_depth()
+    )
     for below_heads, parameters in zip(reversed(range(len(depths))), depths, strict=True):
         scale = config.layer_decay**below_heads
         learning = [parameter for parameter in parameters if parameter.requires_grad]
