@@ -1,11 +1,10 @@
-"""The command line of the benchmarks: list, run, gpu, suite, few."""
+"""The command line of the benchmarks: run, gpu, suite, few."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks import gpu
@@ -13,9 +12,9 @@ from benchmarks.comparing import Settings, run_job, why_skipped
 from benchmarks.few_peer import PEERS
 from benchmarks.few_rows import FEW_SETS, ROWS, few_rows
 from benchmarks.jobs import JOBS
-from benchmarks.processes import ROOT, cores
+from benchmarks.processes import ROOT, checked, cores
 from benchmarks.suite import KINDS, SETS, suite
-from encoderlab.errors import DataError, SettingError, TrainingError, UserError, closest
+from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 
 
 def main() -> None:
@@ -31,19 +30,11 @@ def main() -> None:
         sys.exit(130)
 
 
-def list_jobs(options: argparse.Namespace) -> None:
-    """Print every job with the commands of its sides."""
-    for name, job in JOBS.items():
-        print(f"{name}: {job.what}")
-        for side in job.sides:
-            print(f"  {side.name}: python {' '.join(side.command(small=False))}")
-
-
 def run(options: argparse.Namespace) -> None:
     """Run jobs and print the table of each. Raises SettingError, DataError, TrainingError."""
     settings = Settings(options.rounds, options.threads, options.shared.expanduser().resolve(), options.small)
     done, failed = 0, 0
-    for name in _checked("job", options.names, JOBS):
+    for name in checked("job", options.names, JOBS):
         if reason := why_skipped(name, settings):
             print(f"benchmarks: {name} is skipped: {reason}", file=sys.stderr)
             continue
@@ -62,10 +53,12 @@ def run(options: argparse.Namespace) -> None:
 
 def measure_gpu(options: argparse.Namespace) -> None:
     """Measure on a CUDA GPU, or say that there is none. Raises SettingError, TrainingError."""
-    names = _checked("scale", options.names, gpu.SCALES)
+    names = checked("scale", options.names, gpu.SCALES)
+    import torch
+
     if options.device == "cpu" and not options.small:
         raise SettingError("--device cpu only serves to try out the script", remedy="Add --small")
-    if options.device == "cuda" and gpu.gpu_name() is None:
+    if options.device == "cuda" and not torch.cuda.is_available():
         print("There is no CUDA GPU on this machine: nothing is measured")
         return
     tables, failed = gpu.measure(names, options.device, options.minutes, small=options.small)
@@ -81,26 +74,16 @@ def run_suite(options: argparse.Namespace) -> None:
 
 def run_few(options: argparse.Namespace) -> None:
     """Compare methods on few rows of the suite's sets. Raises SettingError, TrainingError."""
-    sets = _checked("set", options.names, FEW_SETS)
+    sets = checked("set", options.names, FEW_SETS)
     peers = dict(peer.partition("=")[::2] for peer in options.peers)
-    _checked("peer", list(peers), PEERS)
+    checked("peer", list(peers), PEERS)
     few_rows(options.suite, options.output, sets, options.rows, options.seeds, peers, options.plot)
-
-
-def _checked(what: str, names: list[str], known: Iterable[str]) -> list[str]:
-    """Return the names, or all. Raises SettingError for an unknown name."""
-    for name in names:
-        if name not in known:
-            remedy = f"Did you mean {near}?" if (near := closest(name, known)) else ""
-            raise SettingError(f"There is no {what} {name}", allowed=", ".join(known), remedy=remedy)
-    return names or list(known)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure encoderlab against the alternatives.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, does, command, names in (
-        ("list", "list every job and what it compares", list_jobs, None),
         ("run", "run jobs, ours and the peers in turn", run, JOBS),
         ("gpu", "check and measure pretraining on a CUDA GPU", measure_gpu, gpu.SCALES),
         ("suite", "compare ways to get a model on the development suite", run_suite, None),

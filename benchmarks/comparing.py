@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,18 +38,9 @@ class Settings:
     small: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The median of some values, with the lowest and the highest."""
-
-    median: float
-    lowest: float
-    highest: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread | None:
-        """Return the spread; None if there are no values."""
-        return cls(statistics.median(values), min(values), max(values)) if values else None
+def spread(values: Sequence[float]) -> tuple[float, float, float] | None:
+    """Return the median of some values, the lowest and the highest; None if there are no values."""
+    return (statistics.median(values), min(values), max(values)) if values else None
 
 
 def why_skipped(name: str, settings: Settings) -> str:
@@ -88,9 +78,9 @@ def _round(
 ) -> dict[str, Numbers]:
     """Run each side once; the seed is the round's number."""
     numbers = {}
-    with _folder(places["work"]) as of_round:
+    with tempfile.TemporaryDirectory(dir=places["work"]) as of_round:
         for side in sides:
-            with _folder(of_round) as folder:
+            with tempfile.TemporaryDirectory(dir=of_round) as folder:
                 here = {**places, "round": of_round, "folder": folder, "seed": str(seed)}
                 command = python(*(word.format_map(here) for word in side.command(small=small)))
                 done = finished(command, environment)
@@ -99,12 +89,6 @@ def _round(
                 f"  round {seed + 1}, {side.name}: {job.metric} {numbers[side.name].get(job.metric)}", file=sys.stderr
             )
     return numbers
-
-
-@contextmanager
-def _folder(inside: str) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(dir=inside) as folder:
-        yield folder
 
 
 def _add_mfu(job: Job, sides: Sequence[Side], numbers: dict[str, Numbers], roofs: dict[str, float]) -> None:
@@ -117,14 +101,14 @@ def _add_mfu(job: Job, sides: Sequence[Side], numbers: dict[str, Numbers], roofs
             measured["mfu"] = round((side.shape or job.shape).mfu(roof, measured["tokens_per_second"], length), 4)
 
 
-def ratio(rounds: Rounds, metric: str, peer: str) -> Spread | None:
+def ratio(rounds: Rounds, metric: str, peer: str) -> tuple[float, float, float] | None:
     """Return how many times better than the peer we are, within each round; None if no round has both numbers.
 
     The two of a round were measured one right after the other, so other load on the machine affects both. For processor
     time, which is a cost, it is how many times as much ours takes.
     """
     pairs = [(numbers[OURS].get(metric), numbers[peer].get(metric)) for numbers in rounds]
-    return Spread.of([b / a if metric in LESS_IS_BETTER else a / b for a, b in pairs if a and b])
+    return spread([b / a if metric in LESS_IS_BETTER else a / b for a, b in pairs if a and b])
 
 
 def job_table(job: Job, rounds: Rounds, threads: str, roofs: Mapping[str, float]) -> str:
@@ -132,9 +116,9 @@ def job_table(job: Job, rounds: Rounds, threads: str, roofs: Mapping[str, float]
     lines = [f"{job.what[0].upper()}{job.what[1:]}.", ""]
     for peer in list(rounds[0])[1:]:
         found = ratio(rounds, job.metric, peer)
-        times = "not measured" if found is None else f"{found.median:.2f}x ({found.lowest:.2f} to {found.highest:.2f})"
+        times = "not measured" if found is None else "{:.2f}x ({:.2f} to {:.2f})".format(*found)
         lines.append(f"* {OURS} / {peer}: {times} ({COLUMNS[job.metric][0]})")
-    columns = [name for name in COLUMNS if any(_spread(rounds, side, name) for side in rounds[0])]
+    columns = [name for name in COLUMNS if any(_cell(rounds, side, name) for side in rounds[0])]
     rows = [[side, *(_cell(rounds, side, name) for name in columns)] for side in rounds[0]]
     speeds = [f"{roof / 1e12:.2f} TFLOP/s {precision}" for precision, roof in roofs.items()]
     probed = f" Roof: {', '.join(speeds)}." if speeds else ""
@@ -142,16 +126,11 @@ def job_table(job: Job, rounds: Rounds, threads: str, roofs: Mapping[str, float]
     return "\n".join([*lines, f"{len(rounds)} rounds, {threads}.{probed} {provenance()}."])
 
 
-def _spread(rounds: Rounds, side: str, metric: str) -> Spread | None:
-    return Spread.of([numbers[side][metric] for numbers in rounds if numbers[side].get(metric) is not None])
-
-
 def _cell(rounds: Rounds, side: str, metric: str) -> str:
     """Return the median; for the first step also the first round's value, when nothing had been prepared."""
-    spread, shown = _spread(rounds, side, metric), COLUMNS[metric][1]
-    if spread is None:
+    values = [numbers[side][metric] for numbers in rounds if numbers[side].get(metric) is not None]
+    if not values:
         return ""
-    cold = rounds[0][side].get(metric)
-    if metric == "first_step_seconds" and len(rounds) > 1 and cold is not None:
-        return f"{shown(spread.median)} (cold {shown(cold)})"
-    return shown(spread.median)
+    shown, cold = COLUMNS[metric][1], rounds[0][side].get(metric)
+    median = shown(statistics.median(values))
+    return f"{median} (cold {shown(cold)})" if metric == "first_step_seconds" and len(rounds) > 1 and cold else median

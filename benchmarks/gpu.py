@@ -129,7 +129,9 @@ def measure(names: Sequence[str], device: str, minutes: float, *, small: bool) -
         vocabulary, held_out, length = (500, 0.2, 32) if small else (30_522, 0.02, 128)
         runs = Runs(Path(folder), device, vocabulary, held_out, budget)
         write_documents(runs.folder / "documents.txt", *((8_000, 500) if small else (1_500_000, 40_000)))
-        runs.pretrain("reference", *_same_run(length), "training.device=cpu", *AGREEMENTS["fp32"][0])
+        runs.pretrain(
+            "reference", *SAME_RUN, f"model.max_length={length}", "training.device=cpu", *AGREEMENTS["fp32"][0]
+        )
         agreements, compiling = list(AGREEMENTS), ["never", "always"]
         checks, resumed, speeds = [], [], []
         for name in agreements[:2] if small else agreements:
@@ -153,13 +155,9 @@ def measure(names: Sequence[str], device: str, minutes: float, *, small: bool) -
     return "\n\n".join(["\n".join(table) for table in tables] + [*notes, f"Device {device}. {provenance()}."]), failed
 
 
-def _same_run(length: int) -> tuple[str, ...]:
-    return (*SAME_RUN, f"model.max_length={length}")
-
-
 def _agreement(runs: Runs, length: int, name: str) -> list[str]:
     words, first_bound, bound = AGREEMENTS[name]
-    runs.pretrain(name, *_same_run(length), *words)
+    runs.pretrain(name, *SAME_RUN, f"model.max_length={length}", *words)
     found = compared(runs.steps("reference"), runs.steps(name))
     agrees = found["first_loss"] <= first_bound and found["loss"] <= bound
     losses = f"{found['first_loss']:.1e} (at most {first_bound:.0e})", f"{found['loss']:.1e} (at most {bound:.0e})"
@@ -171,20 +169,18 @@ def compared(reference: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str
 
     Losses differ in nats, norms relative to the reference. A number that is not finite or missing differs by infinity.
     """
-    differences: dict[str, list[float]] = {"loss": [], "gradient_norm": []}
+    pairs = list(zip(reference, other, strict=False))
     complete = len(reference) == len(other) > 0
-    for expected, step in zip(reference, other, strict=True) if complete else []:
-        for name, values in differences.items():
-            pair = expected[name], step[name]
-            apart = math.inf if None in pair else abs(pair[1] - pair[0])
-            values.append(apart if name == "loss" else apart / expected[name] if apart < math.inf else apart)
-    loss, norm = (values or [math.inf] for values in differences.values())
-    return {"first_loss": loss[0], "loss": max(loss), "gradient_norm": max(norm)}
+    if not complete or any(None in (step["loss"], step["gradient_norm"]) for pair in pairs for step in pair):
+        return dict.fromkeys(("first_loss", "loss", "gradient_norm"), math.inf)
+    losses = [abs(step["loss"] - expected["loss"]) for expected, step in pairs]
+    norms = [abs(step["gradient_norm"] / expected["gradient_norm"] - 1) for expected, step in pairs]
+    return {"first_loss": losses[0], "loss": max(losses), "gradient_norm": max(norms)}
 
 
 def _resumed(runs: Runs, length: int, compile_: str) -> list[str]:
     """Train a run, then its second half again from the checkpoint in the middle, in a new process; compare both."""
-    runs.pretrain("whole", *_same_run(length), *DETERMINISTIC, f"training.compile={compile_}")
+    runs.pretrain("whole", *SAME_RUN, f"model.max_length={length}", *DETERMINISTIC, f"training.compile={compile_}")
     whole, half = (runs.folder / name / "run" for name in ("whole", "half"))
     shutil.copytree(whole, half)
     for checkpoint in (half / "checkpoints").glob("step-*"):  # as if killed after the one in the middle
@@ -220,11 +216,3 @@ def _speed(runs: Runs, scale: tuple[str, int, int], packed: bool, compile_: str,
     speed = [f"{numbers['tokens_per_second']:,.0f}", f"{numbers['padding']:.1%}"]
     share = [f"{numbers['first_step_seconds']:.0f} s", f"{roof / 1e12:,.2f} TFLOP/s", f"{mfu:.1%}"]
     return ["yes" if packed else "no", COMPILED[compile_], f"{batch_size:,}", *speed, *share]
-
-
-def gpu_name() -> str | None:
-    """Return the name of the first CUDA GPU; None if there is none. A child asks, to keep torch out of this process."""
-    code = (
-        "import json, torch; print(json.dumps([torch.cuda.get_device_name() if torch.cuda.is_available() else None]))"
-    )
-    return json.loads(finished(python("-c", code)).output.splitlines()[-1])[0]

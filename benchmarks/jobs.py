@@ -242,15 +242,20 @@ _MINILM_RUN = ("finetune", "task=sst2", "dataset.limit=400", "init_from={minilm}
 _EXPORT = ("-m", "encoderlab", "export", "run={work}/run")
 _TEN_THOUSAND = ("-m", "benchmarks.synthetic", "--texts", "sst2_train", "--count", "10000", "{work}/texts.txt")
 _OURS = ("-m", "benchmarks.ours", *_COMMON)
+_PREDICT, _THRICE = (_OURS, "--command", "predict", "--run"), ("--repeats", "3")
+_SENTENCES = ("-m", "benchmarks.peers.sentence_encoder", "--model", "{minilm}")
+
+
+def _side(name: str, program: tuple[str, ...], *words: str, needs: tuple[str, ...] = ()) -> Side:
+    return Side(name, (*program, *words), printed, small=_FEW, needs=needs)
 
 
 def _predict(what: str, run: tuple[str, ...], texts: tuple[str, ...], *precision: str, sampled: int = 10_000) -> Job:
     needs = ("hub", "minilm") if run is _MINILM_RUN else ("hub",)
     setup = (("-m", "encoderlab", *run), (*_EXPORT, "format=huggingface", "path={work}/exported"), texts)
     pipeline = ("-m", "benchmarks.peers.pipeline", "--model", "{work}/exported", *_COMMON, "--sampled", str(sampled))
-    predict = (*_OURS, "--command", "predict", "--run", "{work}/run", *precision)
-    sides = (Side(OURS, predict, printed, small=_FEW, needs=needs), Side("pipeline", pipeline, printed, small=_FEW))
-    return Job(f"prediction, {what}", sides, setup=setup)
+    ours = _side(OURS, _OURS, "--command", "predict", "--run", "{work}/run", *precision, needs=needs)
+    return Job(f"prediction, {what}", (ours, _side("pipeline", pipeline)), setup=setup)
 
 
 PREDICTION = {
@@ -275,39 +280,16 @@ PREDICTION = {
     "predict_int8": Job(
         "prediction, the same model exported with format=int8, 10,000 short texts, against the run in fp32",
         (
-            Side(
-                OURS,
-                (*_OURS, "--command", "predict", "--run", "{work}/int8", "--repeats", "3"),
-                printed,
-                small=_FEW,
-                needs=("hub", "minilm", "onnxruntime", "onnxscript"),
-            ),
-            Side(
-                "fp32",
-                (*_OURS, "--command", "predict", "--run", "{work}/run", "--precision", "fp32", "--repeats", "3"),
-                printed,
-                small=_FEW,
-            ),
+            _side(OURS, *_PREDICT, "{work}/int8", *_THRICE, needs=("hub", "minilm", "onnxruntime", "onnxscript")),
+            _side("fp32", *_PREDICT, "{work}/run", "--precision", "fp32", *_THRICE),
         ),
         setup=(("-m", "encoderlab", *_MINILM_RUN), (*_EXPORT, "format=int8", "path={work}/int8"), _TEN_THOUSAND),
     ),
     "embed_minilm": Job(
         "vectors of 10,000 sentences, all-MiniLM-L6-v2, fp32",
         (
-            Side(
-                OURS,
-                (*_OURS, "--command", "embed", "--run", "{minilm}", "--repeats", "3"),
-                printed,
-                small=_FEW,
-                needs=("hub", "minilm"),
-            ),
-            Side(
-                "sentence_transformers",
-                ("-m", "benchmarks.peers.sentence_encoder", "--model", "{minilm}", *_COMMON, "--repeats", "3"),
-                printed,
-                small=_FEW,
-                needs=("sentence_transformers",),
-            ),
+            _side(OURS, _OURS, "--command", "embed", "--run", "{minilm}", *_THRICE, needs=("hub", "minilm")),
+            _side("sentence_transformers", _SENTENCES, *_COMMON, *_THRICE, needs=("sentence_transformers",)),
         ),
         setup=(_TEN_THOUSAND,),
     ),

@@ -9,14 +9,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from encoderlab.errors import TrainingError
+from encoderlab.errors import SettingError, TrainingError, closest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "sentence-transformers", "numpy")
@@ -44,6 +44,15 @@ class Finished:
     def last_line(self) -> str:
         """Return the last line that is JSON; the scripts here end with one."""
         return next(line for line in reversed(self.output.splitlines()) if line.startswith("{"))
+
+
+def checked(what: str, names: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Return the names, or all. Raises SettingError for an unknown name."""
+    for name in names:
+        if name not in known:
+            remedy = f"Did you mean {near}?" if (near := closest(name, known)) else ""
+            raise SettingError(f"There is no {what} {name}", allowed=", ".join(known), remedy=remedy)
+    return list(names or known)
 
 
 def python(*arguments: str) -> list[str]:
@@ -97,8 +106,8 @@ def _kill(process: int) -> None:
 def provenance() -> str:
     """Return date, machine, commit and versions in one line."""
     commit, changed = _printed("git", "rev-parse", "--short=12", "HEAD"), _printed("git", "status", "--porcelain")
-    names = {name: _version(name) for name in PACKAGES}
-    versions = ", ".join([f"python {platform.python_version()}", *(f"{name} {of}" for name, of in names.items() if of)])
+    installed = [f"{name} {version(name)}" for name in PACKAGES if find_spec(name.replace("-", "_"))]
+    versions = ", ".join([f"python {platform.python_version()}", *installed])
     gpu = _printed("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").partition("\n")[0]
     machine = ", ".join(filter(None, [gpu, _processor(), f"{cores()} cores"]))
     code = f"commit {commit or 'unknown'}{' with changes' if changed else ''}"
@@ -148,13 +157,6 @@ def _processor() -> str:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor())
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _printed(*command: str) -> str:

@@ -10,14 +10,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.processes import ROOT, finished, grid, mebibytes, minilm_folder, missing_needs, provenance, python
-from encoderlab.errors import DataError, SettingError, TrainingError, closest
+from benchmarks.processes import (
+    ROOT,
+    checked,
+    finished,
+    grid,
+    mebibytes,
+    minilm_folder,
+    missing_needs,
+    provenance,
+    python,
+)
+from encoderlab.errors import DataError, SettingError, TrainingError
 
 MANY_ROWS = 10_000  # slow kinds of runs get one seed on sets with more training rows
 SEEDS = ("0", "1", "2")
@@ -167,15 +177,11 @@ class Settings:
         for word in words:
             name, equals, value = word.partition("=")
             if word not in overrides:
-                _check("setting", [name if equals else word], given)
+                checked("setting", [name if equals else word], given)
                 given[name] = value
         sets, kinds, seeds = (given[name].split(",") for name in ("sets", "kinds", "seeds"))
-        _check("set", sets, SETS)
-        _check("kind", kinds, KINDS)
-        if wrong := [seed for seed in seeds if seed and not seed.isdecimal()]:
-            raise SettingError(
-                f"seeds={given['seeds']} has {wrong[0]}", allowed="whole numbers with commas, such as 0,1"
-            )
+        checked("set", sets, SETS)
+        checked("kind", kinds, KINDS)
         folders = (Path(given[name]).expanduser().absolute() for name in ("suite", "output"))
         return cls(sets, kinds, [seed for seed in seeds if seed], *folders, overrides)
 
@@ -187,13 +193,6 @@ class Settings:
     def run_folder(self, name: str, kind: str, seed: str) -> Path:
         """Return the folder of a run."""
         return self.output / name / kind / seed
-
-
-def _check(what: str, names: Iterable[str], known: Mapping[str, Any]) -> None:
-    for name in names:
-        if name not in known:
-            remedy = f"Did you mean {near}?" if (near := closest(name, known)) else ""
-            raise SettingError(f"There is no {what} {name}", allowed=", ".join(known), remedy=remedy)
 
 
 def suite(words: Sequence[str]) -> None:
@@ -274,9 +273,8 @@ def set_table(name: str, settings: Settings) -> str:
     head += ["minutes of training", "minutes in all", "parameters", "peak memory"]
     rows = [_row(KINDS[kind].title, kind, of_kind, score) for kind, of_kind in reports.items() if of_kind]
     n_rows = f"{SETS[name].training_rows:,} training rows"
-    return "\n".join(
-        [f"{name}: {SETS[name].what}, {n_rows}, scored on {every[0]['scored_split']}", "", *grid(head, rows)]
-    )
+    title = f"{name}: {SETS[name].what}, {n_rows}, scored on {every[0]['scored_split']}"
+    return "\n".join([title, "", *grid(head, rows)])
 
 
 def _reports(name: str, kind: str, settings: Settings) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -25,16 +25,11 @@ def write_documents(path: Path, words: int, distinct: int) -> None:
     """
     draw = np.random.default_rng(0)
     spelt = _words(distinct, draw)
-    text = [spelt[place] for place in draw.choice(distinct, words, p=_frequencies(distinct))]
+    frequencies = 1 / (np.arange(distinct) + 2.7)
+    text = [spelt[place] for place in draw.choice(distinct, words, p=frequencies / frequencies.sum())]
     with path.open("w", encoding="utf-8") as file:
         for number, paragraph in enumerate(_paragraphs(text, draw)):
             file.write(paragraph + ("\n\n" if number % 6 == 5 else "\n"))
-
-
-def _frequencies(distinct: int) -> np.ndarray:
-    """Return the probability of each word, the most frequent first (Zipf-Mandelbrot)."""
-    frequency = 1 / (np.arange(distinct) + 2.7)
-    return frequency / frequency.sum()
 
 
 def _words(distinct: int, draw: np.random.Generator) -> list[str]:

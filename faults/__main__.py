@@ -1,4 +1,4 @@
-"""The command line of the trials: list and run."""
+"""The command line of the trials."""
 
 from __future__ import annotations
 
@@ -43,12 +43,6 @@ def main() -> None:
         sys.exit(130)
 
 
-def list_promises(options: argparse.Namespace) -> None:
-    """Print every promise."""
-    for name, promise in PROMISES.items():
-        print(f"{name:<24} {(promise.trials.__doc__ or '').splitlines()[0]}")
-
-
 def run(options: argparse.Namespace) -> None:
     """Try promises and report failures. Raises SettingError, DataError, TrainingError."""
     unknown = next((name for name in options.promises if name not in PROMISES), None)
@@ -88,7 +82,6 @@ def _run_one(name: str, options: argparse.Namespace) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m faults", description="Try what encoderlab promises about its runs.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    commands.add_parser("list", help="list every promise").set_defaults(command=list_promises)
     one = commands.add_parser("run", help="try promises, and print the rows of RELIABILITY.md")
     one.set_defaults(command=run)
     one.add_argument("promises", nargs="*", metavar="PROMISE", help="which (default: all)")

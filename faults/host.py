@@ -23,7 +23,10 @@ from faults.shim import Action, Fault, arm, library
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 120.0  # seconds for one child; many times what one needs
 POLL = 0.0005  # seconds between two checks of the children
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+ENVIRONMENT = {  # of every child
+    **{"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +76,8 @@ class Host:
     """The process, with `modules` imported; use it as a context manager. Raises UnavailableError without a compiler."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._command = [sys.executable, "-m", "faults.host", *modules]
-        self._environment = {**os.environ, **ONE_THREAD, "LD_PRELOAD": str(library()), "PYTHONPATH": path}
+        self._environment = {**os.environ, **ENVIRONMENT, "LD_PRELOAD": str(library())}
 
     def __enter__(self) -> Host:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any
 
-from faults.host import ONE_THREAD, ROOT
+from faults.host import ENVIRONMENT
 from faults.processes import newest_step
 from faults.promise import Conditions, Trial, UnavailableError
 from faults.training import OF_THE_CLOCK, difference, finished, outcome
@@ -75,8 +74,8 @@ class Machine:
     def start(self, *command: str) -> subprocess.Popen:
         """Start a program on the machine; its output goes to a file."""
         inside = ["nsenter", f"--target={self.init}", "--net", "--uts", "--mount", "--pid"]
-        own = {"HOME": str(self.folder / "home"), "ENCODERLAB_CACHE": str(self.folder / "cache"), "PYTHONPATH": _path()}
-        environment = {**os.environ, **ONE_THREAD, **own}
+        own = {"HOME": str(self.folder / "home"), "ENCODERLAB_CACHE": str(self.folder / "cache")}
+        environment = {**os.environ, **ENVIRONMENT, **own}
         with self.output.open("wb") as file:
             line = [*inside, "sh", "-c", 'cd "$0" && exec "$@"', str(self.work), *command]
             streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
@@ -84,22 +83,12 @@ class Machine:
 
     def run(self, *command: str) -> None:
         """Run a short command as root of the machine. Raises UnavailableError if it fails."""
-        _checked("nsenter", f"--target={self.init}", "--net", "--uts", "--mount", *command)
+        _checked("nsenter", f"--target={self.init}", "--net", "--uts", "--mount", "--pid", *command)
 
-    def processes(self) -> list[int]:
-        """Return its processes, without the first."""
-        namespace, processes = Path(f"/proc/{self.init}/ns/pid").readlink(), []
-        for entry in Path("/proc").iterdir():
-            with suppress(OSError):  # one has just ended
-                if entry.name.isdecimal() and (entry / "ns" / "pid").readlink() == namespace:
-                    processes.append(int(entry.name))
-        return [process for process in processes if process != self.init]
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to all its processes except the first: SIGSTOP freezes it."""
-        for process in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(process, number)
+    def signal(self, name: str) -> None:
+        """Send a signal to all its processes, if any, except the first: STOP freezes it."""
+        with suppress(UnavailableError):
+            self.run("sh", "-c", f"kill -{name} -1")
 
     def lose_power(self) -> None:
         """Stop it at once: no more bytes are sent, and no process survives."""
@@ -177,7 +166,7 @@ class Launch:
                 process.kill()
                 process.wait()
             if machine.outer.poll() is None:
-                machine.signal(signal.SIGKILL)
+                machine.signal("KILL")
 
 
 def equal(conditions: Conditions) -> Iterator[Trial]:
@@ -222,7 +211,7 @@ def lost(conditions: Conditions) -> Iterator[Trial]:
 Act = Callable[[Sequence[Machine]], Any]
 FAULTS: dict[str, tuple[Act, Act]] = {
     "a machine without power": (lambda machines: machines[1].lose_power(), lambda machines: machines[1].boot()),
-    "a frozen machine": (lambda machines: machines[1].signal(signal.SIGSTOP), lambda machines: None),
+    "a frozen machine": (lambda machines: machines[1].signal("STOP"), lambda machines: None),
     "a cable that is cut": (
         lambda machines: machines[1].run("ip", "link", "set", "eth0", "down"),
         lambda machines: machines[1].run("ip", "link", "set", "eth0", "up"),
@@ -237,7 +226,7 @@ def _scored_otherwise(machines: Sequence[Machine], per_machine: int) -> str:
     failure = failure or (first.start(sys.executable, "-m", "encoderlab", *words, "run_dir=by-one").wait(ENOUGH) or "")
     if failure:
         return f"eval failed: {failure}: {_last_line(first)}"
-    reports = [_json(first.work / name / "report.json") for name in ("by-many", "by-one")]
+    reports = [json.loads((first.work / name / "report.json").read_bytes()) for name in ("by-many", "by-one")]
     return "" if reports[0]["splits"] == reports[1]["splits"] else "other scores than those of one process"
 
 
@@ -270,18 +259,10 @@ def _steps(run: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if name not in OF_THE_CLOCK} for line in steps]
 
 
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def _last_line(machine: Machine) -> str:
     lines = [line for line in machine.output.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("encoderlab:")]
     return (ours or lines or ["nothing was printed"])[-1]
-
-
-def _path() -> str:
-    return os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
 
 
 def _checked(*command: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.training.checkpoint import checkpoints, step_of
-from faults.host import ONE_THREAD, Ended
+from faults.host import ENVIRONMENT, Ended
 from faults.promise import Conditions, Trial
 from faults.training import GRID, HOW_TO_RESUME, SIGNALS, STEPS, difference, finished, outcome, shared_folder
 
@@ -38,7 +37,8 @@ def disturbed(conditions: Conditions) -> Iterator[Trial]:
     for number, rank, sharding in islice(cycle(cases), conditions.trials or 0):
         settings = (*GRID["dropout"], f"training.sharding={sharding}")
         reference = _undisturbed(settings)
-        with _folder() as run:
+        with _folder() as folder:
+            run = Path(folder)
             step = draw.randrange(1, STEPS)
             ended = launch(run, 2, *settings, disturb=_after_step(run, step, number, rank))
             failure = "exit code 0 without a report" if ended.code == 0 and not finished(run) else ""
@@ -54,7 +54,7 @@ def launch(run: Path, size: int, *words: str, disturb: Disturb | None = None) ->
     folder = () if any(word.startswith("resume=") for word in words) else (f"run_dir={run}",)
     program = ["-m", "encoderlab", *words, *folder, f"cache_dir={shared_folder() / 'cache'}"]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"] if size > 1 else []
-    environment = {**os.environ, **ONE_THREAD}
+    environment = {**os.environ, **ENVIRONMENT}
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         started = time.monotonic()
         streams = {"stdout": output, "stderr": output, "start_new_session": True}
@@ -74,18 +74,13 @@ def launch(run: Path, size: int, *words: str, disturb: Disturb | None = None) ->
 @cache
 def _undisturbed(settings: tuple[str, ...]) -> dict[str, Any]:
     with _folder() as run:
-        ended = launch(run, 2, *settings)
+        ended = launch(Path(run), 2, *settings)
         assert ended.code == 0, ended.output
-        return outcome(run)
+        return outcome(Path(run))
 
 
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    run = Path(tempfile.mkdtemp(dir=shared_folder()))
-    try:
-        yield run
-    finally:
-        shutil.rmtree(run, ignore_errors=True)
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(dir=shared_folder(), ignore_cleanup_errors=True)
 
 
 def newest_step(run: Path) -> int:

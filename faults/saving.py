@@ -16,7 +16,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -275,52 +275,45 @@ def same(one: Any, other: Any) -> bool:
 # Lost power
 
 
-@dataclass(slots=True)
-class Unsynced:
-    """What would not survive: contents of files, names of files and folders, and renames, oldest first."""
-
-    content: set[Path] = field(default_factory=set)
-    names: set[Path] = field(default_factory=set)
-    renames: list[tuple[Path, Path]] = field(default_factory=list)
-
-    def account_for(self, call: Call) -> None:
-        """Add what the call changed, or remove what it synced."""
-        path, other = Path(call.path), Path(call.other)
-        if call.name in ("create", "mkdir"):
-            self.names.add(path)
-        elif call.name in ("write", "truncate"):
-            self.content.add(path)
-        elif call.name == "fsync":
-            self.content.discard(path)
-            self.names = {name for name in self.names if name.parent != path}
-            self.renames = [(old, new) for old, new in self.renames if path not in (old.parent, new.parent)]
-        elif call.name == "rename":
-            self.content = {_moved(inside, path, other) for inside in self.content}
-            self.names = {_moved(inside, path, other) for inside in self.names}
-            self.renames.append((path, other))
-
-
 def lose(loss: str, done: Sequence[Call], folder: Path) -> None:
     """Remove from `folder` what the calls that were `done` had not synced.
 
     `content`: such files are empty; `halves`: they end in the middle; `names`: they are missing; `renames`: they are
     empty, and renames have not happened.
     """
-    unsynced = Unsynced()
-    for call in done:
-        unsynced.account_for(call)
-    for path in unsynced.content:
+    contents, names, renames = _unsynced(done)
+    for path in contents:
         if path.is_file():
             os.truncate(path, path.stat().st_size // 2 if loss == "halves" else 0)
-    if loss == "names":
-        for path in unsynced.names:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-    if loss == "renames":
-        for old, new in reversed(unsynced.renames):
-            new.rename(old)
+    for path in names if loss == "names" else ():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    for old, new in reversed(renames) if loss == "renames" else ():
+        new.rename(old)
+
+
+def _unsynced(done: Sequence[Call]) -> tuple[set[Path], set[Path], list[tuple[Path, Path]]]:
+    """Return what would not survive: contents of files, names of files and folders, and renames, oldest first."""
+    contents: set[Path] = set()
+    names: set[Path] = set()
+    renames: list[tuple[Path, Path]] = []
+    for call in done:
+        path, other = Path(call.path), Path(call.other)
+        if call.name in ("create", "mkdir"):
+            names.add(path)
+        elif call.name in ("write", "truncate"):
+            contents.add(path)
+        elif call.name == "fsync":
+            contents.discard(path)
+            names = {name for name in names if name.parent != path}
+            renames = [(old, new) for old, new in renames if path not in (old.parent, new.parent)]
+        elif call.name == "rename":
+            contents = {_moved(inside, path, other) for inside in contents}
+            names = {_moved(inside, path, other) for inside in names}
+            renames.append((path, other))
+    return contents, names, renames
 
 
 def _moved(path: Path, old: Path, new: Path) -> Path:

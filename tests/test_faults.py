@@ -8,7 +8,7 @@ import pytest
 
 from faults import machines, processes, saving
 from faults.__main__ import PROMISES
-from faults.promise import Conditions, UnavailableError, upper_bound
+from faults.promise import Conditions, UnavailableError
 from faults.shim import Call
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,11 +62,6 @@ def test_lost_power_takes_what_was_not_synced(tmp_path):
     assert (tmp_path / "new").exists()
     saving.lose("renames", [rename], tmp_path)
     assert (tmp_path / "old").exists() and not (tmp_path / "new").exists()
-
-
-def test_without_failures_the_upper_bound_has_95_percent_confidence():
-    assert upper_bound(0, 59) == pytest.approx(1 - 0.05 ** (1 / 59))
-    assert upper_bound(5, 5) == 1
 
 
 def test_a_wrong_name_gets_one_line():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
-import statistics
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
 
-from benchmarks.peers.texts import TRIED, best_batch_size, first_lines, options_parser, read_lines, speed
+from benchmarks.peers.texts import measure_best, options_parser
 
 BATCH_SIZES = (1, 8, 32, 128, 512)
 LENGTH = 128  # the model's own
@@ -24,27 +21,19 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="folder that Transformers opens")
     parser.add_argument("--sampled", type=int, required=True, help="at most this many texts")
     options = parser.parse_args()
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    limit = min(options.limit or options.sampled, options.sampled)
-    path, count = first_lines(options.input, limit, options.output / "texts.txt")
-    few, _ = first_lines(path, TRIED, options.output / "few.txt")
+    torch.set_num_threads(options.threads or torch.get_num_threads())
+    options.limit = min(options.limit or options.sampled, options.sampled)
     classify = transformers.pipeline("text-classification", options.model, device="cpu")
-    output = options.output / "predictions.csv"
-    best = best_batch_size(lambda size: _seconds(classify, few, output, size), BATCH_SIZES)
-    seconds = statistics.median(_seconds(classify, path, output, best) for _ in range(options.repeats))
-    print(json.dumps(speed(seconds, count) | {"batch_size": best}))
 
+    def seconds(path: Path, batch_size: int) -> float:
+        started, texts = time.perf_counter(), path.read_text(encoding="utf-8").split("\n")[:-1]
+        predictions = classify(texts, batch_size=batch_size, truncation=True, max_length=LENGTH)
+        with (options.output / "predictions.csv").open("w", encoding="utf-8", newline="") as file:
+            pairs = zip(texts, predictions, strict=True)
+            csv.writer(file).writerows((text, prediction["label"], prediction["score"]) for text, prediction in pairs)
+        return time.perf_counter() - started
 
-def _seconds(classify: Any, path: Path, output: Path, batch_size: int) -> float:
-    """Return the seconds from reading the file to writing the last prediction."""
-    started = time.perf_counter()
-    texts = read_lines(path)
-    predictions = classify(texts, batch_size=batch_size, truncation=True, max_length=LENGTH)
-    with output.open("w", encoding="utf-8", newline="") as file:
-        pairs = zip(texts, predictions, strict=True)
-        csv.writer(file).writerows((text, prediction["label"], prediction["score"]) for text, prediction in pairs)
-    return time.perf_counter() - started
+    measure_best(options, BATCH_SIZES, seconds)
 
 
 if __name__ == "__main__":

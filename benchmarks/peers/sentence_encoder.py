@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import statistics
 import time
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.peers.texts import TRIED, best_batch_size, first_lines, options_parser, read_lines, speed
+from benchmarks.peers.texts import measure_best, options_parser
 
 BATCH_SIZES = (8, 32, 64, 128, 512)
 
@@ -21,22 +19,16 @@ def main() -> None:
     parser = options_parser(__doc__)
     parser.add_argument("--model", required=True, help="folder that sentence-transformers opens")
     options = parser.parse_args()
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    path, count = first_lines(options.input, options.limit, options.output / "texts.txt")
-    few, _ = first_lines(path, TRIED, options.output / "few.txt")
-    encoder, output = SentenceTransformer(options.model, device="cpu"), options.output / "vectors.npy"
-    _seconds(encoder, few, output, BATCH_SIZES[0])  # the first run of a process is slower
-    best = best_batch_size(lambda size: _seconds(encoder, few, output, size), BATCH_SIZES)
-    seconds = statistics.median(_seconds(encoder, path, output, best) for _ in range(options.repeats))
-    print(json.dumps(speed(seconds, count) | {"batch_size": best}))
+    torch.set_num_threads(options.threads or torch.get_num_threads())
+    encoder = SentenceTransformer(options.model, device="cpu")
 
+    def seconds(path: Path, batch_size: int) -> float:
+        started, texts = time.perf_counter(), path.read_text(encoding="utf-8").split("\n")[:-1]
+        vectors = encoder.encode(texts, batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False)
+        np.save(options.output / "vectors.npy", vectors)
+        return time.perf_counter() - started
 
-def _seconds(encoder: SentenceTransformer, path: Path, output: Path, batch_size: int) -> float:
-    """Return the seconds from reading the file to writing the vectors."""
-    started, texts = time.perf_counter(), read_lines(path)
-    np.save(output, encoder.encode(texts, batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False))
-    return time.perf_counter() - started
+    measure_best(options, BATCH_SIZES, seconds)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -31,14 +33,17 @@ def first_lines(path: Path, limit: int | None, shortened: Path) -> tuple[Path, i
     return shortened, len(lines)
 
 
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file."""
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+def measure_best(options: argparse.Namespace, sizes: tuple[int, ...], seconds: Callable[[Path, int], float]) -> None:
+    """Print the median speed on all texts, at the batch size that suits the first of them best.
 
-
-def best_batch_size(seconds_at: Callable[[int], float], sizes: tuple[int, ...]) -> int:
-    """Return the batch size that takes the least time."""
-    return min(sizes, key=seconds_at)
+    `seconds` predicts the texts of a file in batches of a size, from reading to the last output written.
+    """
+    path, count = first_lines(options.input, options.limit, options.output / "texts.txt")
+    few, _ = first_lines(path, TRIED, options.output / "few.txt")
+    seconds(few, sizes[0])  # the first run of a process is slower
+    best = min(sizes, key=lambda size: seconds(few, size))
+    took = statistics.median(seconds(path, best) for _ in range(options.repeats))
+    print(json.dumps(speed(took, count) | {"batch_size": best}))
 
 
 def speed(seconds: float, count: int) -> dict[str, float]:
