@@ -10,9 +10,9 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -182,10 +182,7 @@ class GraphModel(nn.Module):
         super().__init__()
         self.path, self.n_parameters, self.of_tokens = path, shape.n_parameters, shape.token_head is not None
         self.window_pooling: WindowPooling | None = shape.window_pooling
-        self._opening = Lock()
-        session = _session(path)
-        self._sessions = {torch.get_num_threads(): session}
-        self.inputs = [one.name for one in session.get_inputs()]
+        self.inputs = [one.name for one in _session(path, torch.get_num_threads()).get_inputs()]
 
     def forward(self, batch: Batch) -> Prediction:
         """Return logits for each row, or for each target position; see `EncoderWithHeads.forward`."""
@@ -201,26 +198,20 @@ class GraphModel(nn.Module):
 
     def _logits(self, ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Tensor:
         columns = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
-        (logits,) = self._opened().run(["logits"], {name: columns[name] for name in self.inputs})
+        session = _session(self.path, torch.get_num_threads())  # with fewer if several batches are computed at a time
+        (logits,) = session.run(["logits"], {name: columns[name] for name in self.inputs})
         return torch.from_numpy(np.asarray(logits))
 
-    def _opened(self) -> onnxruntime.InferenceSession:
-        """Return the graph opened for PyTorch's present number of threads: alone, or one of several at a time."""
-        with self._opening:
-            threads = torch.get_num_threads()
-            if threads not in self._sessions:
-                self._sessions[threads] = _session(self.path)
-            return self._sessions[threads]
 
-
-def _session(path: Path) -> onnxruntime.InferenceSession:
+@lru_cache(maxsize=4)
+def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     if find_spec("onnxruntime") is None:
         needed = f"{path.parent} needs onnxruntime, which is not installed"
         raise SettingError(needed, remedy='Run pip install "encoderlab[onnx]"')
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
     try:
         return onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER

@@ -61,7 +61,7 @@ from encoderlab.training.batches import Rows, scoring_batches, training_batches
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.compilation import compile_encoder, seconds_uncompiled
 from encoderlab.training.config import TrainingConfig, seconds_of
-from encoderlab.training.distribution import Sharded, Whole, distribute, distribution, is_sharded
+from encoderlab.training.distribution import Whole, distribute, distribution, is_sharded
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
@@ -134,7 +134,7 @@ class Assembly:
             processes=self.processes,
         )
 
-    def distribute(self) -> Whole | Sharded:
+    def distribute(self) -> Whole:
         """Return the model as the processes of the run train it; see `training.distribution`."""
         return distribute(self.model, self.config.training, self.processes, self.compute.device)
 

@@ -50,7 +50,7 @@ class Whole:
         self.processes.broadcast_tensors(list(self.model.state_dict().values()))
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Return the optimizer's state, with whole averages, to the main process."""
+        """Return the optimizer's state, whole and numbered as one process would number it, to the main process."""
         return optimizer.state_dict()
 
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
@@ -62,8 +62,8 @@ class Whole:
         self.model.eval()
 
 
-class Sharded:
-    """A model of which each process holds a shard, and gathers a layer while it computes it. It has `Whole`'s methods.
+class Sharded(Whole):
+    """A model of which each process holds a shard, and gathers a layer while it computes it.
 
     The main process's model, which stays on its CPU until training has ended, has the initial weights. They are
     broadcast and sharded one tensor at a time, so the others' models need no weights.
@@ -88,7 +88,6 @@ class Sharded:
         self.load(model.state_dict())
 
     def weights(self) -> dict[str, Tensor]:
-        """Return all weights, on the CPU, to the main process."""
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
@@ -96,7 +95,6 @@ class Sharded:
         return {name: weight.contiguous() for name, weight in weights.items()}
 
     def load(self, weights: dict[str, Tensor]) -> None:
-        """Give each process its shard of the main process's weights."""
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
@@ -104,7 +102,6 @@ class Sharded:
         set_model_state_dict(self.model, mine, options=options)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Return the optimizer's state, with whole averages and numbered as one process would number it."""
         from torch.distributed.tensor import DTensor
 
         plain, state = optimizer.state_dict(), {}
@@ -114,7 +111,6 @@ class Sharded:
         return plain | {"state": state}
 
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-        """Load a state from `optimizer_state`, the same on all processes."""
         from torch.distributed.tensor import distribute_tensor
 
         parameters, shards = [weight for group in optimizer.param_groups for weight in group["params"]], {}
@@ -127,7 +123,6 @@ class Sharded:
         optimizer.load_state_dict(state | {"state": shards})
 
     def finish(self) -> None:
-        """End training: the original model has all weights, on every process, and is used from here on."""
         weights = self.weights()
         if self.processes.is_main:
             self.original.load_state_dict(weights)
@@ -143,9 +138,7 @@ def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
     return config.sharding is Sharding.full and processes.size > 1
 
 
-def distribute(
-    model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device
-) -> Whole | Sharded:
+def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device) -> Whole:
     """Return the `model` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
     if is_sharded(config, processes):
         return Sharded(model, processes, device)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from itertools import chain, islice, zip_longest
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -138,18 +138,16 @@ def evaluate(
     if alone:
         return metrics.scores()
     collected = processes.gather(metrics.collected())
-    return processes.broadcast_from_main(lambda: _scores_of(metrics, collected))
+
+    def scores() -> SplitScores:
+        in_turn = chain.from_iterable(zip_longest(*(collected or ())))
+        metrics.replace([batch for batch in in_turn if batch is not None])
+        return metrics.scores()
+
+    return processes.broadcast_from_main(scores)
 
 
 def _until_interrupted(batches: Iterable[Batch], processes: Processes) -> Iterator[Batch]:
     for batch in batches:
         stop_if_interrupted(processes)
         yield batch
-
-
-def _scores_of(metrics: Metrics, collected: Sequence[Sequence[Any]] | None) -> SplitScores:
-    """Return, on the main process, the scores of what all processes collected, in their order."""
-    assert collected is not None
-    in_turn = chain.from_iterable(zip_longest(*collected))
-    metrics.replace([batch for batch in in_turn if batch is not None])
-    return metrics.scores()
