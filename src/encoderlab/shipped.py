@@ -31,10 +31,8 @@ def shipped_folder(name: str) -> Path | None:
     if name not in shipped_names():
         return None
     folder = FOLDER / name
-    if not folder.is_dir():
-        raise DataError(f"The encoder {name} is missing from this installation ({folder})", remedy=REINSTALL)
     if differing := differing_files(folder):
-        wrong = f"{folder / differing[0]} is damaged: its SHA-256 differs from the shipped file's"
+        wrong = f"{folder / differing[0]} is damaged: it is missing, or its SHA-256 differs from the shipped file's"
         raise DataError(wrong, remedy=REINSTALL)
     return folder
 

@@ -1,14 +1,7 @@
 """A model that several processes train: whole or sharded, scored between steps, and complete in both directions."""
 
 import pytest
-import torch
 
-from encoderlab.batch import HeadSizes
-from encoderlab.model.config import ModelConfig
-from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.system.processes import SINGLE_PROCESS
-from encoderlab.training.config import Sharding, TrainingConfig
-from encoderlab.training.distribution import Sharded, Whole, distribute, distribution
 from tests.torchrun import torchrun
 
 BEGIN = """
@@ -105,12 +98,3 @@ def test_a_sharded_model_equals_the_whole_one(tmp_path, script):
     (tmp_path / "script.py").write_text(BEGIN + script)
     code, _, errors = torchrun(2, "script.py", folder=tmp_path)
     assert code == 0, "\n".join(errors)
-
-
-def test_one_process_has_the_whole_model_and_says_so():
-    model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2), 50, 0, HeadSizes(sequence_classes=2))
-    training = TrainingConfig(sharding=Sharding.full)
-    whole = distribute(model, training, SINGLE_PROCESS, torch.device("cpu"))
-    assert isinstance(whole, Whole) and not isinstance(whole, Sharded)
-    assert whole.stepped is whole.model is model
-    assert distribution(TrainingConfig(), SINGLE_PROCESS) is None

@@ -174,10 +174,10 @@ class TrainingConfig:
             raise SettingError(wrong, allowed="at most one micro-batch per row")
 
 
-def seconds_of(budget: str, name: str = "training.budget") -> float:
-    """Return the seconds of a time such as 90s, 30m or 1.5h, given for the setting `name`. Raises SettingError."""
+def seconds_of(budget: str) -> float:
+    """Return the seconds of a time such as 90s, 30m or 1.5h. Raises SettingError."""
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
     seconds = float(matched[1]) * {"s": 1, "m": 60, "h": 3600}[matched[2]] if matched else 0.0
     if not seconds:
-        raise SettingError(f"{name}={budget} is not a time", allowed="a number above 0 followed by s, m or h")
+        raise SettingError(f"training.budget={budget} is not a time", allowed="a number above 0 followed by s, m or h")
     return seconds
