@@ -171,8 +171,7 @@ class ColumnDataset(DatasetConfig):
 
     # A name or a list; OmegaConf has no such union.
     text: Any = setting(
-        "text",
-        "The column of the text, or of the words; [subject,body] joins several; in CoNLL files a number.",
+        "text", "The column of the text, or of the words; [subject,body] joins several; in CoNLL files a number."
     )
     text_pair: str | None = setting(None, "The column of the second text, for pairs.")
     label: str | None = setting(

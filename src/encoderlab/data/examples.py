@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -57,16 +57,6 @@ def text_of(example: Example) -> str:
     if isinstance(example, WordsExample):
         return " ".join(example.words)
     return example.text if example.text_pair is None else f"{example.text} | {example.text_pair}"
-
-
-def are_texts(examples: Sequence[Example]) -> TypeGuard[Sequence[TextExample]]:
-    """Return whether all are texts, or pairs of texts."""
-    return all(isinstance(example, TextExample) for example in examples)
-
-
-def are_words(examples: Sequence[Example]) -> TypeGuard[Sequence[WordsExample]]:
-    """Return whether all are sequences of words."""
-    return all(isinstance(example, WordsExample) for example in examples)
 
 
 class Split:

@@ -40,8 +40,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     validation: Any = setting(None, "The validation file, or several; without it, rows are taken from training.")
     test: Any = setting(None, "The test file, or several.")
     format: Format = setting(
-        Format.auto,
-        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .txt, .conll, or a folder.",
+        Format.auto, "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .txt, .conll, or a folder."
     )
     quoting: Quoting = setting(
         Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal."

@@ -42,11 +42,9 @@ def hold_out(
         share = fraction * len(split) / len(free)
         rows = free[_drawn(groups[free], labels[free], share, generator)]
         if not len(rows):
-            raise DataError(
-                f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group) "
-                f"are too few to take {name} rows from, because training keeps a text of every label",
-                remedy=f"Add rows, check dataset.label, or use a separate file: dataset.train=FILE dataset.{name}=FILE",
-            )
+            few = f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group)"
+            wrong = f"{few} are too few to take {name} rows from, because training keeps a text of every label"
+            raise DataError(wrong, remedy=f"Add rows, check dataset.label, or set dataset.{name}=FILE")
         part[rows] = number
     names = ["train", *fractions]
     return {name: split.take(np.flatnonzero(part == number)) for number, name in enumerate(names)}
@@ -143,9 +141,8 @@ def parse_fold(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text, re.ASCII)
     number, folds = map(int, match.groups()) if match else (0, 0)
     if not (folds >= 2 and 1 <= number <= folds):
-        raise SettingError(
-            f"dataset.fold is {text}", allowed="one of several, such as 2/5", remedy="Use folds=5 to run them all"
-        )
+        remedy = "Use folds=5 to run them all"
+        raise SettingError(f"dataset.fold is {text}", allowed="one of several, such as 2/5", remedy=remedy)
     return number, folds
 
 
@@ -163,9 +160,8 @@ def assign_folds(
     n_groups = int(groups.max(initial=-1)) + 1
     assigned, lone = _spread(groups, labels, folds, np.random.default_rng(seed)), None
     if hashes.target == "label" and not hashes.of_words:
-        pairs = np.unique(np.stack([labels, assigned], axis=1)[labels >= 0], axis=0)
-        values, counts = np.unique(pairs[:, 0], return_counts=True)
-        lone = next((names[label] for label in values[counts == 1].tolist()), None)
+        known = [label for label in np.unique(labels).tolist() if label >= 0]
+        lone = next((names[label] for label in known if np.ptp(assigned[labels == label]) == 0), None)
     if n_groups < folds or lone is not None:
         few = f"there are {n_groups}" if n_groups < folds else f"the label {lone!r} has too few"
         wrong = f"folds={folds} cannot be made: {few} different texts (or groups, dataset.group)"

@@ -23,14 +23,12 @@ LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
 
 def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> TokenStore:
     """Write encoded examples, with the targets of `heads`, to a token store at `folder`."""
-    types = _column_types(vocabulary_size, heads)
-    return write_store(folder, types, _blocks(encoded, types, heads))
+    return write_store(folder, *_in_columns(encoded, vocabulary_size, heads))
 
 
 def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> ExampleRows:
     """Return the rows of encoded examples, in memory."""
-    types = _column_types(vocabulary_size, heads)
-    return ExampleRows(memory_store(types, _blocks(encoded, types, heads)))
+    return ExampleRows(memory_store(*_in_columns(encoded, vocabulary_size, heads)))
 
 
 def concatenated(parts: Sequence[ExampleRows]) -> ExampleRows:
@@ -41,32 +39,32 @@ def concatenated(parts: Sequence[ExampleRows]) -> ExampleRows:
     return ExampleRows(memory_store(types, blocks))
 
 
-def _column_types(vocabulary_size: int, heads: HeadSizes) -> dict[str, str]:
-    columns = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
+def _in_columns(
+    encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes
+) -> tuple[dict[str, str], Iterator[Block]]:
+    """Return the columns of a store by name, each with its dtype, and their numbers."""
+    types = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
     if heads.predicts_tokens:
-        return columns | {"target_positions": "uint32", "token_labels": "int32"}
-    windows = {} if heads.window_pooling is None else {"windows": "uint32"}
-    return columns | {"label": LABEL_TYPES[heads.sequence_target]} | windows
-
-
-def _blocks(encoded: Iterable[Encoded], types: Mapping[str, str], heads: HeadSizes) -> Iterator[Block]:
+        types |= {"target_positions": "uint32", "token_labels": "int32"}
+    else:
+        types |= {"label": LABEL_TYPES[heads.sequence_target]}
+        types |= {} if heads.window_pooling is None else {"windows": "uint32"}
     unknown = math.nan if heads.sequence_target == "number" else UNKNOWN
-    return as_blocks((_columns(example, unknown) for example in encoded), types)
 
+    def columns(example: Encoded) -> Mapping[str, Sequence[float]]:
+        label = unknown if example.label is None else example.label
+        tokens = example.token_labels or {}
+        return {
+            "input_ids": example.input_ids,
+            "first_length": (example.token_type_ids.count(0),),
+            "truncated": (example.truncated,),
+            "windows": (len(example.window_starts) or 1,),
+            "label": label if isinstance(label, tuple) else (label,),
+            "target_positions": list(tokens),
+            "token_labels": [UNKNOWN if label is None else label for label in tokens.values()],
+        }
 
-def _columns(example: Encoded, unknown: float) -> Mapping[str, Sequence[float]]:
-    columns: dict[str, Sequence[float]] = {
-        "input_ids": example.input_ids,
-        "first_length": (example.token_type_ids.count(0),),
-        "truncated": (example.truncated,),
-        "windows": (len(example.window_starts) or 1,),
-    }
-    label = unknown if example.label is None else example.label
-    columns["label"] = label if isinstance(label, tuple) else (label,)
-    if example.token_labels is not None:
-        columns["target_positions"] = list(example.token_labels)
-        columns["token_labels"] = [UNKNOWN if label is None else label for label in example.token_labels.values()]
-    return columns
+    return types, as_blocks(map(columns, encoded), types)
 
 
 class ExampleRows:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from torch import Tensor
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction
-from encoderlab.data.examples import Example, WordsExample, are_words
+from encoderlab.data.examples import Example, WordsExample
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.entities import ValidDecoder, entity_labels
@@ -37,11 +38,12 @@ class Tagging(Task):
         return f"{super().key} {self.special_tokens}"
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        if not are_words(examples):
+        if not all(isinstance(example, WordsExample) for example in examples):
             wrong = "This dataset holds labelled texts, but a tagging task needs sequences of labelled words"
             raise DataError(wrong, remedy="Set task=classification, or choose a dataset of words")
-        pieces = self.tokenizer.encode_words([example.words for example in examples])
-        return [self._encode_one(example, *piece) for example, piece in zip(examples, pieces, strict=True)]
+        sentences = cast("Sequence[WordsExample]", examples)
+        pieces = self.tokenizer.encode_words([example.words for example in sentences])
+        return [self._encode_one(example, *piece) for example, piece in zip(sentences, pieces, strict=True)]
 
     def _encode_one(self, example: WordsExample, ids: list[int], word_of: list[int]) -> Encoded:
         before, after = ([self.tokenizer.cls_id], [self.tokenizer.sep_id]) if self.special_tokens else ([], [])

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind, WindowPooling
-from encoderlab.data.examples import Example, TextExample, are_texts
+from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.tasks.config import TextTaskConfig, Windows
@@ -196,10 +196,10 @@ def sequences_of(
 
 def texts_among(examples: Sequence[Example]) -> Sequence[TextExample]:
     """Return the examples, which are texts. Raises DataError if they are sequences of words."""
-    if not are_texts(examples):
+    if not all(isinstance(example, TextExample) for example in examples):
         wrong = "This dataset holds sequences of labelled words, but the task needs texts"
         raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
-    return examples
+    return cast("Sequence[TextExample]", examples)
 
 
 def longest_first(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
