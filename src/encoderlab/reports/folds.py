@@ -56,8 +56,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     share = n_rows / sum(fold.trained_on for fold in folds)
     names = [name for name in scores[0] if name != "n" and all(_is_number(one.get(name)) for one in scores)]
     over = {name: mean_of([one[name] for one in scores], share) for name in names}
-    means: dict[str, Any] = {"n": n_rows}
-    means |= {"positive_label": scores[0]["positive_label"]} if "positive_label" in scores[0] else {}
+    means = {name: scores[0][name] for name in ("positive_label",) if name in scores[0]} | {"n": n_rows}
     for name, one in over.items():
         least, most = -1.0 if name in CORRELATIONS else 0.0, math.inf if is_lower_better(name) else 1.0
         means |= {name: one.value, f"{name}_ci95": np.clip(np.array(one.interval), least, most)}
@@ -65,9 +64,9 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     unused = f"The test split ({unused_test_rows:,} rows) was not used, because folds are made of the training rows"
     each = [
-        {"fold": place, "folder": fold.folder.name, "trained_on": fold.trained_on}
-        | {name: fold.report["splits"][TESTED][name] for name in ("n", *names)}
-        for place, fold in enumerate(folds, start=1)
+        {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": own["n"]}
+        | {name: own[name] for name in names}
+        for number, (fold, own) in enumerate(zip(folds, scores, strict=True), start=1)
     ]
     report = {
         **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_figure")},
@@ -106,9 +105,9 @@ def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) ->
         each = [report["baselines"].get(name, {}) for report in reports]
         if all(_is_number(one.get(main)) and _is_number(one.get("model_leads_by")) for one in each):
             lead = mean_of([one["model_leads_by"] for one in each], share)
-            own = {main: float(np.mean([one[main] for one in each]))}
-            own["seconds"] = sum(one.get("seconds") or 0 for one in each)
-            baselines[name] = {**own, "model_leads_by": lead.value, "model_leads_by_ci95": lead.interval}
+            score, seconds = float(np.mean([one[main] for one in each])), sum(one.get("seconds") or 0 for one in each)
+            own = {main: score, "seconds": seconds, "model_leads_by": lead.value}
+            baselines[name] = own | {"model_leads_by_ci95": lead.interval}
     return baselines
 
 
@@ -143,46 +142,35 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
     `names` are the labels', `target` is label or label_set. How many are listed is estimated by confident learning
     (Northcutt, Jiang and Chuang, JAIR 70, 2021). In sets, each label is judged by itself, as assigned or not: those are
     listed that the model finds less probable than not, and `change` says which one. A model that has learned nothing
-    doubts correct labels, so it lists none.
+    doubts correct labels: unless it is right more often than the most frequent label, by two standard errors, it lists
+    none.
     """
     probabilities = table[[f"{PROBABILITY}{name}" for name in names]].to_numpy(float)
     if target == "label_set":
         assigned = np.array([[name in label.split(SEPARATOR) for name in names] for label in table["label"]])
-        rows, judged = np.nonzero((probabilities >= 0.5) != assigned)
+        right, shares = (probabilities >= 0.5) == assigned, assigned.mean(0)
+        most_frequent = np.maximum(shares, 1 - shares).mean()
+        rows, judged = np.nonzero(~right)
         of_label = np.where(assigned, probabilities, 1 - probabilities)[rows, judged]
         sets = assigned[rows]
         sets[np.arange(len(rows)), judged] ^= True
-        change = [
-            f"{'remove' if assigned[row, k] else 'add'} {names[k]}"
-            for row, k in zip(rows, judged.tolist(), strict=True)
-        ]
+        pairs = zip(rows, judged.tolist(), strict=True)
+        change = [f"{'remove' if assigned[row, k] else 'add'} {names[k]}" for row, k in pairs]
         about = {"predicted": [SEPARATOR.join(compress(names, one)) for one in sets], "change": change}
         about |= {"probability": 1 - of_label, "probability_of_label": of_label}
     else:
         from cleanlab.filter import find_label_issues
 
         labels = table["label"].map(list(names).index).to_numpy()
-        assigned = np.eye(len(names), dtype=bool)[labels]
+        right, most_frequent = probabilities.argmax(1) == labels, np.bincount(labels).max() / len(labels)
         issues = find_label_issues(labels, probabilities, filter_by="low_self_confidence", n_jobs=1)
-        rows = np.flatnonzero(issues & (probabilities.argmax(1) != labels))
+        rows = np.flatnonzero(issues & ~right)
         about = {"predicted": np.array(names, object)[probabilities[rows].argmax(1)]}
         about |= {"probability": probabilities[rows].max(1), "probability_of_label": probabilities[rows, labels[rows]]}
     columns = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in table]
     listed = table.iloc[rows][columns].reset_index(drop=True).assign(**about)
     listed = listed.sort_values("probability_of_label", kind="stable").round(6)
-    return listed if _has_learned(probabilities, assigned, target) else listed.iloc[:0]
-
-
-def _has_learned(probabilities: np.ndarray, assigned: np.ndarray, target: str) -> bool:
-    """Return whether a model is right more often than the most frequent label, by two standard errors: both [rows,
-    labels].
-    """
-    shares = assigned.mean(0)
-    if target == "label_set":
-        right, most_frequent = (probabilities >= 0.5) == assigned, np.maximum(shares, 1 - shares).mean()
-    else:
-        right, most_frequent = probabilities.argmax(1) == assigned.argmax(1), shares.max()
-    return bool(right.mean() - most_frequent > 2 * right.std() / np.sqrt(right.size))
+    return listed if right.mean() - most_frequent > 2 * right.std() / np.sqrt(right.size) else listed.iloc[:0]
 
 
 def write_folds_report(
@@ -217,8 +205,8 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
         words = "label_errors.csv is empty: none stands out, or the model is no better than the most frequent label."
         if len(to_check):
             words = "label_errors.csv lists them all, the least plausible first."
-            for share in [share for least, share in TRIALS if (scores.get("accuracy") or 0) >= least][:1]:
-                words += f" In trials at this accuracy, {share} of the listed labels were wrong."
+            trial = next((share for least, share in TRIALS if (scores.get("accuracy") or 0) >= least), None)
+            words += f" In trials at this accuracy, {trial} of the listed labels were wrong." if trial else ""
         counts = f"{len(to_check):,} labels to check, of {report['label_errors']['of']:,} rows"
         rows = to_check.head(most_labels).to_dict("records")
         labels = [Heading("Labels to check"), Text(f"{counts}: {words}"), *map(_passage, rows)]
@@ -238,17 +226,13 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
 
 def _folds_table(report: Mapping[str, Any]) -> Table:
     """Return a row for each fold with its scores; and their means, standard deviations and intervals."""
-    scores, names = report["splits"][OUT_OF_FOLD], list(report["deviations"])
-    rows = [
-        [one["folder"], f"{one['trained_on']:,}", f"{one['n']:,}", *(wording.score(one[name]) for name in names)]
-        for one in report["folds"]
-    ]
-    rows += [
-        ["mean", "", wording.number(scores["n"]), *(wording.score(scores[name]) for name in names)],
-        ["std. dev.", "", "", *(wording.score(report["deviations"][name]) for name in names)],
-        ["95% interval", "", "", *(wording.interval(scores[f"{name}_ci95"]) for name in names)],
-    ]
-    return Table(("fold", "trained on", "tested", *(wording.named_score(name, scores) for name in names)), rows)
+    scores, deviations = report["splits"][OUT_OF_FOLD], report["deviations"]
+    rows = [(one["folder"], f"{one['trained_on']:,}", f"{one['n']:,}", one) for one in report["folds"]]
+    rows += [("mean", "", wording.number(scores["n"]), scores), ("std. dev.", "", "", deviations)]
+    cells = [[*about, *(wording.score(own[name]) for name in deviations)] for *about, own in rows]
+    cells.append(["95% interval", "", "", *(wording.interval(scores[f"{name}_ci95"]) for name in deviations)])
+    names = [wording.named_score(name, scores) for name in deviations]
+    return Table(("fold", "trained on", "tested", *names), cells)
 
 
 def _passage(row: Mapping[Any, Any]) -> Passage:
