@@ -19,7 +19,6 @@ def read_csv(text):
     ("labels", "predicted", "names", "cells"),
     [
         (np.array([0, 1]), np.array([1, 1]), NAMES, [["bad", "good"], ["good", "good"]]),
-        (None, np.array([1, 1]), NAMES, [["", "good"], ["", "good"]]),
         (np.array([1.5, 2]), np.array([1.0, 3]), [], [["1.5", "1.0"], ["2.0", "3.0"]]),
         (
             [np.array([0, 1]), np.array([1])],

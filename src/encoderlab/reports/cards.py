@@ -40,12 +40,6 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
     lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
     lines.append(f"{score} on {report['scored_split']} ({scored['n']:,} rows): {wording.with_interval(scored, main)}")
     lines.append(f"Weights of {wording.checkpoint_words(report['checkpoint'])}")
-    lines += [plain(note) for note in report["notes"]]
-    baselines = [
-        f"{BASELINE_NAMES.get(name, name)}: {score} {wording.score(baseline[main])}"
-        for name, baseline in report["baselines"].items()
-        if baseline.get(main) is not None
-    ]
     first, *_ = splits = list(report["splits"].values())
     results = {
         wording.named_score(name, first): [wording.score(split.get(name)) for split in splits]
@@ -59,10 +53,14 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
         "card.md",
         report=report,
         start=f"started from `{report['init_from']}`" if report.get("init_from") else "trained from scratch",
-        lines=lines,
+        lines=[*lines, *map(plain, report["notes"])],
         use=USE_ENCODER if is_encoder else USE,
         results=results,
-        baselines=baselines,
+        baselines=[
+            f"{BASELINE_NAMES.get(name, name)}: {score} {wording.score(baseline[main])}"
+            for name, baseline in report["baselines"].items()
+            if baseline.get(main) is not None
+        ],
         splits=split_facts(facts),
         origin=origin(facts),
         settings=given_settings(facts),
@@ -104,39 +102,22 @@ def plain(value: str) -> str:
     return re.sub(r"([<>`\[\]])", r"\\\1", wording.shown(value))
 
 
-def export_card(
-    card: str,
-    library: str,
-    fields: Mapping[str, Any],
-    *,
-    windows: Any = None,
-    max_length: int = 0,
-    opened: bool = False,
-    change: str = "",
-    averages: bool = False,
-) -> str:
+def export_card(card: str, library: str, fields: Mapping[str, Any], **about: Any) -> str:
     """Return the card for an exported folder, with sections on its use; a card without metadata gets some.
 
-    `library` opens it: transformers or onnx; `fields` is the content of its config.json. `windows` says how the run
-    read texts beyond `max_length` tokens (None: it truncated them). For onnx, `opened` tells whether encoderlab opens
-    the folder too, and `change` what storing the graph in 8 bits changed. For transformers, `averages` tells that the
-    last layer averages the tokens' vectors.
+    `library` opens it: transformers or onnx; `fields` is the content of its config.json. The other arguments are those
+    of export.md, each left out where it does not apply: `windows` says how the run read texts beyond `max_length`
+    tokens, instead of truncating them. For onnx, `opened` tells whether encoderlab opens the folder too, and `change`
+    what storing the graph in 8 bits changed. For transformers, `averages` tells that the last layer averages the
+    tokens' vectors.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
     architecture = fields.get("architectures", [""])[0]
-    text = render(
-        "export.md",
-        card=card.replace(f"{USE}\n\n", ""),
-        library=library,
-        fields=fields,
-        opened_by=next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), ""),
-        windows=windows,
-        max_length=max_length,
-        opened=opened,
-        change=change,
-        averages=averages,
-    )
+    opened_by = next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), "")
+    known = dict.fromkeys(("windows", "max_length", "opened", "change", "averages")) | about
+    own = card.replace(f"{USE}\n\n", "")
+    text = render("export.md", card=own, library=library, fields=fields, opened_by=opened_by, **known)
     read = ModelCard(text, ignore_metadata_errors=True)
     assert isinstance(read.data, ModelCardData)
     read.data.library_name = library

@@ -6,7 +6,6 @@ import csv
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date, time
-from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -48,45 +47,27 @@ def write_predictions(
     """Write a row for each of the `texts` (one, or two of a pair): its place if it is in `where`, text, text_pair if
     any has one, label, predicted, probability_<name> for each class, and the `carried` columns.
 
-    Labels and predictions are class ids or numbers; `labels` is None if no label is known. For tagging, both are one id
-    per word, written as names separated by blanks, and there are no probabilities; otherwise those are [texts,
-    classes]. The file appears whole or not at all.
+    Labels and predictions are class ids or numbers. For tagging, both are one id per word, written as names separated
+    by blanks, and there are no probabilities; otherwise those are [texts, classes]. The file appears whole or not at
+    all.
     """
-    paired = any(len(pair) > 1 for pair in texts)
-    ours = places(where) if where else {}
-    columns = [*ours, "text", *(["text_pair"] if paired else []), "label", "predicted"]
-    columns += [] if probabilities is None else [f"probability_{name}" for name in label_names]
-    known = [None] * len(texts) if labels is None else labels
-    of_classes = [()] * len(texts) if probabilities is None else probabilities
-    others = iter([{}] * len(texts) if carried is None else carried)
-    first = next(others, {})
-    columns += carried_names(first, columns).values()
-    rows = (
-        [
-            *place,
-            *([pair[0], pair[1] if len(pair) > 1 else ""] if paired else pair),
-            _named(label, label_names),
-            _named(prediction, label_names),
-            *(float(f"{probability:.6g}") for probability in row),
-            *map(cell, other.values()),
-        ]
-        for place, pair, label, prediction, row, other in zip(
-            zip(*ours.values(), strict=True) if ours else [()] * len(texts),
-            texts,
-            known,
-            predicted,
-            of_classes,
-            chain([first], others),
-            strict=False,
-        )
-    )
-    write_table(path, columns, rows)
+    columns: dict[str, Any] = dict(places(where)) if where else {}
+    columns["text"] = [pair[0] for pair in texts]
+    if any(len(pair) > 1 for pair in texts):
+        columns["text_pair"] = ["".join(pair[1:]) for pair in texts]
+    columns |= {"label": (_named(label, label_names) for label in labels)}
+    columns |= {"predicted": (_named(label, label_names) for label in predicted)}
+    if probabilities is not None:  # generators: lists of all cells would take many times the memory of the array
+        for name, of_class in zip(label_names, probabilities.T, strict=True):
+            columns[f"probability_{name}"] = (float(f"{one:.6g}") for one in of_class)
+    others = list(carried or ())
+    for name, free in carried_names(others[0] if others else (), columns).items():
+        columns[free] = [cell(row[name]) for row in others]
+    write_table(path, list(columns), zip(*columns.values(), strict=True))
 
 
 def _named(ids: Any, names: Sequence[str]) -> str | float:
     """Return a label or prediction as a cell."""
-    if ids is None:
-        return ""
     if isinstance(ids, float | np.floating):
         return float(ids)
     if isinstance(ids, np.ndarray) and ids.dtype == bool:
