@@ -49,7 +49,8 @@ def test_the_majority_is_taken_from_training_and_not_from_the_scored_rows():
     found = baselines(train, texts([("bad", 0), ("poor", 0), ("good", 1)]))["majority"]
     assert found.predicted.tolist() == [1, 1, 1]
     assert found.scores.pop("seconds") >= 0
-    assert found.scores == pytest.approx({"accuracy": 1 / 3, "f1_macro": 1 / 4, "matthews": 0})
+    scores = {"accuracy": 1 / 3, "f1_macro": 1 / 4, "matthews": 0, "f1": 1 / 2, "average_precision": 1 / 3}
+    assert found.scores == pytest.approx(scores)
 
 
 GOOD_AND_BAD = texts([("a good film", 1), ("a bad film", 0)] * 10)
@@ -113,6 +114,12 @@ def test_a_linear_model_that_cannot_be_fitted_is_skipped_with_a_reason(monkeypat
 def test_a_linear_model_is_fitted_to_the_vectors_of_a_frozen_encoder(train, score):
     name, frozen = list(baselines(train, train, "abc").items())[-1]
     assert name.startswith("frozen_encoder") and frozen.scores[score] > 0.9 and frozen.scores["seconds"] > 0
+
+
+def test_linear_models_rank_the_rows_of_two_classes():
+    found = baselines(GOOD_AND_BAD, texts([("a good film", 1), ("a bad film", 0), ("good", 0), ("bad", 0)]))
+    for method in ("tfidf_logreg", "frozen_encoder_logreg"):
+        assert 0.5 <= found[method].scores["average_precision"] <= 1
 
 
 def test_a_frozen_encoder_reads_a_part_of_many_rows_or_none_and_says_so(monkeypatch):

@@ -82,7 +82,8 @@ class _Data:
         return "words" if self.train.holds_words else self.train.target
 
 
-Method = Callable[[_Data], tuple[Predictions, TopFeatures]]
+# Also the probability of the positive one of two classes, [n], from a method that has one
+Method = Callable[[_Data], tuple[Predictions, TopFeatures, np.ndarray | None]]
 
 
 def baselines(
@@ -126,17 +127,24 @@ def marks_of(split: Split, n_labels: int) -> np.ndarray:
 
 def _run(method: Method, data: _Data) -> Baseline:
     started = time.perf_counter()
-    predicted, top_features = method(data)
+    predicted, top_features, chances = method(data)
     seconds = time.perf_counter() - started
-    return Baseline(_scores(data, predicted) | {"seconds": seconds}, predicted, top_features=top_features)
+    return Baseline(_scores(data, predicted, chances) | {"seconds": seconds}, predicted, top_features=top_features)
 
 
-def _scores(data: _Data, predicted: Predictions) -> dict[str, float]:
+def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> dict[str, float]:
+    from sklearn.metrics import average_precision_score
+
     known = np.flatnonzero(data.scored.known())
     mine = predicted[known] if isinstance(predicted, np.ndarray) else [predicted[row] for row in known]
     truth = targets_of(data.scored.take(known), data.n_labels)
     values = scores_of_predictions(truth, mine, data.labels, "", data.positive).values
-    return {name: values[name] for name in (("accuracy", "f1_macro", "matthews") if data.kind == "label" else values)}
+    if data.kind != "label":
+        return values
+    scores = {name: values[name] for name in ("accuracy", "f1_macro", "matthews")}
+    if chances is not None and (positive := np.asarray(truth) == data.positive).any():
+        scores |= {"f1": values["f1"], "average_precision": float(average_precision_score(positive, chances[known]))}
+    return scores
 
 
 def _cannot_fit(data: _Data) -> str:
@@ -174,7 +182,7 @@ def _run_frozen(vectors: Features, data: _Data) -> Baseline:
     if rows > most:
         data = replace(data, train=data.train.take(np.unique(np.linspace(0, rows - 1, most).astype(np.int64))))
         note = f"was fitted on {len(data.train):,} of the {rows:,} training rows, evenly spaced, which takes less time"
-    return replace(_run(lambda data: (_linear_on_vectors(data, vectors), {}), data), note=note)
+    return replace(_run(lambda data: _linear_on_vectors(data, vectors), data), note=note)
 
 
 def _characters(split: Split) -> Iterator[int]:
@@ -198,7 +206,7 @@ def _labels(split: Split) -> np.ndarray:
     return np.array([example.label for example in split.of_texts()])
 
 
-def _linear_on_words(data: _Data) -> tuple[Predictions, TopFeatures]:
+def _linear_on_words(data: _Data) -> tuple[Predictions, TopFeatures, np.ndarray | None]:
     """Predict with a linear model on TF-IDF of words, punctuation marks and bigrams.
 
     Brackets and punctuation are separate tokens, so that texts made of nothing else can be distinguished. On the
@@ -220,9 +228,9 @@ def _linear_on_words(data: _Data) -> tuple[Predictions, TopFeatures]:
     }[data.kind]
     with _quietly():
         model.fit(words.fit_transform(_texts(data.train)), targets)
-        predicted = _predicted(data, model, lambda split: words.transform(_texts(split)))
+        predicted, chances = _predicted(data, model, lambda split: words.transform(_texts(split)))
     if data.kind == "number":
-        return predicted, {}
+        return predicted, {}, None
     if data.kind == "label_set":
         weights = {id_: one.coef_[0] for id_, one in enumerate(model.estimators_) if hasattr(one, "coef_")}
     else:
@@ -230,10 +238,11 @@ def _linear_on_words(data: _Data) -> tuple[Predictions, TopFeatures]:
         weights = dict(zip(model.classes_.tolist(), by_class, strict=True))
     names = words.get_feature_names_out()
     best = {class_: np.argsort(-row, kind="stable")[:N_TOP] for class_, row in weights.items()}
-    return predicted, {class_: [str(names[i]) for i in top if weights[class_][i] > 0] for class_, top in best.items()}
+    top_features = {class_: [str(names[i]) for i in top if weights[class_][i] > 0] for class_, top in best.items()}
+    return predicted, top_features, chances
 
 
-def _linear_on_vectors(data: _Data, vectors: Features) -> Predictions:
+def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, TopFeatures, np.ndarray | None]:
     """Predict with a linear model on the vectors of a frozen encoder, its strength chosen by cross-validation.
 
     It is chosen on a part of many rows. With a label of a single row, the model keeps its own.
@@ -255,7 +264,8 @@ def _linear_on_vectors(data: _Data, vectors: Features) -> Predictions:
         if name and (folds := min(_FOLDS, rarest)) >= 2:
             search = GridSearchCV(model, {name: _STRENGTHS}, scoring=scoring, cv=folds).fit(x[some], y[some])
             model.set_params(**search.best_params_)
-        return _predicted(data, model.fit(x, y), vectors)
+        predicted, chances = _predicted(data, model.fit(x, y), vectors)
+    return predicted, {}, chances
 
 
 @contextmanager
@@ -270,10 +280,11 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def _predicted(data: _Data, model: Any, features: Features) -> np.ndarray:
-    """Return what a fitted model predicts for each scored row: its number or class, or a mark for each label.
+def _predicted(data: _Data, model: Any, features: Features) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return what a fitted model predicts for each scored row: its number or class, or a mark for each label; and of
+    two classes, the probability of the positive one.
 
-    Of two classes, it is the positive one from the threshold on; thresholds of sets of labels are fitted on validation.
+    It is predicted from the threshold on; thresholds of sets of labels are fitted on validation.
     """
 
     def probabilities(split: Split) -> np.ndarray:  # of a single label scikit-learn returns both sides
@@ -283,31 +294,36 @@ def _predicted(data: _Data, model: Any, features: Features) -> np.ndarray:
         thresholds = np.full(data.n_labels, DEFAULT)
         if data.validation is not None:
             thresholds = fit_thresholds(probabilities(data.validation), marks_of(data.validation, data.n_labels))
-        return probabilities(data.scored) >= thresholds
-    if data.kind == "number" or data.threshold is None:
-        return np.asarray(model.predict(features(data.scored)))
+        return probabilities(data.scored) >= thresholds, None
+    scored = features(data.scored)
+    if data.kind == "number" or data.n_labels != 2:
+        return np.asarray(model.predict(scored)), None
+    chances = model.predict_proba(scored)[:, data.positive]
+    if data.threshold is None:
+        return np.asarray(model.predict(scored)), chances
     least = DEFAULT if data.threshold.known is None else data.threshold.known
     if data.threshold.known is None and data.validation is not None:
         of_positive = probabilities(data.validation)[:, data.positive]
         least = data.threshold.on(of_positive, _labels(data.validation) == data.positive)
-    return predict_from(probabilities(data.scored)[:, data.positive], least, data.positive)
+    return predict_from(chances, least, data.positive), chances
 
 
-def _majority(data: _Data) -> tuple[np.ndarray, TopFeatures]:
-    return np.full(len(data.scored), np.bincount(_labels(data.train)).argmax()), {}
+def _majority(data: _Data) -> tuple[np.ndarray, TopFeatures, np.ndarray | None]:
+    n = len(data.scored)
+    return np.full(n, np.bincount(_labels(data.train)).argmax()), {}, np.zeros(n) if data.n_labels == 2 else None
 
 
-def _majority_set(data: _Data) -> tuple[np.ndarray, TopFeatures]:
+def _majority_set(data: _Data) -> tuple[np.ndarray, TopFeatures, None]:
     most_frequent = marks_of(data.train, data.n_labels).sum(0).argmax()
-    return np.tile(np.arange(data.n_labels) == most_frequent, (len(data.scored), 1)), {}
+    return np.tile(np.arange(data.n_labels) == most_frequent, (len(data.scored), 1)), {}, None
 
 
-def _majority_of_words(data: _Data) -> tuple[list[np.ndarray], TopFeatures]:
+def _majority_of_words(data: _Data) -> tuple[list[np.ndarray], TopFeatures, None]:
     overall = Counter(label for example in data.train.of_words() for label in example.labels or ())
-    return [np.full(len(example.words), overall.most_common(1)[0][0]) for example in data.scored.of_words()], {}
+    return [np.full(len(example.words), overall.most_common(1)[0][0]) for example in data.scored.of_words()], {}, None
 
 
-def _majority_of_each_word(data: _Data) -> tuple[list[np.ndarray], TopFeatures]:
+def _majority_of_each_word(data: _Data) -> tuple[list[np.ndarray], TopFeatures, None]:
     overall, by_word = Counter[int](), defaultdict[str, Counter[int]](Counter)
     for example in data.train.of_words():
         overall.update(example.labels or ())
@@ -315,11 +331,11 @@ def _majority_of_each_word(data: _Data) -> tuple[list[np.ndarray], TopFeatures]:
             by_word[word][label] += 1
     best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
     new = overall.most_common(1)[0][0]
-    return [np.array([best.get(word, new) for word in one.words], np.int64) for one in data.scored.of_words()], {}
+    return [np.array([best.get(word, new) for word in one.words], np.int64) for one in data.scored.of_words()], {}, None
 
 
-def _mean(data: _Data) -> tuple[np.ndarray, TopFeatures]:
-    return np.full(len(data.scored), _labels(data.train).mean()), {}
+def _mean(data: _Data) -> tuple[np.ndarray, TopFeatures, None]:
+    return np.full(len(data.scored), _labels(data.train).mean()), {}, None
 
 
 _SIMPLE: dict[str, dict[str, Method]] = {

@@ -60,18 +60,22 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | No
     """Return the temperature, 0.05 to 20, at which `probabilities` [n, classes] have the least loss (Guo et al. 2017,
     section 4.2).
 
-    Above 1 it makes a model less confident; the predictions stay the same. None if the best is outside that range,
-    because too few rows were wrong, or right. Of very many rows, evenly spaced ones are used.
+    A row's label counts as right by (n + 1) / (n + 2), as if one more of n rows were wrong (Platt 1999, section 2.2):
+    without a mistake among few rows, the least loss would be that of certainty. Above 1 the temperature makes a model
+    less confident; the predictions stay the same. None if the best is outside that range. Of very many rows, evenly
+    spaced ones are used.
     """
     from scipy.optimize import minimize_scalar
 
     every = math.ceil(probabilities.size / _MOST_CELLS)
     probabilities, labels = probabilities[::every], labels[::every]
-    rows = np.arange(len(labels))
+    n, classes = probabilities.shape
+    targets = np.full((n, classes), 1 / (n + 2) / (classes - 1))
+    targets[np.arange(n), labels] = (n + 1) / (n + 2)
 
     def loss(log_temperature: float) -> float:
-        of_label = at_temperature(probabilities, math.exp(log_temperature))[rows, labels]
-        return float(-np.log(np.maximum(of_label, _LEAST)).mean())
+        scaled = at_temperature(probabilities, math.exp(log_temperature))
+        return -float((targets * np.log(np.maximum(scaled, _LEAST))).sum(-1).mean())
 
     bounds = tuple(math.log(temperature) for temperature in _TEMPERATURES)
     temperature = math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)

@@ -65,7 +65,8 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
 def _table(rows: Mapping[str, Mapping[str, Any]], main: str) -> Table:
     """Return a row for each model with its scores, the model's lead over it and its seconds, the first marked."""
     first, *fitted = (one for one in rows.values() if "skipped" not in one)
-    others = [name for name in SECOND if name != main and all(name in one for one in (first, *fitted))]
+    preferred = ("average_precision", *SECOND) if main == "f1" else SECOND
+    others = [name for name in preferred if name != main and all(name in one for one in (first, *fitted))]
     columns = [main, *others[:1]]
     if "mlm_accuracy" in first:
         columns = [name for name in PRETRAINING_SCORES if name in first]
