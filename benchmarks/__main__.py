@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import gpu
 from benchmarks.comparing import Settings, run_job, why_skipped
 from benchmarks.few_peer import PEERS
-from benchmarks.few_rows import FEW_SETS, ROWS, few_rows
+from benchmarks.few_rows import FEW_SETS, MINILM, ROWS, few_rows
 from benchmarks.jobs import JOBS
 from benchmarks.processes import ROOT, checked, cores
 from benchmarks.suite import KINDS, SETS, suite
@@ -76,7 +76,7 @@ def run_few(options: argparse.Namespace) -> None:
     """Compare methods on few rows of the suite's sets. Raises SettingError, TrainingError."""
     sets = checked("set", options.names, FEW_SETS)
     peers = dict(peer.partition("=")[::2] for peer in options.peers)
-    checked("peer", list(peers), PEERS)
+    checked("peer", list(peers), (*PEERS, MINILM))
     few_rows(options.suite, options.output, sets, options.rows, options.seeds, peers, options.plot)
 
 
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         ("run", "run jobs, ours and the peers in turn", run, JOBS),
         ("gpu", "check and measure pretraining on a CUDA GPU", measure_gpu, gpu.SCALES),
         ("suite", "compare ways to get a model on the development suite", run_suite, None),
-        ("few", "finetune on 8, 32 and 128 rows per label of the suite's sets", run_few, FEW_SETS),
+        ("few", "finetune on 8, 32, 128 and all rows per label of the suite's sets", run_few, FEW_SETS),
     ):
         one = commands.add_parser(name, help=does, description=does)
         one.set_defaults(command=command)
@@ -105,11 +105,11 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
         if name == "few":
             suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
-            one.add_argument("--rows", nargs="+", default=ROWS, help="rows per label (default: 8 32 128)")
+            one.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, help="rows per label (default: all four)")
             one.add_argument("--seeds", nargs="+", default=("0", "1", "2"), help="seeds (default: 0 1 2)")
             one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
             one.add_argument("--output", type=Path, default=Path("outputs/few"), help="folder of the runs")
-            peers = f"what others use, with the folder of its model: {', '.join(PEERS)}"
+            peers = f"what others use, with the folder of its model: {', '.join((*PEERS, MINILM))}"
             one.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
             one.add_argument("--plot", type=Path, default=ROOT / "docs" / "accuracy_over_rows.png", help="the curve")
         if name == "suite":

@@ -1,7 +1,7 @@
-"""Few rows: how good the default line is with 8, 32 and 128 rows for each label, and what simpler methods reach.
+"""Few rows: how good the default line is with 8, 32, 128 and all rows for each label, and what other methods reach.
 
-`python -m benchmarks few --rows 8 32 --seeds 0 1` finetunes on rows drawn from the training split of each set, and
-scores the test split. The report of a run has the linear models on the same rows, so a run gives every line of the
+`python -m benchmarks few --rows 8 all --seeds 0 1` finetunes on rows drawn from the training split of each set, and
+scores the test split. The report of a run has the linear models on the same rows, so a run gives several lines of the
 curve. `--peers setfit=FOLDER` fits what others use, too, from the model in a folder.
 """
 
@@ -19,7 +19,9 @@ from benchmarks.processes import finished, grid, provenance, python
 from encoderlab.errors import TrainingError
 
 FEW_SETS = ("subjectivity", "sms_spam", "tweet_offensive", "financial_phrasebank", "bbc_news", "clinc150")
-ROWS = ("8", "32", "128")
+ALL = "all"
+ROWS = ("8", "32", "128", ALL)
+MINILM = "finetuned_minilm"  # a peer that is a run of ours, too
 METHODS = {  # keys of a report's baselines, and the run itself
     "tfidf_logreg": "TF-IDF + logistic regression",
     "frozen_encoder_logreg": "frozen mini-en + logistic regression",
@@ -27,6 +29,7 @@ METHODS = {  # keys of a report's baselines, and the run itself
     "potion": "potion-base-8M, model2vec's classifier",
     "frozen_minilm": "frozen all-MiniLM-L6-v2 + logistic regression",
     "setfit": "all-MiniLM-L6-v2, SetFit",
+    MINILM: "all-MiniLM-L6-v2, finetuned (init_from)",
 }
 Scores = dict[str, dict[str, dict[str, list[float]]]]  # by rows per label, method and set: an accuracy for each seed
 
@@ -42,7 +45,7 @@ def few_rows(
 ) -> None:
     """Do the runs that are not finished, print a table for each number of rows, and draw the curve.
 
-    `peers` has the model folders of `few_peer.PEERS` that are fitted, too.
+    `peers` has the model folders of `few_peer.PEERS` that are fitted, too, and of MINILM.
 
     Raises TrainingError for a run that fails.
     """
@@ -51,37 +54,44 @@ def few_rows(
         for each in rows:
             for seed in seeds:
                 folder = output / name / f"{each}-{seed}"
-                if not (folder / "report.json").exists():
-                    finished(
-                        python("-m", "encoderlab", "finetune", *_words(suite / name, folder, int(each), int(seed)))
-                    )
+                drawn = folder.with_suffix(".csv")
+                words = [*_words(suite / name, drawn, each, int(seed)), "resume=auto"]
+                starts = {folder: "mini-en"} | {folder.with_suffix(f".{MINILM}"): peers.get(MINILM)}
+                for run, start in starts.items():
+                    if start is not None and not (run / "report.json").exists():
+                        command = ("-m", "encoderlab", "finetune", *words, f"init_from={start}", f"run_dir={run}")
+                        finished(python(*command))
                 for method, model in peers.items():
                     result = folder.with_suffix(f".{method}.json")
-                    files = (folder.with_suffix(".csv"), suite / name / "test.csv", result)
-                    if not result.exists():
+                    files = (drawn, suite / name / "test.csv", result)
+                    if method != MINILM and not result.exists():
                         finished(python("-m", "benchmarks.few_peer", method, model, *map(str, files), seed))
                 print(f"  {name}, {each} rows per label, seed {seed}: finished", file=sys.stderr)
     scores, seconds = read_scores(output)
     if not scores:
         raise TrainingError("No run has finished", remedy="See the lines above")
-    for each in sorted(scores, key=int):
+    for each in sorted(scores, key=ROWS.index):
         print(f"\n{each} rows per label\n\n" + "\n".join(table(scores[each], seconds[each])))
     print(f"\n{provenance()}.")
     draw(scores, plot)
 
 
-def _words(data: Path, folder: Path, each: int, seed: int) -> list[str]:
-    """Write the drawn rows next to the run's folder, and return the arguments of its command."""
+def _words(data: Path, drawn: Path, each: str, seed: int) -> list[str]:
+    """Write the rows to train on to `drawn`, and return the arguments of the command; with all rows come those of
+    validation.
+    """
     import pandas as pd
 
     train = pd.read_csv(data / "train.csv", dtype=str, keep_default_na=False)
-    draw = random.Random(1000 + seed)
-    rows = [row for _, own in train.groupby("label") for row in draw.sample(list(own.index), min(each, len(own)))]
-    drawn = folder.with_suffix(".csv")
+    if each != ALL:
+        draw = random.Random(1000 + seed)
+        rows = [row for _, own in train.groupby("label") for row in draw.sample([*own.index], min(int(each), len(own)))]
+        train = train.loc[sorted(rows)]
     drawn.parent.mkdir(parents=True, exist_ok=True)
-    train.loc[sorted(rows)].to_csv(drawn, index=False)
-    files = (f"dataset.train={drawn}", f"dataset.test={data}/test.csv", "dataset.text=text", "dataset.label=label")
-    return ["task=classification", "dataset=files", *files, f"seed={seed}", f"run_dir={folder}", "resume=auto"]
+    train.to_csv(drawn, index=False)
+    files = [f"dataset.train={drawn}", f"dataset.test={data}/test.csv", "dataset.text=text", "dataset.label=label"]
+    files += [f"dataset.validation={data}/validation.csv"] if each == ALL else []
+    return ["task=classification", "dataset=files", *files, f"seed={seed}"]
 
 
 def read_scores(output: Path) -> tuple[Scores, dict[str, dict[str, list[float]]]]:
@@ -89,11 +99,13 @@ def read_scores(output: Path) -> tuple[Scores, dict[str, dict[str, list[float]]]
     scores: Scores = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(output.glob("*/*/report.json")):
-        report, each = json.loads(path.read_text(encoding="utf-8")), path.parent.name.partition("-")[0]
+        report, (run, _, peer) = json.loads(path.read_text(encoding="utf-8")), path.parent.name.partition(".")
+        each = run.partition("-")[0]
         own = {"accuracy": report["splits"]["test"]["accuracy"], "seconds": report["throughput"]["train_seconds"]}
-        files = {one.suffixes[-2][1:]: one for one in path.parent.parent.glob(f"{path.parent.name}.*.json")}
+        files = {} if peer else {one.suffixes[-2][1:]: one for one in path.parent.parent.glob(f"{run}.*.json")}
         peers = {method: json.loads(one.read_text(encoding="utf-8")) for method, one in files.items()}
-        for method, of in {**report["baselines"], **peers, "finetuned": own}.items():
+        others = {} if peer else {**report["baselines"], **peers}
+        for method, of in {**others, peer or "finetuned": own}.items():
             if method in METHODS and of.get("accuracy") is not None:
                 scores[each][method][path.parent.parent.name].append(of["accuracy"])
                 seconds[each][method].append(of["seconds"])
@@ -119,7 +131,7 @@ def draw(scores: Scores, path: Path) -> None:
     """Draw mean accuracy over rows per label, a line for each method, on the sets that every line has."""
     from matplotlib.figure import Figure
 
-    counts = sorted(scores, key=int)
+    counts = sorted(scores, key=ROWS.index)
     sets = set.intersection(*(set(of) for each in counts for of in scores[each].values() if of))
     if len(counts) < 2 or not sets:
         print("benchmarks: no curve: no set has runs with two numbers of rows", file=sys.stderr)
@@ -130,9 +142,8 @@ def draw(scores: Scores, path: Path) -> None:
         if not (own := [each for each in counts if scores[each].get(method)]):
             continue
         values = [mean(mean(scores[each][method][name]) for name in sets) for each in own]
-        axes.plot([int(each) for each in own], values, marker="o", label=title)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([int(each) for each in counts], counts)
+        axes.plot([counts.index(each) for each in own], values, marker="o", label=title)
+    axes.set_xticks(range(len(counts)), counts)
     axes.set(xlabel="training rows per label", ylabel=f"accuracy on test, mean of {len(sets)} sets")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
