@@ -134,7 +134,6 @@ REPORTS = [("compare nowhere", DATA, "nowhere")]
 TRAIN = [
     (f"train {OWN} folds=1", SETTING, "folds"),
     (f"train {OWN} folds=31", DATA, "folds=31"),
-    (f"train {OWN} folds=5 dataset.test_fraction=0.2", SETTING, "dataset.test_fraction=0.2"),
     ("finetune task=brackets init_from={brackets} model=tiny", SETTING, "model=as_pretrained"),
     ("finetune task=pretraining dataset=articles", SETTING, "encoderlab pretrain"),
     ("finetune training.layer_decay=0", SETTING, "training.layer_decay"),

@@ -346,8 +346,6 @@ def test_columns_of_texts_are_joined(tmp_path):
         ({"test": "a.csv"}, "dataset.train"),
         ({"path": "a.csv", "encoding": "utf-9"}, "dataset.encoding"),
         ({"path": "a.csv", "label_names": ["a"]}, "dataset.label_names"),
-        ({"path": "a.csv", "validation_fraction": 0.6, "test_fraction": 0.4}, "validation_fraction"),
-        ({"path": "a.csv", "text": "x", "label": "x"}, "dataset.text"),
     ],
 )
 def test_settings_are_refused_by_name(given, named):

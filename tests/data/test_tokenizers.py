@@ -20,7 +20,7 @@ from encoderlab.data.tokenizers import (
     Tokenizer,
     WordPieceConfig,
 )
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -353,9 +353,3 @@ def test_no_text_to_train_on_is_refused_and_leaves_nothing_behind(tmp_path):
     with pytest.raises(DataError, match="no text to train a tokenizer on"):
         WordPieceConfig().build(lambda: ["", " ", "a"], tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("settings", [{"symbols": ""}, {"symbols": "aba"}])
-def test_symbols_listed_twice_or_not_at_all_are_refused(settings):
-    with pytest.raises(SettingError, match=r"tokenizer\.symbols"):
-        SymbolsConfig(**settings)

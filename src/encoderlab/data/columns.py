@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -289,22 +289,20 @@ def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) 
 
 
 def _numbers(array: pa.Array, name: str, where: Where) -> pa.Array:
-    if is_list(array):
-        raise DataError(f"Column {name!r} holds lists instead of numbers ({where(0)})", allowed="a number in each row")
     cells = array.to_pylist()
     row = next((row for row, cell in enumerate(cells) if cell is not None and not is_number(cell)), None)
     if row is not None:
-        wrong = f"{where(row)} has {cells[row][:60]!r} in column {name!r}, which is not a number"
+        wrong = f"{where(row)} has {str(cells[row])[:60]!r} in column {name!r}, which is not a number"
         remedy = "Correct it (decimals have a point), or use task=classification if these are classes"
         raise DataError(wrong, allowed="a number in each row", remedy=remedy)
     return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
 
 
-def is_number(text: str) -> bool:
+def is_number(text: Any) -> bool:
     """Return whether a text is a finite number."""
     try:
         return bool(np.isfinite(float(text)))
-    except ValueError:
+    except (ValueError, TypeError):
         return False
 
 

@@ -204,18 +204,9 @@ class ColumnDataset(DatasetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if sum(self.held_out.values()) >= 1:
-            wrong = "dataset.validation_fraction and dataset.test_fraction leave no training rows"
-            raise SettingError(wrong, allowed="a sum below 1")
         texts = [self.text] if isinstance(self.text, str) else self.text
         if not isinstance(texts, list) or not texts or not all(isinstance(name, str) for name in texts):
             raise SettingError(f"dataset.text is {self.text!r}", allowed="a column, or a list of columns")
-        if self.fold is not None and self.test_fraction:
-            wrong = f"dataset.test_fraction={self.test_fraction:g} takes test rows, but every fold is tested anyway"
-            raise SettingError(wrong, remedy="Remove dataset.test_fraction")
-        named = [name for name in (*texts, self.text_pair, self.label, *(self.label_columns or ())) if name is not None]
-        if len(set(named)) < len(named):
-            raise SettingError(f"The columns {', '.join(named)} (dataset.text, text_pair, label) are not all different")
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 
@@ -252,9 +243,7 @@ class ColumnDataset(DatasetConfig):
         training, SettingError if `label_names` do not fit.
         """
         from encoderlab.data.labels import (
-            Labels,
             as_split,
-            mapped_labels,
             name_labels,
             refuse_other_targets,
             with_label_sets,
@@ -267,13 +256,7 @@ class ColumnDataset(DatasetConfig):
                 rows = with_label_sets(rows, self.label_separator)
             if target == "label" and self.label_names is None and class_names is None:
                 refuse_other_targets(rows["train"], self.label)
-            names = self.label_names
-            if self.label_columns is not None and names is None:  # they count even if no row has them
-                labels = Labels.of(self.label_columns)
-            elif isinstance(names, dict):
-                labels = mapped_labels(names, class_names)
-            else:
-                labels = name_labels(rows["train"], names, class_names)
+            labels = name_labels(rows["train"], self.label_names or self.label_columns, class_names)
             rows, labels = with_valid_entities(rows, labels)
         by_name = {name: as_split(part, labels) for name, part in rows.items()}
         fractions = {name: fraction for name, fraction in self.held_out.items() if fraction and name not in by_name}
@@ -321,12 +304,11 @@ def _refuse_unwritable(cache_dir: Path) -> None:
 def _label_names(value: Any) -> list[str] | dict[str, str]:
     """Return label names as strings: a list, or a mapping from values. Raises SettingError for anything else."""
     names = list(value.values()) if isinstance(value, dict) else value
-    if not isinstance(names, list) or any(isinstance(name, dict | list) or name is None for name in names):
-        allowed = "a list such as [bad,good], or a mapping such as {0:bad,1:good}"
+    is_plain = isinstance(names, list) and not any(isinstance(name, dict | list | None) for name in names)
+    texts = [_as_written(name) for name in names] if is_plain else []
+    if len(set(texts)) < (2 if isinstance(value, dict) else max(len(texts), 2)):
+        allowed = "a list such as [bad,good], or a mapping such as {0:bad,1:good}, with two different names or more"
         raise SettingError(f"dataset.label_names is {value!r}", allowed=allowed)
-    texts = [_as_written(name) for name in names]
-    if len(set(texts)) < 2 or (isinstance(value, list) and len(set(texts)) < len(texts)):
-        raise SettingError(f"dataset.label_names is [{', '.join(texts)}]", allowed="at least two different names")
     return dict(zip(map(_as_written, value), texts, strict=True)) if isinstance(value, dict) else texts
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from encoderlab.data import formats
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
@@ -164,16 +162,13 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
-        from encoderlab.data.columns import RawRows
-
         files, columns = self._files(of_labels=False), self._document_columns()
         rows = self._rows_of(files, columns, cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
             found = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
             print(f"{found}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
-            lines = self._rows_of({"train": files["train"]}, replace(columns, documents=False), cache_dir)["train"]
-            kept = np.flatnonzero([bool(text.strip()) for text in lines.table["text"].to_pylist()])
-            rows["train"] = RawRows(lines.table.take(kept), lambda row: lines.where(int(kept[row])))
+            lines = replace(columns, documents=False, drop=True)
+            rows |= self._rows_of({"train": files["train"]}, lines, cache_dir)
         return self.splits(rows, _origin(files))
 
     def _document_columns(self) -> Columns:

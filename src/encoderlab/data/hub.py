@@ -165,10 +165,6 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
     test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", least=0, below=1)
     split_seed: int = setting(0, "Seed that selects the articles to hold out.", least=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._of_hub()  # refuses fractions that leave no training articles
-
     @property
     def sentence_language(self) -> str:
         """Return the language of the articles, by punkt_tab's name; English for those that it lacks."""

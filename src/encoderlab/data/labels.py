@@ -38,12 +38,10 @@ class Labels:
         ids = mapped(rows.labels, lambda values: known_ids.take(pc.index_in(values, value_set=known)))
         if flat(ids).null_count > flat(rows.labels).null_count:
             row, value = next(one for one in _labels_by_row(rows.labels) if one[1] not in self.id_of)
+            wrong = f"{rows.where(row)} has the label {value!r}, which neither dataset.label_names nor training has"
             near = next((name for name in self.id_of if name.casefold() == value.casefold()), None)
-            raise DataError(
-                f"{rows.where(row)} has the label {value!r}, which neither dataset.label_names nor training has",
-                allowed=listed(self.id_of),
-                remedy=f"Write it as {near!r}" if near else "Correct the row, or name its label in dataset.label_names",
-            )
+            remedy = f"Write it as {near!r}" if near else "Correct the row, or name its label in dataset.label_names"
+            raise DataError(wrong, allowed=listed(self.id_of), remedy=remedy)
         if is_list(ids) and not is_list(rows.table["text"]) and len(self.names) < len(self.id_of):
             sets = [row and [*dict.fromkeys(row)] for row in ids.to_pylist()]  # two labels may have become one
             ids = pa.chunked_array([pa.array(sets, ids.type)])
@@ -119,19 +117,27 @@ def with_label_sets(rows: Mapping[str, RawRows], separator: str | None) -> dict[
     return {name: part.with_labels(as_sets(part.labels)) for name, part in rows.items()}
 
 
-def name_labels(train: RawRows, label_names: list[str] | None, class_names: list[str] | None) -> Labels:
+def name_labels(
+    train: RawRows, label_names: list[str] | dict[str, str] | None, class_names: list[str] | None
+) -> Labels:
     """Return the labels of a dataset, in order.
 
-    `class_names` names values 0, 1, ... if the source knows names. The user's `label_names` put values in order, or
-    name values 0, 1, ...; without them, whole numbers are sorted as numbers and anything else as strings. Raises
-    DataError if training has fewer than two labels, SettingError if `label_names` do not fit.
+    `class_names` names values 0, 1, ... if the source knows names. The user's `label_names` put values in order, name
+    values 0, 1, ..., or map values (or class names) to names; without them, whole numbers are sorted as numbers and
+    anything else as strings. Raises DataError if training has fewer than two labels, SettingError if `label_names` do
+    not fit.
     """
-    values = sorted(flat(train.labels).unique().drop_null().to_pylist())
     numbers = [str(number) for number in range(len(label_names or class_names or ()))]
-    if not values or (len(values) < 2 and label_names is None):
-        has = f"only the label {values[0]!r}" if values else "no labels"
-        raise DataError(f"The training rows have {has}", allowed="at least two labels", remedy="Check dataset.label")
+    if isinstance(label_names, dict):
+        if class_names and set(label_names) <= set(class_names):
+            label_names = {str(class_names.index(name)): new for name, new in label_names.items()}
+        names = list(dict.fromkeys(label_names.values()))
+        return Labels(names, {value: names.index(name) for value, name in label_names.items()})
+    values = sorted(flat(train.labels).unique().drop_null().to_pylist())
     if label_names is None:
+        if len(values) < 2:
+            has = f"only the label {values[0]!r}" if values else "no labels"
+            raise DataError(f"The training rows have {has}", remedy="At least two are needed: check dataset.label")
         if class_names is not None:
             return Labels.of(class_names, numbers)
         if all(re.fullmatch(r"-?[0-9]{1,40}", value) for value in values):
@@ -140,22 +146,12 @@ def name_labels(train: RawRows, label_names: list[str] | None, class_names: list
     if class_names is not None:
         if sorted(label_names) == sorted(class_names):
             return Labels.of(label_names, [str(class_names.index(name)) for name in label_names])
-        if len(label_names) == len(class_names):
-            return Labels.of(label_names, numbers)
-        wrong = f"dataset.label_names=[{listed(label_names)}] does not name the {len(class_names)} labels in the data"
-        remedy = "Remove dataset.label_names to use these names"
-        raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order", remedy=remedy)
+        if len(label_names) != len(class_names):
+            wrong = f"dataset.label_names=[{listed(label_names)}] does not name the labels in the data"
+            raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order")
+        return Labels.of(label_names, numbers)
     by_name = set(values) <= set(label_names) or not values[0].isdecimal()
     return Labels.of(label_names, None if by_name else numbers)
-
-
-def mapped_labels(name_of: dict[str, str], class_names: list[str] | None) -> Labels:
-    """Return the labels of a mapping from values, or from the `class_names` of values 0, 1, ..., to names."""
-    if class_names and set(name_of) <= set(class_names):
-        name_of = {str(class_names.index(name)): new for name, new in name_of.items()}
-    names = list(dict.fromkeys(name_of.values()))
-    ids = {value: names.index(name) for value, name in name_of.items()}
-    return Labels(names, ids)
 
 
 def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[str, RawRows], Labels]:

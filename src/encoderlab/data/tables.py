@@ -27,7 +27,7 @@ from tqdm import tqdm
 from encoderlab.data.columns import CARRIED, Columns, RawRows, can_be_carried, checked, is_number, listed, plain
 from encoderlab.data.examples import in_lists, stored
 from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, lines_of, text_lines
-from encoderlab.errors import DataError, SettingError, UserError, one_line
+from encoderlab.errors import DataError, UserError, one_line
 
 _ROWS_AT_A_TIME = 2000
 _DOCUMENTS_AT_A_TIME = 100
@@ -332,9 +332,6 @@ def _cell(value: Any) -> str:
 
 def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield a text per line, blank ones too; or documents, a paragraph per line, with blank lines between them."""
-    if wrong := next((setting for setting in columns.by_setting() if setting != "text"), None):
-        remedy = "Set it to null, or dataset.format=conll if each line has a word and its label"
-        raise DataError(f"{path} holds texts and no columns, but {columns.setting.format(wrong)} is set", remedy=remedy)
     lines = enumerate(text_lines(path, encoding), start=1)
     if columns.documents:
         groups = (list(some) for filled, some in groupby(lines, lambda one: bool(one[1].strip())) if filled)
@@ -361,8 +358,6 @@ def visible(folder: Path) -> list[Path]:
 
 
 def _labelled_files(folder: Path, encoding: str, columns: Columns) -> Iterator[Record]:
-    if columns.text_pair is not None:
-        raise SettingError(f"dataset.text_pair={columns.text_pair} is set, but a file in a folder is one text")
     for number, file in enumerate(label_files(folder)):
         text = "".join(lines_of(file, encoding_of(file, encoding)))
         yield number, {columns.parts[0]: text, **({columns.label: file.parent.name} if columns.label else {})}

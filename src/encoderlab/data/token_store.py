@@ -46,9 +46,14 @@ class Column:
 
     def stretches(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return `lengths` numbers from each of `starts`, one stretch after the other; integers come as int64."""
-        begins = np.cumsum(lengths) - lengths  # where each stretch begins in the result
-        numbers = self.values[np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)]
+        numbers = self.values[places(starts, lengths)]
         return numbers if numbers.dtype.kind == "f" else numbers.astype(np.int64)
+
+
+def places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return starts[0], starts[0] + 1, ... (lengths[0] numbers), then the numbers from starts[1], and so on."""
+    begins = np.cumsum(lengths) - lengths  # where each stretch begins in the result
+    return np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
 
 
 class TokenStore:

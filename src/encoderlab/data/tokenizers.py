@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -256,15 +256,13 @@ class WordPieceConfig(TokenizerConfig):
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Train it, or open what the same texts and settings gave before. Raises DataError if there is no text."""
-        if self.lowercase is None:
-            return replace(self, lowercase=True).build(texts, cache_dir)
         path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
         if not path.exists():
             self._train(texts).save(path)
         return Tokenizer.load(path)
 
     def _train(self, texts: Texts) -> Tokenizer:
-        normalizer = normalizers.BertNormalizer(lowercase=bool(self.lowercase))
+        normalizer = normalizers.BertNormalizer(lowercase=self.lowercase is not False)
         characters = self._characters(texts, normalizer)
         if not characters:
             allowed = f"texts in which a character occurs {self.min_frequency} times"
@@ -355,12 +353,6 @@ class SymbolsConfig(TokenizerConfig):
     """Every character is a token; characters that are not listed are unknown."""
 
     symbols: str = setting(string.digits + "()[]{}<>", "The characters that are tokens.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.symbols or len(set(self.symbols)) < len(self.symbols):
-            allowed = "one character or more, each once"
-            raise SettingError(f"tokenizer.symbols is {self.symbols!r}", allowed=allowed)
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Build it; nothing is trained or cached."""

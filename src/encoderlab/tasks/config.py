@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -102,6 +102,13 @@ class TaskConfig:
             raise SettingError(f"task.name is {self.name!r}", allowed="a valid folder name, without / and \\")
 
 
+def _check_numbers(by_label: Any, setting: str, allowed: str, fits: Callable[[float], bool]) -> None:
+    """Raise SettingError unless a setting holds a number that `fits` for each label."""
+    numbers = by_label.values() if isinstance(by_label, dict) else [by_label]
+    if not all(isinstance(one, int | float) and not isinstance(one, bool) and fits(one) for one in numbers):
+        raise SettingError(f"{setting} is {by_label}", allowed=allowed)
+
+
 @dataclass
 class LabelledTaskConfig(TaskConfig):
     """A task whose labels may have different weights in the loss."""
@@ -113,21 +120,15 @@ class LabelledTaskConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        weights = self.class_weights
-        if weights not in (None, BALANCED) and not isinstance(weights, dict):
-            allowed = f"{BALANCED}, or a weight for each label, such as {{fraud: 5}}"
-            raise SettingError(f"task.class_weights is {weights}", allowed=allowed)
-        for label, weight in (weights if isinstance(weights, dict) else {}).items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-                raise SettingError(f"task.class_weights gives {label} {weight}", allowed="a number above 0")
+        if self.class_weights not in (None, BALANCED):
+            allowed = f"{BALANCED}, or a weight above 0 for each label, such as {{fraud: 5}}"
+            _check_numbers(self.class_weights, "task.class_weights", allowed, lambda weight: 0 < weight < math.inf)
 
     @property
     def known_class_weights(self) -> str | dict[str, float] | None:
         """Return the class weights by label; YAML reads some labels as numbers."""
         weights = self.class_weights
-        if not isinstance(weights, dict):
-            return weights
-        return {str(label): float(weight) for label, weight in weights.items()}
+        return {str(label): float(one) for label, one in weights.items()} if isinstance(weights, dict) else weights
 
 
 @dataclass
@@ -176,12 +177,9 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.thresholds, dict | None):
+        if self.thresholds is not None:
             allowed = "a probability for each label, such as {joy: 0.3}"
-            raise SettingError(f"task.thresholds is {self.thresholds}", allowed=allowed)
-        for label, threshold in (self.thresholds or {}).items():
-            if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-                raise SettingError(f"task.thresholds gives {label} {threshold}", allowed="a probability")
+            _check_numbers(self.thresholds, "task.thresholds", allowed, lambda threshold: 0 <= threshold <= 1)
 
     @property
     def known_thresholds(self) -> dict[str, float]:

@@ -31,7 +31,7 @@ class Pretraining(Task):
     row and the position, not a generator's next number: a row is masked alike in any batch, on any device, in any
     number of micro-batches. Evaluations use one fixed key.
 
-    Raises DataError if the tokenizer has no mask token, or no ordinary one.
+    Raises DataError if the tokenizer has no mask token.
     """
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
@@ -44,8 +44,6 @@ class Pretraining(Task):
         self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
         pieces = enumerate(tokenizer.pieces(range(tokenizer.vocabulary_size)))
         ordinary = [id_ for id_, piece in pieces if piece is not None and id_ not in tokenizer.special_ids]
-        if not ordinary:
-            raise DataError("The tokenizer's vocabulary has only special tokens")
         self.is_ordinary = np.zeros(tokenizer.vocabulary_size, bool)
         self.is_ordinary[ordinary] = True
         self._tables = {torch.device("cpu"): (torch.tensor(ordinary), torch.from_numpy(self.is_ordinary))}

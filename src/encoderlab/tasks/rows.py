@@ -100,7 +100,11 @@ class ExampleRows:
             row_of_sequence = torch.from_numpy(np.repeat(np.arange(len(rows)), windows))
             lengths, first_lengths = (np.repeat(some // windows, windows) for some in (lengths, first_lengths))
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
-        target_positions, token_labels = self._target_positions(rows, input_ids.shape[1])
+        target_positions, token_labels = np.empty(0, np.int64), None
+        if "target_positions" in self.store:
+            positions, counts = self.store["target_positions"].gather(rows)
+            target_positions = positions + np.repeat(np.arange(len(rows)) * input_ids.shape[1], counts)
+            token_labels = self.store["token_labels"].gather(rows)[0]
         labels = self.store["label"].gather(rows)[0] if "label" in self.store else None
         is_set = labels is not None and self.store["label"].values.dtype == LABEL_TYPES["label_set"]
         return Batch(
@@ -117,13 +121,6 @@ class ExampleRows:
 
     def prepare(self, batch: Batch) -> Batch:
         return batch
-
-    def _target_positions(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the target positions of the rows, as indices into their flattened tokens, and the labels there."""
-        if "target_positions" not in self.store:
-            return np.empty(0, dtype=np.int64), None
-        positions, counts = self.store["target_positions"].gather(rows)
-        return positions + np.repeat(np.arange(len(rows)) * length, counts), self.store["token_labels"].gather(rows)[0]
 
 
 def side_by_side(

@@ -10,7 +10,7 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.data.dataset import Pack
-from encoderlab.data.token_store import TokenStore
+from encoderlab.data.token_store import TokenStore, places
 from encoderlab.tasks.config import SecondSentence
 from encoderlab.tasks.pretraining import DocumentTask
 from encoderlab.tasks.rows import side_by_side
@@ -215,12 +215,6 @@ class SentenceEpoch:
         begins = np.cumsum(lengths) - lengths
         flat = np.full(int(lengths.sum()), tokenizer.sep_id, dtype=np.int64)
         flat[begins] = tokenizer.cls_id
-        flat[_places(begins + 1, first)] = column.stretches(offsets[self.pairs.first_start[rows]], first)
-        flat[_places(begins + first_lengths, second)] = column.stretches(offsets[self.pairs.second_start[rows]], second)
+        flat[places(begins + 1, first)] = column.stretches(offsets[self.pairs.first_start[rows]], first)
+        flat[places(begins + first_lengths, second)] = column.stretches(offsets[self.pairs.second_start[rows]], second)
         return flat, lengths, first_lengths
-
-
-def _places(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return begins[0], begins[0] + 1, ... (lengths[0] numbers), then the numbers of the next."""
-    done = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(begins - done, lengths)
