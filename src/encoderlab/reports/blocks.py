@@ -93,7 +93,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot, which only a page shows, with a sentence that describes it for screen readers."""
+    """A plot, which only a page shows, with a caption, which also describes it for screen readers."""
 
     figure: Figure
     description: str

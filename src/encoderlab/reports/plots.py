@@ -182,7 +182,9 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
         return None
     figure = new_figure(WIDTH, 0.75 * WIDTH)
     axes = figure.subplots()
-    precision, recall, _ = precision_recall_curve(has_label, scores.probabilities[:, scores.positive])
+    precision, recall, _ = precision_recall_curve(
+        has_label, scores.probabilities[:, scores.positive], drop_intermediate=True
+    )
     axes.step(recall, precision, where="post", color=BLUE, label="all thresholds")
     if (scores.predicted == scores.positive).any():
         own = scores.per_class[scores.label_names[scores.positive]]

@@ -79,7 +79,7 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
         paired = any("loss_sequence" in line or "nsp_loss" in line for line in lines)
         columns = [("loss_token" if paired else "loss", "mlm_loss", "mlm_accuracy", "masked tokens: ")]
         columns += [("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: ")] * paired
-    what = "Curves over the optimizer's steps: losses, scores on validation, learning rate"
+    what = "Losses, scores on validation and learning rate over the optimizer's steps."
     return {"curves": Plot(plots.curves(lines, columns), what)}
 
 

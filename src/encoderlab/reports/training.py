@@ -38,8 +38,8 @@ INTERVALS = (
     "training runs, which takes several seeds."
 )
 THRESHOLD = (
-    "For every threshold of the probability; the dot is the threshold in use. task.threshold=f1 or "
-    "task.threshold=precision:0.9 chooses another one on validation."
+    "Precision against recall for every threshold of the probability; the dot is the threshold in use. "
+    "task.threshold=f1 or task.threshold=precision:0.9 chooses another one on validation."
 )
 
 
@@ -289,22 +289,20 @@ def metric_lines(folder: Path) -> list[dict[str, Any]]:
 
 def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) -> dict[str, Plot]:
     """Return the plots of a run by name."""
-    main = report["main_figure"]
-    drawn = {}
+    main, drawn = report["main_figure"], {}
     if lines := metric_lines(folder):
-        what = f"Curves over the optimizer's steps: loss, {wording.words_of(main)} on validation, learning rate"
+        what = f"Loss, {wording.words_of(main)} on validation and learning rate over the optimizer's steps."
         drawn["curves"] = Plot(plots.curves(lines, [("loss", "loss", main, "")]), what)
     if isinstance(scores, ClassificationScores | TaggingScores):
-        confusion = plots.confusion_plot(scores.confusion, scores.label_names)
-        drawn["confusion"] = Plot(confusion, "Confusion matrix")
-        what = "Reliability diagram: accuracy in bins of confidence, and how many predictions each bin holds"
+        drawn["confusion"] = Plot(plots.confusion_plot(scores.confusion, scores.label_names), "Confusion matrix.")
+        what = "Accuracy in bins of confidence, and how many predictions each bin holds."
         measured = report["splits"][report["scored_split"]]["calibration"]
         drawn["calibration"] = Plot(plots.reliability_plot(measured), what)
     if (figure := plots.precision_recall_plot(scores)) is not None:
-        what = "Precision against recall for every threshold, with a dot at the threshold in use"
-        drawn["precision_recall"] = Plot(figure, what)
+        drawn["precision_recall"] = Plot(figure, THRESHOLD)
     if isinstance(scores, NumberScores):
-        drawn["numbers"] = Plot(plots.numbers_plot(scores.labels, scores.predicted), "Predicted against true numbers")
+        what = "Predicted against true numbers. On the dashed line both are the same."
+        drawn["numbers"] = Plot(plots.numbers_plot(scores.labels, scores.predicted), what)
     return drawn
 
 
@@ -324,46 +322,53 @@ def page_head(report: Mapping[str, Any]) -> list[Block]:
 def page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
     """Return the sections on scores: of each split, over the steps, by class, by threshold, and of confidence."""
     scored = report["splits"][report["scored_split"]]
-    blocks: list[Block] = [Heading("Scores"), *_summary(report), Text(INTERVALS, tone="quiet")]
-    if "curves" in drawn:
-        blocks += [Heading("Curves"), drawn["curves"]]
-    if "numbers" in drawn:
-        words = "Predicted against true numbers. On the dashed line both are the same."
-        blocks += [Heading("Numbers"), Text(words), drawn["numbers"]]
-    if scored.get("per_entity"):
-        words = "An entity is right if its first word, its last word and its type are: as conlleval counts."
-        blocks += [Heading("Entities"), Text(words), *_class_table(scored["per_entity"], "type", MOST_ON_PAGE)]
-    blocks += _classes(scored)
-    if "precision_recall" in drawn:
-        blocks += [Heading("Precision and recall"), Text(THRESHOLD), drawn["precision_recall"]]
-    if "calibration" in scored:
-        blocks += [*_about_calibration(report, scored["calibration"]), drawn["calibration"]]
-    return blocks
+
+    def section(title: str, name: str, about: str = "") -> list[Block]:
+        return [Heading(title), Text(about), drawn[name]] if name in drawn else []
+
+    return [
+        Heading("Scores"),
+        *_summary(report),
+        Text(INTERVALS, tone="quiet"),
+        *section("Curves", "curves"),
+        *section("Numbers", "numbers"),
+        *_classes(scored),
+        *section("Precision and recall", "precision_recall"),
+        *section("Calibration", "calibration", _about_calibration(report, scored)),
+    ]
 
 
 def _classes(scored: Mapping[str, Any]) -> list[Block]:
+    """Return the sections on types of entities and on classes."""
     names, confusion = [wording.shown(name, 40) for name in scored.get("per_class", {})], scored.get("confusion")
-    if not names:
-        return []
-    table = _class_table(scored["per_class"], "label" if confusion is None else "class", MOST_ON_PAGE)
-    blocks: list[Block] = [Heading("Classes"), *table]
-    if confusion is not None and len(names) > MOST_OF_A_MATRIX:
-        blocks.append(Text("plots/confusion.png shows which classes are confused."))
-    elif confusion is not None:
+    blocks: list[Block] = []
+    if scored.get("per_entity"):
+        words = "An entity is right if its first word, its last word and its type are: as conlleval counts."
+        blocks += [Heading("Entities"), Text(words), *_class_table(scored["per_entity"], "type", MOST_ON_PAGE)]
+    if names:
+        table = _class_table(scored["per_class"], "label" if confusion is None else "class", MOST_ON_PAGE)
+        blocks += [Heading("Classes"), *table]
+    if names and confusion is not None:
         words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
-        blocks += [Heading("Confusion matrix", level=3), Text(words), Matrix(names, confusion)]
+        matrix = [Heading("Confusion matrix", level=3), Text(words), Matrix(names, confusion)]
+        elsewhere = Text("plots/confusion.png shows which classes are confused.")
+        blocks += matrix if len(names) <= MOST_OF_A_MATRIX else [elsewhere]
     return blocks
 
 
-def _about_calibration(report: Mapping[str, Any], measured: Mapping[str, Any]) -> list[Block]:
+def _about_calibration(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
+    """Return the calibration error in words, and that before the temperature, or why none was fitted."""
+    if "calibration" not in scored:
+        return ""
+    measured = scored["calibration"]
     words = "Are predictions with a confidence of 80% right 80% of the time? The expected calibration error (ECE) is "
     words += f"{wording.score(measured['ece'])}, in {measured['bins']} bins of equal width (Guo et al. 2017)."
     if "temperature" in measured:
         on = "these rows" if report["scored_split"] == "validation" else "validation"
         before = f"Before temperature {measured['temperature']:.2f}, fitted on {on}"
-        words += f" {before}, it was {wording.score(measured['ece_uncalibrated'])}."
-    elif "brier" in measured and report["command"] != "eval":
-        n = report["splits"].get("validation", {}).get("n", 0)
-        few = f"the validation rows are fewer than {LEAST_ROWS}" if n else "there are no validation rows"
-        words += f" No temperature was fitted{f': {few}' if n < LEAST_ROWS else ''}."
-    return [Heading("Calibration"), Text(words)]
+        return f"{words} {before}, it was {wording.score(measured['ece_uncalibrated'])}."
+    n = report["splits"].get("validation", {}).get("n", 0)
+    if "brier" not in measured or report["command"] == "eval" or n >= LEAST_ROWS:
+        return words
+    few = f"the validation rows are fewer than {LEAST_ROWS}" if n else "there are no validation rows"
+    return f"{words} No temperature was fitted: {few}."
