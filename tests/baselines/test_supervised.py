@@ -167,7 +167,6 @@ SETS = [[0], [1], [0, 1], [], [2], [1, 2]] * 6
 def test_each_label_of_a_set_is_learned_from_its_words():
     found = baselines(sets(SETS), sets(SETS[:6]), "abc")
     assert found["tfidf_logreg"].scores["subset_accuracy"] == 1.0
-    assert {label: names[0] for label, names in found["tfidf_logreg"].top_features.items()} == dict(enumerate(WORDS))
     assert found["majority"].predicted.tolist() == [[False, True, False]] * 6
 
 

@@ -1,4 +1,4 @@
-"""encoderlab baseline: the scores that a report shows next to a model's, with intervals, and the top features."""
+"""encoderlab baseline: the scores that a report shows next to a model's, with intervals."""
 
 import json
 
@@ -57,17 +57,6 @@ def test_texts_that_the_frozen_encoder_cannot_read_are_skipped(tmp_path, printed
     brackets = printed("baseline", "task=brackets", "dataset.limit=100", "format=json")
     for report, reason in ((chinese, "does not know"), (brackets, "symbols")):
         assert reason in report["baselines"]["frozen_encoder_logreg"]["skipped"]
-
-
-def test_the_strongest_words_are_listed_for_each_class(reviews, printed, tmp_path):
-    features = printed("baseline", *reviews, "format=json")["baselines"]["tfidf_logreg"]["top_features"]
-    assert "dull" in " ".join(features["bad"]) and "fine" in " ".join(features["good"])
-    assert all(0 < len(words) <= 10 for words in features.values())
-    rows = [f"it is {('red', 'green', 'blue')[n % 3]} {n % 7},{('stop', 'go', 'swim')[n % 3]}" for n in range(90)]
-    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
-    three = printed("baseline", *reviews[:2], "dataset.path=rows.csv", "format=json")["baselines"]["tfidf_logreg"]
-    strongest = {name: words[0].split()[-1] for name, words in three["top_features"].items()}
-    assert strongest == {"stop": "red", "go": "green", "swim": "blue"}
 
 
 def test_the_same_scores_are_printed_for_people(command, reviews, printed, capsys):

@@ -110,7 +110,6 @@ def test_baseline_and_data_count_labels(tmp_path, printed):
     write_rows(tmp_path / "rows.csv", 120)
     report = printed("baseline", *FILES, "dataset.path=rows.csv", "format=json")
     assert report["main_figure"] == "f1_micro"
-    assert "goal" in report["baselines"]["tfidf_logreg"]["top_features"]["sport"]
     facts = printed("data", *FILES, "dataset.path=rows.csv", "format=json", "model=tiny")
     assert set(facts["splits"]["train"]["labels"]) == {"politics", "sport", "weather"}
 

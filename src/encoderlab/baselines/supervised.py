@@ -34,13 +34,11 @@ _CHARACTERS_READ = 2_500  # of a text: about what fits into 512 tokens
 _TUNING_CELLS = 200_000  # rows times labels that the regularization is chosen on
 _FOLDS = 5
 _STRENGTHS = (1.0, 10.0, 100.0, 1000.0)  # of C, for vectors of length 1
-N_TOP = 100  # words kept for each class
 _FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
 _WEIGHTS = 20_000_000  # features times labels of one regression; its solver takes 240 bytes for each
 
 Predictions = np.ndarray | list[np.ndarray]
 Features = Callable[["Split"], Any]  # of a frozen encoder: vectors [rows, features] of about length 1
-TopFeatures = dict[int, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +46,12 @@ class Baseline:
     """One simple method's scores, or why it has none.
 
     `scores` holds `seconds` and each score by its name. `predicted` has a prediction for every row of the scored split,
-    labelled or not, as `targets_of` has targets. `top_features` has the words and bigrams that count most for each
-    class of a linear model, the strongest first.
+    labelled or not, as `targets_of` has targets.
     """
 
     scores: dict[str, float] = field(default_factory=dict)
     predicted: Predictions | None = None
     skipped: str = ""
-    top_features: dict[int, list[str]] = field(default_factory=dict)
     note: str = ""
 
 
@@ -83,7 +79,7 @@ class _Data:
 
 
 # Also the probability of the positive one of two classes, [n], from a method that has one
-Method = Callable[[_Data], tuple[Predictions, TopFeatures, np.ndarray | None]]
+Method = Callable[[_Data], tuple[Predictions, np.ndarray | None]]
 
 
 def baselines(
@@ -127,9 +123,9 @@ def marks_of(split: Split, n_labels: int) -> np.ndarray:
 
 def _run(method: Method, data: _Data) -> Baseline:
     started = time.perf_counter()
-    predicted, top_features, chances = method(data)
+    predicted, chances = method(data)
     seconds = time.perf_counter() - started
-    return Baseline(_scores(data, predicted, chances) | {"seconds": seconds}, predicted, top_features=top_features)
+    return Baseline(_scores(data, predicted, chances) | {"seconds": seconds}, predicted)
 
 
 def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> dict[str, float]:
@@ -206,7 +202,7 @@ def _labels(split: Split) -> np.ndarray:
     return np.array([example.label for example in split.of_texts()])
 
 
-def _linear_on_words(data: _Data) -> tuple[Predictions, TopFeatures, np.ndarray | None]:
+def _linear_on_words(data: _Data) -> tuple[Predictions, np.ndarray | None]:
     """Predict with a linear model on TF-IDF of words, punctuation marks and bigrams.
 
     Brackets and punctuation are separate tokens, so that texts made of nothing else can be distinguished. On the
@@ -228,21 +224,10 @@ def _linear_on_words(data: _Data) -> tuple[Predictions, TopFeatures, np.ndarray 
     }[data.kind]
     with _quietly():
         model.fit(words.fit_transform(_texts(data.train)), targets)
-        predicted, chances = _predicted(data, model, lambda split: words.transform(_texts(split)))
-    if data.kind == "number":
-        return predicted, {}, None
-    if data.kind == "label_set":
-        weights = {id_: one.coef_[0] for id_, one in enumerate(model.estimators_) if hasattr(one, "coef_")}
-    else:
-        by_class = model.coef_ if len(model.coef_) > 1 else [-model.coef_[0], model.coef_[0]]  # of two, one opposes
-        weights = dict(zip(model.classes_.tolist(), by_class, strict=True))
-    names = words.get_feature_names_out()
-    best = {class_: np.argsort(-row, kind="stable")[:N_TOP] for class_, row in weights.items()}
-    top_features = {class_: [str(names[i]) for i in top if weights[class_][i] > 0] for class_, top in best.items()}
-    return predicted, top_features, chances
+        return _predicted(data, model, lambda split: words.transform(_texts(split)))
 
 
-def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, TopFeatures, np.ndarray | None]:
+def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.ndarray | None]:
     """Predict with a linear model on the vectors of a frozen encoder, its strength chosen by cross-validation.
 
     It is chosen on a part of many rows. With a label of a single row, the model keeps its own.
@@ -264,8 +249,7 @@ def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, Top
         if name and (folds := min(_FOLDS, rarest)) >= 2:
             search = GridSearchCV(model, {name: _STRENGTHS}, scoring=scoring, cv=folds).fit(x[some], y[some])
             model.set_params(**search.best_params_)
-        predicted, chances = _predicted(data, model.fit(x, y), vectors)
-    return predicted, {}, chances
+        return _predicted(data, model.fit(x, y), vectors)
 
 
 @contextmanager
@@ -308,22 +292,22 @@ def _predicted(data: _Data, model: Any, features: Features) -> tuple[np.ndarray,
     return predict_from(chances, least, data.positive), chances
 
 
-def _majority(data: _Data) -> tuple[np.ndarray, TopFeatures, np.ndarray | None]:
+def _majority(data: _Data) -> tuple[np.ndarray, np.ndarray | None]:
     n = len(data.scored)
-    return np.full(n, np.bincount(_labels(data.train)).argmax()), {}, np.zeros(n) if data.n_labels == 2 else None
+    return np.full(n, np.bincount(_labels(data.train)).argmax()), np.zeros(n) if data.n_labels == 2 else None
 
 
-def _majority_set(data: _Data) -> tuple[np.ndarray, TopFeatures, None]:
+def _majority_set(data: _Data) -> tuple[np.ndarray, None]:
     most_frequent = marks_of(data.train, data.n_labels).sum(0).argmax()
-    return np.tile(np.arange(data.n_labels) == most_frequent, (len(data.scored), 1)), {}, None
+    return np.tile(np.arange(data.n_labels) == most_frequent, (len(data.scored), 1)), None
 
 
-def _majority_of_words(data: _Data) -> tuple[list[np.ndarray], TopFeatures, None]:
+def _majority_of_words(data: _Data) -> tuple[list[np.ndarray], None]:
     overall = Counter(label for example in data.train.of_words() for label in example.labels or ())
-    return [np.full(len(example.words), overall.most_common(1)[0][0]) for example in data.scored.of_words()], {}, None
+    return [np.full(len(example.words), overall.most_common(1)[0][0]) for example in data.scored.of_words()], None
 
 
-def _majority_of_each_word(data: _Data) -> tuple[list[np.ndarray], TopFeatures, None]:
+def _majority_of_each_word(data: _Data) -> tuple[list[np.ndarray], None]:
     overall, by_word = Counter[int](), defaultdict[str, Counter[int]](Counter)
     for example in data.train.of_words():
         overall.update(example.labels or ())
@@ -331,11 +315,11 @@ def _majority_of_each_word(data: _Data) -> tuple[list[np.ndarray], TopFeatures, 
             by_word[word][label] += 1
     best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
     new = overall.most_common(1)[0][0]
-    return [np.array([best.get(word, new) for word in one.words], np.int64) for one in data.scored.of_words()], {}, None
+    return [np.array([best.get(word, new) for word in one.words], np.int64) for one in data.scored.of_words()], None
 
 
-def _mean(data: _Data) -> tuple[np.ndarray, TopFeatures, None]:
-    return np.full(len(data.scored), _labels(data.train).mean()), {}, None
+def _mean(data: _Data) -> tuple[np.ndarray, None]:
+    return np.full(len(data.scored), _labels(data.train).mean()), None
 
 
 _SIMPLE: dict[str, dict[str, Method]] = {

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports import wording
-from encoderlab.reports.blocks import Block, Items, Table, Text, json_safe, show
+from encoderlab.reports.blocks import Block, Table, Text, json_safe, show
 
 BASELINE_NAMES = {
     "majority": "always the most frequent label",
@@ -23,11 +23,10 @@ BASELINE_NAMES = {
 # The first of these is shown next to the main score.
 SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
 PRETRAINING_SCORES = ("mlm_accuracy", "mlm_perplexity", "nsp_accuracy")  # shown next to the baselines
-TOP_WORDS, MOST_CLASSES = 10, 12  # the strongest words of a class, and the classes whose words are printed
 SEED = 0  # of the bootstrap
 TONES = {"above": "good", "below": "bad"}  # of a verdict's outcome
 
-# Of `encoderlab.baselines`, which this package may not import: `scores`, `predicted`, `skipped`, `top_features`.
+# Of `encoderlab.baselines`, which this package may not import: `scores`, `predicted`, `skipped`.
 Baseline = Any
 
 
@@ -101,19 +100,15 @@ def build_baseline_report(
 
     `labels` are the targets of the rows of `split`, in the form of a baseline's predictions; `names` are the classes'.
     `main` names the score that comes first; for two classes, `positive` is the one that F1 is about. Each baseline has
-    its scores with 95% intervals, scores by class, the confusion, and of a linear model the top words for each class.
+    its scores with 95% intervals, scores by class and the confusion.
     """
     reports: dict[str, dict[str, Any]] = {}
     for name, one in fitted.items():
         if one.predicted is None:
             reports[name] = {"skipped": one.skipped}
-            continue
-        scores = scores_of_predictions(labels, one.predicted, names, main, positive)
-        reports[name] = {
-            **one.scores,
-            **scores.with_intervals(SEED).as_dict(),
-            "top_features": {names[id_]: top[:TOP_WORDS] for id_, top in one.top_features.items()},
-        }
+        else:
+            scores = scores_of_predictions(labels, one.predicted, names, main, positive)
+            reports[name] = {**one.scores, **scores.with_intervals(SEED).as_dict()}
     report = {"command": "baseline", "task": task, "seed": SEED, "scored_split": split, "n": len(labels)}
     return json_safe({**report, "main_figure": main, "labels": list(names), "baselines": reports})
 
@@ -122,10 +117,5 @@ def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     """Print a report from `build_baseline_report`."""
     baselines = report["baselines"]
     where = f"scored on {report['scored_split']} ({wording.number(report['n'])} rows)"
-    blocks: list[Block] = [Text(where, f"baseline {report['task']}"), _table(baselines, report["main_figure"])]
-    for name, one in baselines.items():
-        blocks.append(Text(one.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped"))
-        top = list(one.get("top_features", {}).items())[:MOST_CLASSES]
-        lines = [f"{wording.single_spaced(label)}: {', '.join(words)}" for label, words in top]
-        blocks.append(Items("The strongest words for each class", lines))
-    show(blocks, file)
+    skipped = [Text(one.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped") for name, one in baselines.items()]
+    show([Text(where, f"baseline {report['task']}"), _table(baselines, report["main_figure"]), *skipped], file)
