@@ -29,12 +29,7 @@ _cores = Lock()  # held while several threads share them
 
 
 def predict_batches(
-    batches: Iterable[Batch],
-    predict: Callable[[Batch], Output],
-    compute: Compute,
-    *,
-    at_once: bool = True,
-    halve: bool = True,
+    batches: Iterable[Batch], predict: Callable[[Batch], Output], compute: Compute, *, alone: bool = True
 ) -> Iterator[tuple[Batch, Output]]:
     """Yield each batch with the output of `predict`, in order; halved if it does not fit in memory.
 
@@ -44,14 +39,14 @@ def predict_batches(
     only one, if a teacher computes the targets of each between them, or while another thread uses the cores in this
     way.
 
-    `predict` is called in several threads. It must leave nothing behind if it fails, nor change the model, even briefly
-    (then say `at_once=False`), and its output for a row must not depend on the batch. Processes that compute each batch
-    together must not `halve` one alone. Raises MemoryTooSmallError if a single row is too much, or halving is not
-    allowed.
+    `predict` is called in several threads. It must leave nothing behind if it fails, nor change the model, and its
+    output for a row must not depend on the batch. Processes that compute each batch together, because none has all
+    weights `alone`, do so one after the other and halve none. Raises MemoryTooSmallError if a single row, or what is
+    not halved, is too much.
     """
-    compute_batch = partial(_in_halves, predict=predict, halve=halve)
+    compute_batch = partial(_in_halves, predict=predict, halve=alone)
     batches = iter(batches)
-    first = list(islice(batches, min(compute.threads, MAX_THREADS))) if at_once and compute.device.type == "cpu" else []
+    first = list(islice(batches, min(compute.threads, MAX_THREADS))) if alone and compute.device.type == "cpu" else []
     batches = chain(first, batches)
     if len(first) > 1 and first[0].targets is None and _cores.acquire(blocking=False):
         try:
@@ -130,7 +125,7 @@ def evaluate(
     model.eval()
     try:
         batches = _until_interrupted(batches, processes)
-        for _, kept in predict_batches(batches, columns, compute, at_once=alone, halve=alone):
+        for _, kept in predict_batches(batches, columns, compute, alone=alone):
             if kept is not None:
                 metrics.keep(kept)
     finally:
