@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from encoderlab.batch import Batch, Targets
+from encoderlab.batch import Batch, Prediction, Targets
 from encoderlab.config.commands import DistillConfig, OpenRunConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files import read_unlabelled
@@ -28,18 +28,15 @@ from encoderlab.model.packing import attendable
 from encoderlab.model.pooling import MeanPool
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.predict import encoded_rows
+from encoderlab.runs.predict import encoded_rows, outputs_of
 from encoderlab.runs.saved_model import TOKEN_TABLE, SavedModel, encoder_folder, vocabulary_difference
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
-from encoderlab.system.processes import stop_if_interrupted
 from encoderlab.tasks.config import TaggingConfig
 from encoderlab.tasks.pretraining import TeacherVectors
 from encoderlab.tasks.rows import ExampleRows, TaughtRows, concatenated
 from encoderlab.training.batches import Rows
-from encoderlab.training.evaluation import predict_batches
 
-ENCODED_AT_A_TIME = 16_384
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
 SEGMENT_TABLE = "encoder.embeddings.segment.weight"
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
@@ -80,26 +77,17 @@ class TaskTeacher:
 
     def logits(self, examples: Sequence[Example]) -> list[np.ndarray]:
         """Return its logits for each example, [outputs, classes]: one output, or one for each word."""
-        of_row: dict[int, np.ndarray] = {}
-        for start in range(0, len(examples), ENCODED_AT_A_TIME):
-            rows = encoded_rows(self.assembly, examples[start : start + ENCODED_AT_A_TIME])
-            batches = self.assembly.scoring_batches(rows)
-            for batch, (logits, counts) in predict_batches(batches, self._predict, self.assembly.compute):
-                stop_if_interrupted()
-                pieces = np.split(logits, np.cumsum(counts)[:-1])
-                of_row |= {start + int(row): piece for row, piece in zip(batch.rows.tolist(), pieces, strict=True)}
-        return [of_row[row] for row in range(len(examples))]
+        return outputs_of(self.assembly, encoded_rows(self.assembly, examples), self._by_row)
 
-    def _predict(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return a batch's logits, [outputs, classes] in the student's order, and how many each row has."""
-        with torch.inference_mode(), self.assembly.compute.autocast():
-            prediction = self.assembly.model(batch)
-        if prediction.sequence_logits is not None:
-            logits, counts = prediction.sequence_logits, np.ones(len(batch), dtype=np.int64)
-        else:
-            logits, length = prediction.token_logits, batch.input_ids.shape[1]
+    def _by_row(self, prediction: Prediction, batch: Batch) -> list[np.ndarray]:
+        """Return each row's logits, [outputs, classes], in the student's order of classes."""
+        logits, length = prediction.sequence_logits, batch.input_ids.shape[1]
+        counts = np.ones(len(batch), dtype=np.int64)
+        if logits is None:
+            logits = prediction.token_logits
             counts = np.bincount((batch.target_positions // length).cpu().numpy(), minlength=len(batch))
-        return logits.float().cpu().numpy()[:, list(self.order)], counts
+        assert logits is not None
+        return np.split(logits.float().cpu().numpy()[:, list(self.order)], np.cumsum(counts)[:-1])
 
 
 def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, corpus: Corpus, rows: Rows) -> Rows:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from encoderlab.batch import Batch, Encoded, TargetKind
+from encoderlab.batch import Batch, Encoded, Prediction, TargetKind
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
@@ -25,12 +25,11 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.explanation import Importance, WordImportance
 from encoderlab.reports.predictions import texts_of
 from encoderlab.runs.assembly import Assembly, check_paired
-from encoderlab.runs.predict import example_of, reads_words, split_examples
+from encoderlab.runs.predict import example_of, outputs_of, reads_words, split_examples
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.tasks.task import refuse_unknown_label
 from encoderlab.training.compilation import COMPILED
-from encoderlab.training.evaluation import predict_batches
 
 MOST_OCCLUSIONS = 128  # of one text: a longer one loses several neighbouring words at a time, or its cost were square
 
@@ -106,14 +105,12 @@ def _importance(assembly: Assembly, example: Example, encoded: Encoded, class_: 
 
 
 def _logits(assembly: Assembly, texts: Sequence[Encoded]) -> Float[np.ndarray, "texts classes"]:
-    def predict(batch: Batch) -> np.ndarray:
-        with torch.inference_mode(), assembly.compute.autocast():
-            return assembly.model(batch).sequence_logits.float().cpu().numpy()
+    def read(prediction: Prediction, batch: Batch) -> np.ndarray:
+        assert prediction.sequence_logits is not None
+        return prediction.sequence_logits.float().cpu().numpy()
 
     rows = hold_encoded(texts, assembly.tokenizer.vocabulary_size, assembly.task.heads)
-    predicted = list(predict_batches(assembly.scoring_batches(rows), predict, assembly.compute))
-    order = np.concatenate([batch.rows.cpu().numpy() for batch, _ in predicted])
-    return np.concatenate([logits for _, logits in predicted])[np.argsort(order)]
+    return np.stack(outputs_of(assembly, rows, read))
 
 
 def _log_odds(logits: np.ndarray, class_: int, target: TargetKind | None) -> Float[np.ndarray, " texts"]:

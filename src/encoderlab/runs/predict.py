@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from encoderlab.batch import Batch
+from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import EmbedConfig, PredictConfig, VectorPooling
 from encoderlab.data.examples import Example, TextExample, WordsExample, grouped
 from encoderlab.data.files import read_unlabelled
@@ -35,6 +35,7 @@ ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
 ENCODED_AT_A_TIME = 2048
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
+Output = TypeVar("Output")
 
 
 def check_sources(config: PredictConfig | EmbedConfig) -> None:
@@ -161,17 +162,24 @@ def predictions_of(assembly: Assembly, examples: Sequence[Example]) -> list[RowP
 
 def predictions_of_rows(assembly: Assembly, rows: ExampleRows) -> list[RowPrediction]:
     """Return the same for encoded examples."""
+    return outputs_of(assembly, rows, assembly.task.predictions)
 
-    def predict(batch: Batch) -> list[RowPrediction]:
+
+def outputs_of(
+    assembly: Assembly, rows: ExampleRows, read: Callable[[Prediction, Batch], Iterable[Output]]
+) -> list[Output]:
+    """Return what `read` makes of the model's output for each row: an item for each row of a batch."""
+
+    def predict(batch: Batch) -> Iterable[Output]:
         with torch.inference_mode():
             with assembly.compute.autocast():
                 prediction = assembly.model(batch)
-            return assembly.task.predictions(prediction, batch)
+            return read(prediction, batch)
 
-    answers: dict[int, RowPrediction] = {}
+    outputs: dict[int, Output] = {}
     for batch, of_rows in predict_batches(assembly.scoring_batches(rows), predict, assembly.compute):
-        answers.update(zip(batch.rows.tolist(), of_rows, strict=True))
-    return [answers[row] for row in range(len(rows))]
+        outputs.update(zip(batch.rows.tolist(), of_rows, strict=True))
+    return [outputs[row] for row in range(len(rows))]
 
 
 def vectors_of(
