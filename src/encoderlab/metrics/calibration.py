@@ -26,22 +26,7 @@ DEFAULT = 0.5  # if there are no rows to fit it on
 LEAST_POSITIVES = 10  # with fewer, a label's own F1 says too little, and it gets the threshold of all labels together
 
 
-def calibration(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Return the scores of `of_confidences`, and `brier` and `loss` of all `probabilities` [n, classes]; `labels` are
-    ids [n].
-
-    `brier` is Brier's score (1950), the squared distance between the probabilities and the one-hot label, summed over
-    the classes and averaged over the rows: 0 is perfect, 2 the worst. `loss` is the mean cross entropy in nats.
-    """
-    of_label = probabilities[np.arange(len(labels)), labels]
-    return {
-        **of_confidences(probabilities.max(-1), probabilities.argmax(-1) == labels),
-        "brier": float(np.mean((probabilities**2).sum(-1) - 2 * of_label + 1)),
-        "loss": float(-np.log(np.maximum(of_label, _LEAST)).mean()),
-    }
-
-
-def of_confidences(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+def calibration(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """Return `ece`, and in `reliability` the bins that hold any prediction; both arrays are [predictions]."""
     import pandas as pd
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from encoderlab.metrics.calibration import LEAST_ROWS, at_temperature, calibration, of_confidences
+from encoderlab.metrics.calibration import LEAST_ROWS, at_temperature, calibration
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
@@ -105,12 +105,13 @@ def _calibration(scores: SplitScores) -> dict[str, Any]:
     if isinstance(scores, TaggingScores):
         assert scores.confidences is not None
         right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])
-        return {"calibration": of_confidences(np.concatenate(scores.confidences), right)}
+        return {"calibration": calibration(np.concatenate(scores.confidences), right)}
     if not isinstance(scores, ClassificationScores) or scores.probabilities is None:
         return {}
-    measured = calibration(scores.probabilities, scores.labels)
+    right = scores.probabilities.argmax(-1) == scores.labels  # of the most probable class, whatever the threshold
+    measured = calibration(scores.probabilities.max(-1), right)
     if scores.temperature is not None:
-        before = calibration(at_temperature(scores.probabilities, 1 / scores.temperature), scores.labels)
+        before = calibration(at_temperature(scores.probabilities, 1 / scores.temperature).max(-1), right)
         measured |= {"temperature": scores.temperature, "ece_uncalibrated": before["ece"]}
     return {"calibration": measured}
 
@@ -368,7 +369,7 @@ def _about_calibration(report: Mapping[str, Any], scored: Mapping[str, Any]) -> 
         before = f"Before temperature {measured['temperature']:.2f}, fitted on {on}"
         return f"{words} {before}, it was {wording.score(measured['ece_uncalibrated'])}."
     n = report["splits"].get("validation", {}).get("n", 0)
-    if "brier" not in measured or report["command"] == "eval" or n >= LEAST_ROWS:
+    if "token_accuracy" in scored or report["command"] == "eval" or n >= LEAST_ROWS:
         return words
     few = f"the validation rows are fewer than {LEAST_ROWS}" if n else "there are no validation rows"
     return f"{words} No temperature was fitted: {few}."
