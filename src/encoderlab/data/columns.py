@@ -75,19 +75,15 @@ class Columns:
         used = self.by_setting()
         for setting, name in used.items():
             if name not in existing:
-                raise self._missing(setting, existing, where)
+                near = closest(name, existing, cutoff=0.65)
+                remedy = f"Set {shlex.quote(self.setting.format(setting) + '=' + (near or 'COLUMN'))}"
+                if not near and any(len(one) > _LONGEST_NAME for one in existing):
+                    remedy += ". If these are not column names, add a first line with the names"
+                raise MissingColumnError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
             if existing.count(name) > 1:
                 raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column its own name")
         others = {name for name in existing if existing.count(name) == 1} if self.others else set()
         return [name for name in dict.fromkeys(existing) if name in {*used.values(), *others}]
-
-    def _missing(self, setting: str, existing: Sequence[str], where: str) -> DataError:
-        named, name = self.setting.format(setting), self.by_setting()[setting]
-        near = closest(name, existing, cutoff=0.65)
-        remedy = f"Set {shlex.quote(f'{named}={near}')}" if near else f"Set {named}=COLUMN"
-        if not near and any(len(one) > _LONGEST_NAME for one in existing):
-            remedy += ". If these are not column names, add a first line with the names"
-        return MissingColumnError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
 
 
 class MissingColumnError(DataError):

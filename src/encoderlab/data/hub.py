@@ -47,7 +47,13 @@ class HubDataset(ColumnDataset):
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
-        builder, whole = self._fetch()
+        from datasets import config
+
+        reachable = hub_answers(config.HF_ENDPOINT)
+        with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
+            builder = self.builder()
+            builder.download_and_prepare()
+            whole = cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
         columns, further = self.columns(target), {name: name for name in self.further_splits or ()}
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split, **further}
         rows = {name: self._rows(whole, name, of_hub, columns) for name, of_hub in names.items() if of_hub is not None}
@@ -59,40 +65,26 @@ class HubDataset(ColumnDataset):
         origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
         return self.splits(rows, origin, class_names, target)
 
-    def _fetch(self) -> tuple[datasets.DatasetBuilder, datasets.DatasetDict]:
-        from datasets import config
-
-        reachable = hub_answers(config.HF_ENDPOINT)
-        with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
-            builder = self.builder()
-            builder.download_and_prepare()
-            return builder, cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
-
     @contextmanager
     def hub_errors_explained(self, *, reachable: bool = True) -> Iterator[None]:
         """Silence the hub's own output within this context, and raise any error as a DataError."""
-        from datasets.exceptions import DatasetsError
+        from datasets import config
+        from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
         try:
             with quiet():
                 yield
         except (DatasetsError, http_error(), OSError, ValueError, RuntimeError) as error:
-            raise self._explained(error, reachable) from error
-
-    def _explained(self, error: Exception, reachable: bool) -> DataError:
-        from datasets import config
-        from datasets.exceptions import DatasetNotFoundError
-
-        said = one_line(str(error).strip())[:500] or type(error).__name__
-        fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
-        if reachable and (isinstance(error, DatasetNotFoundError) or not fetching):
-            wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {said}"
-            settings = "dataset.path, dataset.name and dataset.revision (of Wikipedia dataset.language and date)"
-            remedy = f"Check {settings}; a gated one needs hf auth login"
-            return DataError(wrong, remedy=remedy)
-        wrong = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
-        remedy = "Set HF_ENDPOINT to a reachable hub, or HF_HOME to a cache that has it; dataset=files needs no network"
-        return DataError(f"{wrong}, and {config.HF_ENDPOINT} cannot be reached ({said})", remedy=remedy)
+            said = one_line(str(error).strip())[:500] or type(error).__name__
+            fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
+            if reachable and (isinstance(error, DatasetNotFoundError) or not fetching):
+                wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {said}"
+                settings = "dataset.path, dataset.name and dataset.revision (of Wikipedia dataset.language and date)"
+                raise DataError(wrong, remedy=f"Check {settings}; a gated one needs hf auth login") from error
+            cache = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
+            wrong = f"{cache}, and {config.HF_ENDPOINT} cannot be reached ({said})"
+            remedy = "Set HF_ENDPOINT to another, or HF_HOME to a cache that has it; dataset=files needs no network"
+            raise DataError(wrong, remedy=remedy) from error
 
     def builder(self) -> datasets.DatasetBuilder:
         """Return what reads the rows, from the hub or its cache. Raises any error of theirs, and DataError."""
@@ -177,25 +169,8 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
     def read_documents(self, cache_dir: Path) -> Documents:
         """Return each article as a document."""
         articles = self._of_hub()
-        return self._streamed(articles) if self.streaming else articles.read_documents(cache_dir)
-
-    def _of_hub(self) -> HubDataset:
-        return HubDataset(
-            limit=self.limit,
-            text="text",
-            label=None,
-            validation_fraction=self.validation_fraction,
-            test_fraction=self.test_fraction,
-            split_seed=self.split_seed,
-            path="wikimedia/wikipedia",
-            name=f"{self.date}.{self.language}",
-            revision=self.revision,
-            validation_split=None,
-            test_split=None,
-        )
-
-    def _streamed(self, articles: HubDataset) -> Documents:
-        """Return the articles of the hub's files, in a stream."""
+        if not self.streaming:
+            return articles.read_documents(cache_dir)
         from datasets import config
 
         if not hub_answers(config.HF_ENDPOINT):
@@ -211,3 +186,18 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         fractions = (self.validation_fraction, self.test_fraction, self.split_seed)
         explained = articles.hub_errors_explained
         return DocumentStream(stream, shards, self.window, *fractions, explained).as_documents(origin)
+
+    def _of_hub(self) -> HubDataset:
+        return HubDataset(
+            limit=self.limit,
+            text="text",
+            label=None,
+            validation_fraction=self.validation_fraction,
+            test_fraction=self.test_fraction,
+            split_seed=self.split_seed,
+            path="wikimedia/wikipedia",
+            name=f"{self.date}.{self.language}",
+            revision=self.revision,
+            validation_split=None,
+            test_split=None,
+        )

@@ -91,6 +91,8 @@ def survey(splits: Splits) -> dict[str, SplitSurvey]:
         counts = np.zeros(len(splits.labels), np.int64)
         counts[: len(own.places)] = own.places
         lengths = own.lengths if len(split) else np.zeros(1, np.int64)
+        numbers = own.numbers[~np.isnan(own.numbers)] if own.target == "number" else np.empty(0)
+        measures = {"min": np.min, "mean": np.mean, "deviation": np.std, "max": np.max}
         surveyed[name] = SplitSurvey(
             rows=len(split),
             labels=dict(zip(splits.labels, counts.tolist(), strict=True)),
@@ -105,7 +107,7 @@ def survey(splits: Splits) -> dict[str, SplitSurvey]:
             shared_with_other_label=int(differing.sum()),
             markup=float(with_markup(split.take(looked_at)).mean()) if len(split) else 0.0,
             fingerprint=hashlib.sha256(own.texts.tobytes() + own.labels.tobytes()).hexdigest()[:16],
-            numbers=_described(own.numbers) if own.target == "number" else None,
+            numbers={name: float(measure(numbers)) for name, measure in measures.items()} if len(numbers) else None,
         )
     return surveyed
 
@@ -150,13 +152,6 @@ def _hash(text: str, kind: bytes = b"") -> bytes:
 
 def _as_array(hashes: Iterable[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(hashes), np.uint64)
-
-
-def _described(numbers: np.ndarray) -> dict[str, float] | None:
-    """Return the range, mean and deviation of the known numbers; None if there are none."""
-    known = numbers[~np.isnan(numbers)]
-    measures = {"min": np.min, "mean": np.mean, "deviation": np.std, "max": np.max}
-    return {name: float(measure(known)) for name, measure in measures.items()} if len(known) else None
 
 
 def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -202,10 +202,7 @@ def _damage_explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
-    """Explain within this context why the library refuses `texts`: lone surrogates, or a tokenizer that fails on them.
-
-    For the latter it raises plain Exception, or PanicException, which is not an Exception.
-    """
+    """Explain within this context that the library refuses a text because of lone surrogates."""
     try:
         yield
     except (TypeError, UnicodeEncodeError) as error:
@@ -214,10 +211,6 @@ def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
             raise
         remedy = "Convert it, for instance with iconv -f CP1252 -t UTF-8"
         raise DataError(f"The text {broken[:40]!r} is not valid Unicode", remedy=remedy) from error
-    except BaseException as error:
-        if type(error) is not Exception and type(error).__name__ != "PanicException":
-            raise
-        raise DataError(f"The tokenizer failed on a text: {error}", remedy="Use another model or tokenizer") from None
 
 
 @dataclass
