@@ -105,11 +105,13 @@ def _kill(process: int) -> None:
 
 def provenance() -> str:
     """Return date, machine, commit and versions in one line."""
+    from encoderlab.system.device import processor_name  # loads PyTorch, which no measurement should have to share
+
     commit, changed = _printed("git", "rev-parse", "--short=12", "HEAD"), _printed("git", "status", "--porcelain")
     installed = [f"{name} {version(name)}" for name in PACKAGES if find_spec(name.replace("-", "_"))]
     versions = ", ".join([f"python {platform.python_version()}", *installed])
     gpu = _printed("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").partition("\n")[0]
-    machine = ", ".join(filter(None, [gpu, _processor(), f"{cores()} cores"]))
+    machine = ", ".join(filter(None, [gpu, processor_name(), f"{cores()} cores"]))
     code = f"commit {commit or 'unknown'}{' with changes' if changed else ''}"
     return f"{time.strftime('%Y-%m-%d')}, {machine}, {code}; {versions}"
 
@@ -149,14 +151,6 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def mebibytes(count: float) -> str:
     """Return a number of bytes in readable units."""
     return f"{count / 2**20:,.0f} MiB"
-
-
-def _processor() -> str:
-    """Return the processor's name; on Linux it is only in /proc."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
 
 
 def _printed(*command: str) -> str:

@@ -94,7 +94,7 @@ def _after_step(run: Path, step: int, number: signal.Signals, rank: int | None) 
     def disturb(child: subprocess.Popen) -> None:
         while child.poll() is None and newest_step(run) < step:
             time.sleep(POLL)
-        whom = child.pid if rank is None else _ranks(child.pid).get(rank)
+        whom = child.pid if rank is None else ranks_of(child.pid).get(rank)
         if whom is not None and child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(whom, number)
@@ -102,7 +102,7 @@ def _after_step(run: Path, step: int, number: signal.Signals, rank: int | None) 
     return disturb
 
 
-def _ranks(launcher: int) -> dict[int, int]:
+def ranks_of(launcher: int) -> dict[int, int]:
     """Return the process of each rank, by what the launcher has put into its environment."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children")
     ranks = {}

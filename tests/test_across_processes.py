@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from encoderlab.cli import main as cli
 from encoderlab.training.checkpoint import checkpoints, read_state, verified
+from faults.processes import ranks_of
 from tests.run_files import journal_of, report_of
 
 from .torchrun import command_of, environment, ours, torchrun
@@ -294,16 +295,6 @@ def start(size, *arguments, folder, cache):
     return started
 
 
-def children(process):
-    """The processes that torchrun started, by rank."""
-    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    ranks = {}
-    for pid in found:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        ranks |= {int(variable[5:]): int(pid) for variable in variables if variable.startswith(b"RANK=")}
-    return ranks
-
-
 LONG = (
     *BRACKETS[:-4],
     "dataset.limit=61",
@@ -317,7 +308,7 @@ LONG = (
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_run_that_loses_a_process_ends_and_can_be_resumed(alone, cache, tmp_path, killed):
     started = start(2, "train", "task=brackets", *LONG, folder=tmp_path, cache=cache)
-    os.kill(children(started)[killed], signal.SIGKILL)
+    os.kill(ranks_of(started.pid)[killed], signal.SIGKILL)
     assert started.wait(timeout=60) != 0
     errors = (tmp_path / "errors.txt").read_text()
     assert "-9" in errors  # torchrun says which process was killed
@@ -330,7 +321,7 @@ def test_a_run_that_loses_a_process_ends_and_can_be_resumed(alone, cache, tmp_pa
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in Linux's /proc")
 def test_a_signal_to_any_process_stops_all_after_the_same_step(cache, tmp_path):
     started = start(2, "train", "task=brackets", *LONG, folder=tmp_path, cache=cache)
-    os.kill(children(started)[1], signal.SIGTERM)
+    os.kill(ranks_of(started.pid)[1], signal.SIGTERM)
     assert started.wait(timeout=60) != 0
     lines = ours((tmp_path / "errors.txt").read_text())
     assert sum("Resume with: encoderlab train resume=run" in line for line in lines) == 1, lines

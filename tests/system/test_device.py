@@ -28,7 +28,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in accelerators)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
-        monkeypatch.setattr("encoderlab.system.device._processor_is_amd", lambda: amd)
+        monkeypatch.setattr("encoderlab.system.device.processor_name", lambda: "AMD EPYC" if amd else "Intel Xeon")
 
     return has
 

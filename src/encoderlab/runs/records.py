@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
@@ -35,7 +34,7 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.settings import flat_settings, without_folders
-from encoderlab.system.device import Compute
+from encoderlab.system.device import Compute, processor_name
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Processes
 from encoderlab.training.checkpoint import keep_only_weights
@@ -192,7 +191,7 @@ def record_start(
         "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         "hardware": {
             "platform": platform.platform(),
-            "processor": _processor(),
+            "processor": processor_name(),
             "cores": os.cpu_count(),
             "device": str(compute.device),
             "device_name": torch.cuda.get_device_name(compute.device) if compute.device.type == "cuda" else None,
@@ -220,13 +219,6 @@ def _overrides() -> list[str] | None:
     overrides = HydraConfig.get().overrides.task if typed else []
     named = [one.partition("-without-")[0] if one.startswith("experiment=") else one for one in overrides]
     return named if typed else None
-
-
-def _processor() -> str:
-    """Return the processor's name; on Linux it is only in /proc."""
-    file = Path("/proc/cpuinfo")
-    named = re.search(r"^model name\s*: (.*)", file.read_text(encoding="utf-8"), re.M) if file.exists() else None
-    return named[1] if named else platform.processor()
 
 
 def _git_commit() -> str | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -154,14 +156,16 @@ def _choose_precision(name: str, device: torch.device, width: int) -> tuple[torc
     if device.type != "cpu":
         return torch.float32, "bf16 is picked only on CUDA GPUs and some processors"
     has_amx, has_avx512 = torch.cpu._is_amx_tile_supported(), torch.cpu._is_avx512_bf16_supported()
-    if not has_amx and not (has_avx512 and _processor_is_amd()):
+    if not has_amx and not (has_avx512 and processor_name().startswith("AMD")):
         return torch.float32, "bf16 is faster only on processors with AMX, and on AMD's with AVX-512 bf16"
     if width < BF16_FROM_WIDTH:
         return torch.float32, f"bf16 is faster only from model.d_model={BF16_FROM_WIDTH}"
     return torch.bfloat16, f"the processor has {'AMX' if has_amx else 'AVX-512 bf16'}"
 
 
-def _processor_is_amd() -> bool:
-    """Return whether this processor is AMD's; False if the system does not say."""
-    cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.is_file() and "AuthenticAMD" in cpuinfo.read_text(encoding="utf-8", errors="replace")
+def processor_name() -> str:
+    """Return the processor's name, such as "AMD EPYC 9654 96-Core Processor"; on Linux it is only in /proc."""
+    file = Path("/proc/cpuinfo")
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    named = re.search(r"^model name\s*: (.*)", text, re.MULTILINE)
+    return named[1] if named else platform.processor()
