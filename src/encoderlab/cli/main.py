@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -62,6 +63,7 @@ usage: encoderlab COMMAND [name=value ...]
   encoderlab compare outputs/train/sst2/*            compare finished runs
   encoderlab COMMAND --help                          every setting of a command, one line each"""
 ACROSS_PROCESSES = (*TRAINING_COMMANDS, "eval")
+TORCHRUN_ENDS_SECONDS = 5  # longer than it takes to end the other processes after one has failed
 # Objects; with Python's 700, collection took a third of the time that prediction spends outside the model.
 GARBAGE_EVERY = 50_000
 
@@ -86,7 +88,8 @@ def main() -> None:
             processes.leave()
             sys.stdout.flush()  # here a closed pipe is handled
     except UserError as error:
-        processes.wait_for_main_to_tell()
+        if not processes.is_main:  # if the main process fails too, it tells the user, and torchrun ends this one
+            time.sleep(TORCHRUN_ENDS_SECONDS)
         print(f"encoderlab: {error}", file=sys.stderr)
         exit_code = error.exit_code
     except Interrupted as interrupted:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = timedelta(minutes=10)  # at a synchronisation point: longer than any work that only one process does there
 POLL_SECONDS = 0.05
-MAIN_ENDS_SECONDS = 5  # more than torchrun takes to end the other processes
 LOST_CONNECTION = ("gloo", "nccl", "connection", "broken pipe", "tcpstore", "timed out")  # in errors of collectives
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # by name: Windows has no SIGHUP
 UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"  # an environment variable that it sets
@@ -145,11 +144,6 @@ class Processes:
                 f"Process {self.rank} of {self.size} has lost its connection to the others; torchrun says which ended",
                 remedy="Start the run again with resume=auto",
             ) from None
-
-    def wait_for_main_to_tell(self) -> None:
-        """Give the main process, if it fails too, the time to tell the user: torchrun then ends this one."""
-        if not self.is_main:
-            time.sleep(MAIN_ENDS_SECONDS)
 
     def leave(self) -> None:
         """Leave the process group, unless they stay: from here on, each process is on its own."""
