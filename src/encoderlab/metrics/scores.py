@@ -55,10 +55,16 @@ class SplitScores(ABC):
             for name, drawn in self.scores_of(totals).items()
             if name in self.values
         }
-        return replace(self, intervals=intervals, **self.details_with_intervals(totals))
+        of_each = {
+            name: _with_f1_intervals(getattr(self, name), counts)
+            for name, (_, counts) in self.of_classes(totals).items()
+        }
+        return replace(self, intervals=intervals, **of_each)
 
-    def details_with_intervals(self, totals: np.ndarray) -> dict[str, Any]:
-        """Return fields that hold the scores of single classes, with intervals from the totals of bootstrap splits."""
+    def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
+        """Return the names of single classes and their counts, [..., 3, classes], by the field that holds their
+        scores.
+        """
         return {}
 
     def details(self) -> dict[str, Any]:
@@ -86,11 +92,8 @@ class PredictionScores(SplitScores):
         columns, counts = scores.kinds()
         totals = np.tensordot(counts, columns[:, 0], 1)
         values = {name: float(score) for name, score in scores.scores_of(totals).items()}
-        return replace(scores, values=values, **scores.of_single_classes(totals))
-
-    def of_single_classes(self, totals: np.ndarray) -> dict[str, Any]:
-        """Return the fields that hold the scores of single classes."""
-        return {}
+        of_each = {name: by_class(counts, names) for name, (names, counts) in scores.of_classes(totals).items()}
+        return replace(scores, values=values, **of_each)
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
         """Return by how much the main score is better than that of other predictions, and the 95% interval.
@@ -154,8 +157,8 @@ class ClassScores(PredictionScores):
         }
         return {name: scores[name] for name in self.NAMES}
 
-    def of_single_classes(self, totals: np.ndarray) -> dict[str, Any]:
-        return {"per_class": by_class(self.counts(totals), self.label_names)}
+    def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
+        return {"per_class": (self.label_names, self.counts(totals))}
 
     def details(self) -> dict[str, Any]:
         return {"per_class": self.per_class, "confusion": self.confusion}
@@ -244,10 +247,8 @@ def by_class(counts: np.ndarray, names: Sequence[str]) -> dict[str, dict[str, An
     return {name: dict(zip(scores, values, strict=True)) for name, *values in columns}
 
 
-def with_f1_intervals(per_class: dict[str, dict[str, Any]], counts: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Return the scores of each class with the 95% interval of its F1, from counts of bootstrap splits, [splits, 3,
-    classes].
-    """
+def _with_f1_intervals(per_class: dict[str, dict[str, Any]], counts: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Return the scores of each class with the 95% interval of its F1; counts are [bootstrap splits, 3, classes]."""
     drawn = zip(per_class.items(), precision_recall_f1(counts)["f1"].T, strict=True)
     return {name: scores | {"f1_ci95": middle(f1)} for (name, scores), f1 in drawn}
 

@@ -15,11 +15,9 @@ from encoderlab.metrics.entities import entity_counts, entity_labels
 from encoderlab.metrics.scores import (
     ClassScores,
     Metrics,
-    by_class,
     in_order,
     precision_recall_f1,
     refuse_non_finite,
-    with_f1_intervals,
 )
 
 Decode = Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's target positions to label ids
@@ -72,14 +70,10 @@ class TaggingScores(ClassScores):
             scores |= {f"entity_{name}": score[..., 0] for name, score in of_all.items()}
         return scores
 
-    def of_single_classes(self, totals: np.ndarray) -> dict[str, Any]:
+    def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         scheme = entity_labels(self.label_names)
-        entities = {} if scheme is None else by_class(self._entities(totals), scheme.types)
-        return {**super().of_single_classes(totals), "per_entity": entities}
-
-    def details_with_intervals(self, totals: np.ndarray) -> dict[str, Any]:
-        entities = self._entities(totals)
-        return {"per_entity": with_f1_intervals(self.per_entity, entities)} if self.per_entity else {}
+        entities = {} if scheme is None else {"per_entity": (scheme.types, self._entities(totals))}
+        return super().of_classes(totals) | entities
 
     def on_scored_rows(self, predicted: Any) -> list[np.ndarray]:
         """Return the predictions for the scored rows, without those for words beyond the model's reach."""

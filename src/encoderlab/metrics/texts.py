@@ -17,7 +17,6 @@ from encoderlab.metrics.scores import (
     TextMetrics,
     precision_recall_f1,
     refuse_non_finite,
-    with_f1_intervals,
 )
 
 DIGITS = 6  # reported digits of a number, counted from the size of the standard deviation: float32 has no more
@@ -131,9 +130,6 @@ class LabelSetScores(ClassScores):
         sides = np.stack([self.predicted, *others], axis=1)
         labels = np.broadcast_to(self.labels[:, None], sides.shape)
         return self.columns((labels == sides).all(-1), labels & sides, labels, sides), np.ones(self.n, np.int64)
-
-    def details_with_intervals(self, totals: np.ndarray) -> dict[str, Any]:
-        return {"per_class": with_f1_intervals(self.per_class, self.counts(totals))}
 
     def details(self) -> dict[str, Any]:
         return {"per_class": self.per_class}
