@@ -149,16 +149,6 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
 
 
-def _refuse_bomb(path: Path) -> None:
-    """Raise DataError if a compressed file unpacks to more than any text does."""
-    unpacked, most = 0, max(_GROWTH * path.stat().st_size, _MUCH)
-    with _opened(path) as file:
-        while block := file.read(2**20):  # before lines are read, since one line may be all
-            unpacked += len(block)
-            if unpacked > most:
-                raise DataError(f"{path} unpacks to more than {_GROWTH} times its size", remedy="Unpack it yourself")
-
-
 def lines_of(path: Path, encoding: str) -> Iterator[str]:
     """Yield the lines of a text file, each with its line feed. Raises DataError for anything but text."""
     try:
@@ -181,10 +171,17 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
     """Return Python's name of the encoding of a text file; `setting` chooses it.
 
     With `auto` it is UTF-16 if the file begins with its byte-order mark, otherwise UTF-8, otherwise Windows-1252, with
-    a warning that shows how the first such line reads. Raises DataError if some lines are UTF-8 and others are not.
+    a warning that shows how the first such line reads. Raises DataError if some lines are UTF-8 and others are not, or
+    if a compressed file unpacks to more than any text does.
     """
     if path.suffix in COMPRESSED:
-        _refuse_bomb(path)
+        with _opened(path) as file:
+            unpacked, most = 0, max(_GROWTH * path.stat().st_size, _MUCH)
+            while block := file.read(2**20):  # before lines are read, since one line may be all
+                unpacked += len(block)
+                if unpacked > most:
+                    wrong = f"{path} unpacks to more than {_GROWTH} times its size"
+                    raise DataError(wrong, remedy="Unpack it yourself")
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     broken, has_utf_8 = None, False

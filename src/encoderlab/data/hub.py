@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -21,7 +21,6 @@ from encoderlab.system.hub_access import http_error, hub_answers, no_requests, q
 
 if TYPE_CHECKING:
     import datasets
-    import pyarrow as pa
 
     from encoderlab.batch import TargetKind
     from encoderlab.data.columns import Columns, RawRows
@@ -47,7 +46,11 @@ class HubDataset(ColumnDataset):
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
         from datasets import config
+
+        from encoderlab.data.columns import flat, mapped
 
         reachable = hub_answers(config.HF_ENDPOINT)
         with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
@@ -61,7 +64,11 @@ class HubDataset(ColumnDataset):
         if columns.label is not None:
             feature = whole[self.train_split].features[columns.label]  # a ClassLabel has names, or a list of them
             class_names = getattr(getattr(feature, "feature", feature), "names", None)
-            rows = _hide_unknown(rows, has_classes=class_names is not None)
+            labels = rows["train"].labels
+            hidden = -1.0 if pa.types.is_floating(labels.type) else "-1"  # unknown, as in GLUE's test splits
+            if class_names is not None or hidden not in flat(labels).unique().to_pylist():  # otherwise it is a label
+                shown = lambda ids: pc.if_else(pc.equal(ids, hidden), None, ids)  # noqa: E731
+                rows = {name: part.with_labels(mapped(part.labels, shown)) for name, part in rows.items()}
         origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
         return self.splits(rows, origin, class_names, target)
 
@@ -129,23 +136,6 @@ class HubDataset(ColumnDataset):
         return RawRows(rows, lambda row: f"{place} {row + 1}")
 
 
-def _hide_unknown(rows: dict[str, RawRows], *, has_classes: bool) -> dict[str, RawRows]:
-    """Make labels -1 unknown, as in GLUE's test splits; without class names, only if no training row has it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from encoderlab.data.columns import flat, mapped
-
-    hidden = -1.0 if pa.types.is_floating(rows["train"].labels.type) else "-1"
-    if not has_classes and hidden in flat(rows["train"].labels).unique().to_pylist():
-        return rows
-
-    def shown(values: pa.Array) -> pa.Array:
-        return pc.if_else(pc.equal(values, hidden), None, values)
-
-    return {name: part.with_labels(mapped(part.labels, shown)) for name, part in rows.items()}
-
-
 @dataclass
 class WikipediaDataset(DatasetConfig, StreamSettings):
     """Wikipedia articles as cleaned by the Wikimedia Foundation (wikimedia/wikipedia), without labels."""
@@ -188,16 +178,6 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         return DocumentStream(stream, shards, self.window, *fractions, explained).as_documents(origin)
 
     def _of_hub(self) -> HubDataset:
-        return HubDataset(
-            limit=self.limit,
-            text="text",
-            label=None,
-            validation_fraction=self.validation_fraction,
-            test_fraction=self.test_fraction,
-            split_seed=self.split_seed,
-            path="wikimedia/wikipedia",
-            name=f"{self.date}.{self.language}",
-            revision=self.revision,
-            validation_split=None,
-            test_split=None,
-        )
+        shared = {one.name: getattr(self, one.name) for one in fields(HubDataset) if hasattr(self, one.name)}
+        shared |= {"path": "wikimedia/wikipedia", "name": f"{self.date}.{self.language}"}
+        return HubDataset(label=None, validation_split=None, test_split=None, **shared)

@@ -93,7 +93,14 @@ def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: n
     held_out = np.zeros(len(sizes), bool)
     next_ones: list[tuple[float, float, int]] = []
     budget = fraction * len(labels)
-    for label, quota in _quotas(label_of_group, sizes, budget).items():
+    values, of_label, n_groups = np.unique(label_of_group, return_inverse=True, return_counts=True)
+    quotas = budget * np.bincount(of_label, weights=sizes) / len(labels)
+    # A label too rare for a row still gets one, as long as such labels get no more than a quarter.
+    rare = (quotas < 1) & (n_groups > 1)
+    if 4 * rare.sum() <= budget and not rare.all():
+        quotas[~rare] *= (budget - rare.sum()) / quotas[~rare].sum()
+        quotas[rare] = 1
+    for label, quota in zip(values.tolist(), quotas.tolist(), strict=True):
         members = np.flatnonzero(label_of_group == label)
         # A text repeated more often than its quota stays in training, unless all texts are.
         small = members[sizes[members] <= max(quota, sizes[members].min())]
@@ -110,21 +117,6 @@ def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: n
     only_taken = np.setdiff1d(labels[held_out[groups]], labels[~held_out[groups]])
     held_out[groups[np.isin(labels, only_taken)]] = False
     return held_out[groups]
-
-
-def _quotas(label_of_group: np.ndarray, sizes: np.ndarray, budget: float) -> dict[int, float]:
-    """Return how many rows to take of each label, `budget` in total.
-
-    Each gets its share. A label too rare for a row still gets one, as long as such labels get no more than a quarter.
-    """
-    values, of_label, n_groups = np.unique(label_of_group, return_inverse=True, return_counts=True)
-    rows = np.bincount(of_label, weights=sizes)
-    quotas = budget * rows / rows.sum()
-    rare = (quotas < 1) & (n_groups > 1)
-    if 4 * rare.sum() <= budget and not rare.all():
-        quotas[~rare] *= (budget - rare.sum()) / quotas[~rare].sum()
-        quotas[rare] = 1
-    return dict(zip(values.tolist(), quotas.tolist(), strict=True))
 
 
 def rarest_labels(groups: np.ndarray, labels: np.ndarray, n_groups: int) -> np.ndarray:
@@ -158,7 +150,19 @@ def assign_folds(
     hashes = hashed(split)
     groups, labels = groups_of(hashes.texts, kept_together), strata_of(split, hashes)
     n_groups = int(groups.max(initial=-1)) + 1
-    assigned, lone = _spread(groups, labels, folds, np.random.default_rng(seed)), None
+    sizes, generator, lone = np.bincount(groups), np.random.default_rng(seed), None
+    label_of_group = rarest_labels(groups, labels, len(sizes))
+    fold_of_group, totals = np.zeros(len(sizes), np.int64), [0] * folds
+    values, counts = np.unique(label_of_group, return_counts=True)
+    for label in values[np.argsort(counts, kind="stable")].tolist():  # rarest first
+        members = generator.permutation(np.flatnonzero(label_of_group == label))
+        of_label = [0] * folds
+        for group in members[np.argsort(-sizes[members], kind="stable")].tolist():  # largest first
+            fold = min(range(folds), key=lambda one: (of_label[one], totals[one]))  # noqa: B023
+            fold_of_group[group] = fold
+            of_label[fold] += int(sizes[group])
+            totals[fold] += int(sizes[group])
+    assigned = fold_of_group[groups] + 1
     if hashes.target == "label" and not hashes.of_words:
         known = [label for label in np.unique(labels).tolist() if label >= 0]
         lone = next((names[label] for label in known if np.ptp(assigned[labels == label]) == 0), None)
@@ -168,23 +172,6 @@ def assign_folds(
         remedy = "Set fewer folds, add rows, or merge rare labels (dataset.label_names)"
         raise DataError(wrong, allowed="at least one text for each fold, and two of each label", remedy=remedy)
     return assigned
-
-
-def _spread(groups: np.ndarray, labels: np.ndarray, folds: int, generator: np.random.Generator) -> np.ndarray:
-    """Return folds from 1: by label, rarest first, each group, largest first, goes where the label has fewest rows."""
-    sizes = np.bincount(groups)
-    label_of_group = rarest_labels(groups, labels, len(sizes))
-    fold_of_group, totals = np.zeros(len(sizes), np.int64), [0] * folds
-    values, counts = np.unique(label_of_group, return_counts=True)
-    for label in values[np.argsort(counts, kind="stable")].tolist():
-        members = generator.permutation(np.flatnonzero(label_of_group == label))
-        of_label = [0] * folds
-        for group in members[np.argsort(-sizes[members], kind="stable")].tolist():
-            fold = min(range(folds), key=lambda one: (of_label[one], totals[one]))
-            fold_of_group[group] = fold
-            of_label[fold] += int(sizes[group])
-            totals[fold] += int(sizes[group])
-    return fold_of_group[groups] + 1
 
 
 def nested_share(train: Split, share: float, seed: int) -> Split:

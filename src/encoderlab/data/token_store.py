@@ -113,7 +113,21 @@ def write_store(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block
     try:
         with atomic_write(folder) as temporary:
             temporary.mkdir(parents=True)
-            _write_columns(temporary, columns, blocks)
+            with ExitStack() as opened:
+                files = {
+                    name: [opened.enter_context(path.open("wb")) for path in _files_of(temporary, name)]
+                    for name in columns
+                }
+                ends = dict.fromkeys(columns, 0)
+                for _, offsets in files.values():
+                    offsets.write(np.zeros(1, np.int64).tobytes())
+                for block in blocks:
+                    for name, (numbers, lengths) in block.items():
+                        assert numbers.dtype == columns[name], f"{numbers.dtype} written as {columns[name]}"
+                        values, offsets = files[name]
+                        values.write(numbers.tobytes())
+                        offsets.write((np.cumsum(lengths, dtype=np.int64) + ends[name]).tobytes())
+                        ends[name] += len(numbers)
             shape = {"columns": dict(columns), "bytes": _file_sizes(temporary, columns)}
             (temporary / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
     except OSError:
@@ -149,21 +163,6 @@ def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
             shutil.rmtree(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return make(folder)
-
-
-def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> None:
-    with ExitStack() as files:
-        written = {name: [files.enter_context(path.open("wb")) for path in _files_of(folder, name)] for name in columns}
-        ends = dict.fromkeys(columns, 0)
-        for _, offsets in written.values():
-            offsets.write(np.zeros(1, np.int64).tobytes())
-        for block in blocks:
-            for name, (numbers, lengths) in block.items():
-                assert numbers.dtype == columns[name], f"{numbers.dtype} written as {columns[name]}"
-                values, offsets = written[name]
-                values.write(numbers.tobytes())
-                offsets.write((np.cumsum(lengths, dtype=np.int64) + ends[name]).tobytes())
-                ends[name] += len(numbers)
 
 
 def _files_of(folder: Path, name: str) -> tuple[Path, Path]:

@@ -119,7 +119,10 @@ def draw_pairs(
     labels = (draw.permutation(len(start)) % 2).astype(np.int8)
     pairs = Pairs(start, middle, middle, stop, labels)
     negative = np.flatnonzero(labels)
-    other = _elsewhere(windows.document, negative, draw)
+    # All windows of other documents are equally likely; their numbers ascend.
+    begin, end = (np.searchsorted(windows.document, windows.document[negative], side) for side in ("left", "right"))
+    other = (draw.random(len(negative)) * (len(start) - (end - begin))).astype(np.int64)
+    other += np.where(other >= begin, end - begin, 0)
     second_start, second_stop = pairs.second_start.copy(), pairs.second_stop.copy()
     second_start[negative] = middle[other]
     if pack is Pack.sentences:
@@ -128,14 +131,6 @@ def draw_pairs(
         left = room - sentences.tokens(start[negative], middle[negative])
         second_stop[negative] = sentences.filled(middle[other], left, windows.end[other])
     return replace(pairs, second_start=second_start, second_stop=second_stop)
-
-
-def _elsewhere(document: np.ndarray, rows: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """Return for each of `rows` the row of another document, all equally likely; `document` [all rows] is ascending."""
-    begin, end = np.searchsorted(document, document[rows], "left"), np.searchsorted(document, document[rows], "right")
-    others = len(document) - (end - begin)
-    drawn = (draw.random(len(rows)) * others).astype(np.int64)
-    return np.where(drawn >= begin, drawn + (end - begin), drawn)
 
 
 class SentenceRows:

@@ -43,17 +43,16 @@ class Tagging(Task):
             raise DataError(wrong, remedy="Set task=classification, or choose a dataset of words")
         sentences = cast("Sequence[WordsExample]", examples)
         pieces = self.tokenizer.encode_words([example.words for example in sentences])
-        return [self._encode_one(example, *piece) for example, piece in zip(sentences, pieces, strict=True)]
-
-    def _encode_one(self, example: WordsExample, ids: list[int], word_of: list[int]) -> Encoded:
         before, after = ([self.tokenizer.cls_id], [self.tokenizer.sep_id]) if self.special_tokens else ([], [])
-        kept = max(self.max_length - len(before) - len(after), 0)
-        sequence = [*before, *ids[:kept], *after]
-        token_labels: dict[int, int | None] = {}
-        for place, word in enumerate(word_of[:kept]):
-            if place == 0 or word_of[place - 1] != word:
-                token_labels[place + len(before)] = None if example.labels is None else example.labels[word]
-        return Encoded(sequence, [0] * len(sequence), token_labels=token_labels, truncated=len(ids) > kept)
+        kept, encoded = max(self.max_length - len(before) - len(after), 0), []
+        for example, (ids, word_of) in zip(sentences, pieces, strict=True):
+            sequence = [*before, *ids[:kept], *after]
+            firsts = [place for place, word in enumerate(word_of[:kept]) if not place or word_of[place - 1] != word]
+            labels = example.labels or [None] * len(example.words)
+            token_labels = {place + len(before): labels[word_of[place]] for place in firsts}
+            one = Encoded(sequence, [0] * len(sequence), token_labels=token_labels, truncated=len(ids) > kept)
+            encoded.append(one)
+        return encoded
 
     def metrics(self) -> TaggingMetrics:
         return TaggingMetrics(self.labels, self.score, self._decoded)
