@@ -35,15 +35,14 @@ NOT_COMPARED = {
     *("task.mean", "task.deviation"),
     *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
 }
-SAME_ROWS = "Score both on the same rows with encoderlab eval run=... split=... dataset=..., and compare those runs"
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
     """A run with a report, and the `scores` on its scored `split`.
 
-    `settings`, flat (`model.n_layers`), are those that distinguish experiments. `scored` identifies the scored rows: a
-    fingerprint of texts and labels, and the targets.
+    `settings`, flat (`model.n_layers`), are those that distinguish experiments. `scored` identifies the scored rows:
+    task, split, a fingerprint of texts and labels, and the targets.
     """
 
     folder: Path
@@ -99,8 +98,9 @@ def read_run(folder: Path) -> FinishedRun:
         }
         split, rows = report["scored_split"], environment["dataset"]["splits"]
         scores = report["splits"][split]
-        scored = rows[split]["fingerprint"], scores["n"], scores.get("target_tokens"), report.get("second_sentence")
-        _ = scores[report["main_figure"]], report["seed"], report["throughput"], report["task"]
+        scored = report["task"], split, rows[split]["fingerprint"], scores["n"]
+        scored += scores.get("target_tokens"), report.get("second_sentence")
+        _ = scores[report["main_figure"]], report["seed"], report["throughput"]
         return FinishedRun(folder, report, kept, split, scores, scored, rows.get("train", {}).get("rows"))
     except (KeyError, TypeError, AttributeError) as error:
         wrong = f"{folder} cannot be compared, because its records lack {error}"
@@ -128,15 +128,13 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
     """Raise DataError if the runs have different tasks, or were scored on different splits or rows."""
     first, *others = runs
     for other in others:
-        both = f"{other.folder} and {first.folder}"
-        for what, own, theirs in (
-            ("tasks", other.report["task"], first.report["task"]),
-            ("scored splits", other.split, first.split),
-        ):
-            if own != theirs:
-                raise DataError(f"{both} have different {what}: {own} and {theirs}", remedy=SAME_ROWS)
         if other.scored != first.scored:
-            raise DataError(f"{both} were scored on different rows of {first.split}", remedy=SAME_ROWS)
+            tasks, splits = f"{other.report['task']} and {first.report['task']}", f"{other.split} and {first.split}"
+            wrong = f"{other.folder} and {first.folder} were scored on different rows of {first.split}"
+            remedy = (
+                "Score both on the same rows with encoderlab eval run=... split=... dataset=..., and compare those runs"
+            )
+            raise DataError(f"{wrong} (tasks: {tasks}; splits: {splits})", remedy=remedy)
 
 
 def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
@@ -272,11 +270,11 @@ def build_comparison(
 
 
 def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
-    first, *others = dict.fromkeys(run.report["main_figure"] for run in runs)
-    if metric is None and others:
-        remedy = f"Set score={' or score='.join((first, *others))}"
-        raise SettingError(f"The runs have different main scores: {' and '.join((first, *others))}", remedy=remedy)
-    metric = str(metric or first)
+    main = list(dict.fromkeys(run.report["main_figure"] for run in runs))
+    if metric is None and len(main) > 1:
+        remedy = f"Set score={' or score='.join(main)}"
+        raise SettingError(f"The runs have different main scores: {' and '.join(main)}", remedy=remedy)
+    metric = metric or str(main[0])
     labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
     if metric in wording.OF_POSITIVE and len(labels) > 1:
         remedy = "Set score=f1_macro, or train with one task.positive_label"
