@@ -8,10 +8,9 @@ import pytest
 
 from encoderlab.reports.pretraining import (
     build_pretraining_report,
-    show_pretraining_report,
     write_pretraining_report,
 )
-from encoderlab.reports.training import run_report
+from encoderlab.reports.training import run_report, show_report
 from tests.reports.conftest import Page
 
 SCORES = {
@@ -56,7 +55,7 @@ def test_page_and_screen_show_the_scores_the_baselines(tmp_path, report, facts):
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     write_pretraining_report(tmp_path, report, facts)
     page, screen = Page(tmp_path / "report.html"), io.StringIO()
-    show_pretraining_report(report, {"page": "report.html"}, [], screen)
+    show_report(report, {"page": "report.html"}, [], screen)
     for text in (page.text, screen.getvalue()):
         assert "0.300" in text and "54.6" in text and "each token as often as in training" in text
     assert (tmp_path / "plots" / "curves.png").stat().st_size > 5000
@@ -69,6 +68,6 @@ def test_a_student_of_vectors_has_the_same_report(tmp_path, run, facts):
     report = run_report(run, {"test": split_of(scores, "sequence_cosine")}, teacher="org/MiniLM", pairs=counts)
     write_pretraining_report(tmp_path, report, facts)
     screen = io.StringIO()
-    show_pretraining_report(report, {}, [], screen)
+    show_report(report, {}, [], screen)
     for text in (Page(tmp_path / "report.html").text, screen.getvalue()):
         assert "org/MiniLM" in text and "0.800" in text

@@ -13,9 +13,9 @@ from encoderlab.reports.cards import model_card
 from encoderlab.reports.pretraining import (
     build_pretraining_report,
     show_pairs,
-    show_pretraining_report,
     write_pretraining_report,
 )
+from encoderlab.reports.training import show_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
 from encoderlab.runs.corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.fit import Fitted, dry_run, fit
@@ -113,5 +113,5 @@ def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: F
         f"encoderlab finetune task=intents init_from={root}",
         f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
     ]
-    show_pretraining_report(report, files_of(folder, "page", "report", "plots", "model"), next_commands)
+    show_report(report, files_of(folder, "page", "report", "plots", "model"), next_commands)
     run.drop_state(fitted.checkpoint["step"])

@@ -24,6 +24,7 @@ MOST_NAMED = 5  # labels in a warning
 MOST_CLASSES, MOST_LABELS = 12, 30  # counted on the screen and on the page
 ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
 LONGEST_VALUE = 300  # characters of a setting's value, or of a fact
+COUNTED = ("documents", "paragraphs", "sentences", "tokens")
 QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
 SURVEYED = {
     "rows": "rows",
@@ -96,6 +97,26 @@ def settings_section(facts: Facts) -> list[Block]:
         Text(BY_HAND) if repeat is None else Items("Command line", [repeat]),
         Table(("machine", ""), machine(facts), n_texts=2),
         Table(("where the rows come from", ""), list(origin(facts).items()), n_texts=2),
+    ]
+
+
+def pair_lines(pairs: Mapping[str, Any]) -> list[Text]:
+    """Return what training reads, in words.
+
+    `pairs` count `documents`, `paragraphs`, `sentences` and `tokens`; of an epoch `pairs` (or single texts), their
+    `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, if there are any); of a stream, those
+    of its first window, and its `shards`. `sentence_splitter` says how sentences were found.
+    """
+    counts = ", ".join(f"{wording.number(pairs[name])} {name}" for name in COUNTED)
+    if "shards" in pairs:
+        counts = f"{wording.counted(pairs['shards'], 'shard')}, read during training; in the first window {counts}"
+    labels = pairs.get("labels", {})
+    epoch = [f"{wording.number(pairs['pairs'])} {'pairs' if labels else 'texts'}"]
+    epoch += [f"{pairs['mean_length']:,.1f} tokens long on average", f"{wording.percent(pairs['truncated'])} truncated"]
+    epoch += [f"{count:,} {label}" for label, count in labels.items()]
+    return [
+        Text(f"{counts}; sentences found by {pairs['sentence_splitter']}", "Training text"),
+        Text(", ".join(epoch), "The first window" if "shards" in pairs else "An epoch"),
     ]
 
 

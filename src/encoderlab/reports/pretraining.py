@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.reports import plots, training, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, verdict_on
 from encoderlab.reports.blocks import Heading, Plot, Table, Text, show, write_files
-from encoderlab.reports.facts import Facts, settings_section, split_facts
+from encoderlab.reports.facts import Facts, pair_lines, settings_section, split_facts
 
 if TYPE_CHECKING:
     from encoderlab.metrics.pretraining import PretrainingScores
-
-COUNTED = ("documents", "paragraphs", "sentences", "tokens")
 
 
 def build_pretraining_report(
@@ -27,7 +25,7 @@ def build_pretraining_report(
 ) -> dict[str, Any]:
     """Return the content of report.json. `baselines` are the baselines' scores on the scored split, by name.
 
-    `pairs` are the facts that `show_pairs` prints, `second_sentence` the setting.
+    `pairs` are the facts that `pair_lines` shows, `second_sentence` the setting.
     """
     report = training.run_report(run, splits, baselines=baselines, second_sentence=second_sentence, pairs=pairs)
     return report | {"verdict": _verdict(report["splits"][report["scored_split"]], baselines)}
@@ -64,7 +62,7 @@ def write_pretraining_report(folder: Path, report: Mapping[str, Any], facts: Fac
         *training.page_head(report),
         *training.page_scores(report, drawn),
         Heading("Data"),
-        *_pair_lines(report["pairs"]),
+        *pair_lines(report["pairs"]),
         Table(("split", "documents"), documents),
         *settings_section(facts),
     ], report)  # fmt: skip
@@ -83,36 +81,10 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
     return {"curves": Plot(plots.curves(lines, columns), what)}
 
 
-def _pair_lines(pairs: Mapping[str, Any]) -> list[Text]:
-    counts = ", ".join(f"{wording.number(pairs[name])} {name}" for name in COUNTED)
-    if "shards" in pairs:
-        counts = f"{wording.counted(pairs['shards'], 'shard')}, read during training; in the first window {counts}"
-    labels = pairs.get("labels", {})
-    epoch = [f"{wording.number(pairs['pairs'])} {'pairs' if labels else 'texts'}"]
-    epoch += [f"{pairs['mean_length']:,.1f} tokens long on average", f"{wording.percent(pairs['truncated'])} truncated"]
-    epoch += [f"{count:,} {label}" for label, count in labels.items()]
-    return [
-        Text(f"{counts}; sentences found by {pairs['sentence_splitter']}", "Training text"),
-        Text(", ".join(epoch), "The first window" if "shards" in pairs else "An epoch"),
-    ]
-
-
 def show_pairs(
-    facts: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None
+    pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None
 ) -> None:
-    """Print what training reads and the baselines' scores on pairs, which may be none.
-
-    `facts` count `documents`, `paragraphs`, `sentences` and `tokens`; of an epoch `pairs` (or single texts), their
-    `mean_length` in tokens, the share `truncated`, and `labels` (pairs by label, if there are any); of a stream, those
-    of its first window, and its `shards`. `sentence_splitter` says how sentences were found.
-    """
+    """Print what training reads and the baselines' scores on pairs, which may be none."""
     scores = {BASELINE_NAMES.get(name, name): wording.score(one.get("nsp_accuracy")) for name, one in baselines.items()}
     each = ", ".join(f"{name} {value}" for name, value in scores.items())
-    show([*_pair_lines(facts), Text(each, "Baselines on pairs (no encoder)")], file)
-
-
-def show_pretraining_report(
-    report: Mapping[str, Any], files: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
-) -> None:
-    """Print either report, on standard error unless `file` is given; `files` are the run's paths by name."""
-    training.show_report(report, files, next_commands, file, _pair_lines(report["pairs"]))
+    show([*pair_lines(pairs), Text(each, "Baselines on pairs (no encoder)")], file)

@@ -17,7 +17,7 @@ from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, Baseline, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_files
 from encoderlab.reports.explanation import mistakes_section
-from encoderlab.reports.facts import Facts, scarce_classes, settings_section, survey_section
+from encoderlab.reports.facts import Facts, pair_lines, scarce_classes, settings_section, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions
 
 if TYPE_CHECKING:
@@ -131,7 +131,6 @@ def show_report(
     files: Mapping[str, str],
     next_commands: Sequence[str],
     file: TextIO | None = None,
-    about_data: Sequence[Block] = (),
 ) -> None:
     """Print a report, on standard error unless `file` is given.
 
@@ -144,7 +143,7 @@ def show_report(
         *_summary(report),
         *baseline_blocks(report),
         *_class_table(scored.get("per_entity") or scored.get("per_class", {}), _kind(scored), MOST_ON_SCREEN),
-        *about_data,
+        *(pair_lines(report["pairs"]) if "pairs" in report else []),
         *Text.notes(report["notes"]),
         Items.files(files),
         Items("Next", next_commands),
