@@ -170,16 +170,12 @@ def heads_of(fields: dict[str, Any], family: str, stored: Mapping[str, Tensor]) 
     return HeadSizes(sequence_classes=classes, vocabulary=vocabulary, sequence_target=target), pair_head
 
 
-def settings_of(
-    folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool
-) -> tuple[ModelConfig, int, int]:
-    """Return the encoder's settings, the size of its vocabulary, and the id of padding. Raises DataError."""
+def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool) -> tuple[ModelConfig, int]:
+    """Return the encoder's settings and the size of its vocabulary. Raises DataError."""
     values = {ours: _number(folder, fields, *theirs) for ours, theirs in SETTINGS[family].items()}
     vocabulary_size = _number(folder, fields, "vocab_size", 30522)
-    pad_id = 0 if fields.get("pad_token_id") is None else _number(folder, fields, "pad_token_id", 0)
-    if not 0 <= pad_id < vocabulary_size <= 2**31:
-        wrong = f"{folder}: config.json states vocab_size={vocabulary_size} and pad_token_id={pad_id}"
-        raise DataError(wrong, allowed="an id of the vocabulary for padding")
+    if not 0 < vocabulary_size <= 2**31:
+        raise DataError(f"{folder}: config.json states vocab_size={vocabulary_size}", allowed="1 to 2^31")
     activation = Activation(fields.get(ACTIVATION[family], "gelu"))
     try:
         config = ModelConfig(
@@ -187,7 +183,7 @@ def settings_of(
         )
     except SettingError as error:
         raise DataError(f"{folder}: config.json is not supported: {error.wrong}", allowed=error.allowed) from None
-    return config, vocabulary_size, pad_id
+    return config, vocabulary_size
 
 
 def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head: bool) -> list[str]:
@@ -269,7 +265,7 @@ class HuggingFaceModel:
 
     `weights` has the names of `EncoderWithHeads.state_dict()`; if there is no sequence head but the checkpoint has a
     pooler, also `pool.dense.weight` and `pool.dense.bias`, which that model does not have. `labels` are those of a head
-    with classes, else []. `family` is "bert" or "distilbert".
+    with classes, else [].
     """
 
     config: ModelConfig
@@ -277,8 +273,6 @@ class HuggingFaceModel:
     weights: dict[str, Tensor]
     labels: list[str]
     vocabulary_size: int
-    pad_id: int
-    family: str
     thresholds: dict[str, float] | None = None
     positive_label: str | None = None
 
@@ -295,11 +289,11 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     heads, pair_head = heads_of(fields, family, stored)
     labels = labels_of(folder, fields, heads, pair_head)
     tie_decoder = fields.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in stored
-    config, vocabulary_size, pad_id = settings_of(folder, fields, family, tie_decoder=tie_decoder)
+    config, vocabulary_size = settings_of(folder, fields, family, tie_decoder=tie_decoder)
     if heads.vocabulary and config.activation is not Activation.gelu:
         raise DataError(f"{folder} predicts masked tokens with {config.activation.value}", allowed="gelu")
     pooler = heads.sequence_classes is None and set(their_names(family, _POOL).values()) <= stored.keys()
-    required = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
+    required = _shapes(config, vocabulary_size, heads, pooler=pooler)
     names = their_names(family, required, pair_head=pair_head)
     check_shapes(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
     weights = {ours: stored[theirs].float().contiguous() for ours, theirs in names.items()}
@@ -307,8 +301,7 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
         config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
     elif heads.sequence_classes is not None and (original := without_averaging_layer(config, weights)) is not None:
         config, weights = original
-    thresholds = thresholds_of(fields, labels)
-    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, pad_id, family, *thresholds)
+    return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, *thresholds_of(fields, labels))
 
 
 def to_huggingface(
@@ -334,7 +327,7 @@ def to_huggingface(
     _refuse_what_they_lack(config, heads, family)
     config, weights = _as_theirs(config, heads, weights, family)
     pooler = heads == HeadSizes() and weights.keys() >= _POOL.keys()
-    shapes = _shapes(config, vocabulary_size, pad_id, heads, pooler=pooler)
+    shapes = _shapes(config, vocabulary_size, heads, pooler=pooler)
     learnt = {name for name in shapes if name in weights or not name.endswith(".bias")}
     ours = {name: weights[name] if name in learnt else torch.zeros(shape) for name, shape in shapes.items()}
     names = their_names(family, ours, pair_head=heads.vocabulary)
@@ -347,12 +340,10 @@ def to_huggingface(
     return fields, theirs
 
 
-def _shapes(
-    config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes, *, pooler: bool
-) -> dict[str, torch.Size]:
+def _shapes(config: ModelConfig, vocabulary_size: int, heads: HeadSizes, *, pooler: bool) -> dict[str, torch.Size]:
     """Return the names and shapes of a model's weights, found without making it; with `pooler`, a pooler's too."""
     pool = {name: torch.Size([config.d_model] * dimensions) for name, dimensions in _POOL.items()} if pooler else {}
-    model = without_weights(config, vocabulary_size, pad_id, heads)
+    model = without_weights(config, vocabulary_size, 0, heads)
     return shapes_of(model.state_dict()) | pool
 
 
