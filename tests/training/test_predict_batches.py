@@ -23,7 +23,7 @@ def four_threads():
 
 
 def running():
-    return [thread for thread in threading.enumerate() if thread.name == "x"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("predictions")]
 
 
 class Reader:
