@@ -15,7 +15,7 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics, TeacherVectorsMetrics
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence, TeacherVectorsConfig
-from encoderlab.tasks.task import RowPrediction, Task, sequences_of, texts_among
+from encoderlab.tasks.task import RowPrediction, Task, sequences_of
 from encoderlab.tasks.texts import INSTEAD, Encoding
 
 PAIR_LABELS = ["follows", "random"]  # in the order of BERT's code: 0 means that the second text follows
@@ -50,7 +50,7 @@ class Pretraining(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Return new texts or pairs as sequences without masks; the rows of a run come from `tasks.sentence_rows`."""
-        sequences = sequences_of(self.tokenizer, texts_among(examples), self.max_length)
+        sequences = sequences_of(self.tokenizer, examples, self.max_length)
         return [replace(sequence, token_labels={}) for sequence in sequences]
 
     def metrics(self) -> PretrainingMetrics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -117,20 +117,19 @@ def draw_pairs(
         return Pairs(start, stop, stop, stop, np.zeros(len(start), np.int8))
     middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(start.dtype)
     labels = (draw.permutation(len(start)) % 2).astype(np.int8)
-    pairs = Pairs(start, middle, middle, stop, labels)
     negative = np.flatnonzero(labels)
     # All windows of other documents are equally likely; their numbers ascend.
     begin, end = (np.searchsorted(windows.document, windows.document[negative], side) for side in ("left", "right"))
     other = (draw.random(len(negative)) * (len(start) - (end - begin))).astype(np.int64)
     other += np.where(other >= begin, end - begin, 0)
-    second_start, second_stop = pairs.second_start.copy(), pairs.second_stop.copy()
+    second_start, second_stop = middle.copy(), stop.copy()
     second_start[negative] = middle[other]
     if pack is Pack.sentences:
         second_stop[negative] = middle[other] + 1
     else:
         left = room - sentences.tokens(start[negative], middle[negative])
         second_stop[negative] = sentences.filled(middle[other], left, windows.end[other])
-    return replace(pairs, second_start=second_start, second_stop=second_stop)
+    return Pairs(start, middle, second_start, second_stop, labels)
 
 
 class SentenceRows:

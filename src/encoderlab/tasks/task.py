@@ -170,12 +170,17 @@ def in_windows(
 
 
 def sequences_of(
-    tokenizer: Tokenizer, examples: Sequence[TextExample], max_length: int, windows: Windowing | None = None
+    tokenizer: Tokenizer, examples: Sequence[Example], max_length: int, windows: Windowing | None = None
 ) -> list[Encoded]:
     """Return texts and pairs with their labels, tokenised all at once because a call for each takes five times as long.
 
-    Long texts are read in `windows`, or truncated if that is None. Raises DataError for pairs in windows.
+    Long texts are read in `windows`, or truncated if that is None. Raises DataError for sequences of words, and for
+    pairs in windows.
     """
+    if not all(isinstance(example, TextExample) for example in examples):
+        wrong = "This dataset holds sequences of labelled words, but the task needs texts"
+        raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
+    examples = cast("Sequence[TextExample]", examples)
     firsts = tokenizer.encode([example.text for example in examples])
     if windows is not None:
         if any(example.text_pair is not None for example in examples):
@@ -192,14 +197,6 @@ def sequences_of(
         join(tokenizer, first, None if example.text_pair is None else next(seconds), max_length, example.label)
         for example, first in zip(examples, firsts, strict=True)
     ]
-
-
-def texts_among(examples: Sequence[Example]) -> Sequence[TextExample]:
-    """Return the examples, which are texts. Raises DataError if they are sequences of words."""
-    if not all(isinstance(example, TextExample) for example in examples):
-        wrong = "This dataset holds sequences of labelled words, but the task needs texts"
-        raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
-    return cast("Sequence[TextExample]", examples)
 
 
 def longest_first(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:

@@ -31,7 +31,6 @@ from encoderlab.tasks.task import (
     Windowing,
     refuse_unknown_label,
     sequences_of,
-    texts_among,
 )
 
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
@@ -59,7 +58,7 @@ class TextTask(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Return the texts or pairs as ids with their targets. Raises DataError for sequences of words."""
-        encoded = sequences_of(self.tokenizer, texts_among(examples), self.max_length, self.windows)
+        encoded = sequences_of(self.tokenizer, examples, self.max_length, self.windows)
         return [one if one.label is None else replace(one, label=self.target_of(one.label)) for one in encoded]
 
     @abstractmethod
@@ -175,7 +174,7 @@ class Encoding(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Return the texts or pairs as ids. Raises DataError for sequences of words."""
-        return sequences_of(self.tokenizer, texts_among(examples), self.max_length)
+        return sequences_of(self.tokenizer, examples, self.max_length)
 
     def metrics(self) -> Metrics:
         raise self._no_predictions()
