@@ -31,7 +31,7 @@ def test_a_pair_is_predicted_and_explained_as_its_settings_say(run, command, pri
 def test_attention_maps_of_a_pair_and_one_vector_for_it_are_refused(run, command, tmp_path):
     with pytest.raises(SettingError, match=r"reads the texts of a pair separately.*use encoderlab explain"):
         command("attention", f"run={run}", "text=word 1", "text_pair=word 2")
-    with pytest.raises(SettingError, match=r"A pair has no single vector.*Put the first texts and the second"):
+    with pytest.raises(SettingError, match=r"A pair has no single vector.*Embed a file of first texts"):
         (tmp_path / "rows.csv").write_text("first,second\nword 1,word 2\n")
         command("embed", f"run={run}", "input=rows.csv", "output=vectors.npy")
 

@@ -1,7 +1,5 @@
 """`--help` of a command: usage, examples, the config groups, and a line of help for each setting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum

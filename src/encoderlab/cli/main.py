@@ -111,30 +111,21 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
         print(version("encoderlab"))
     elif arguments[0] not in COMMANDS:
         near = closest(arguments[0], COMMANDS)
-        raise SettingError(
-            f"Unknown command {arguments[0]}",
-            allowed=", ".join(COMMANDS),
-            remedy=f"Did you mean encoderlab {near}?" if near else "See encoderlab --help",
-        )
+        remedy = f"Did you mean encoderlab {near}?" if near else "See encoderlab --help"
+        raise SettingError(f"Unknown command {arguments[0]}", allowed=", ".join(COMMANDS), remedy=remedy)
     elif arguments[0] == "list":
         import_module("encoderlab.commands.list").list_configs(config_folder(), arguments[1:])
     elif {"--help", "-h"} & set(arguments):
-        import_module("encoderlab.cli.help").print_help(
-            arguments[0], COMMANDS[arguments[0]], config_folder(), arguments[1:]
-        )
+        print_help = import_module("encoderlab.cli.help").print_help
+        print_help(arguments[0], COMMANDS[arguments[0]], config_folder(), arguments[1:])
     else:
         command, *settings = arguments
         if processes.size > 1 and (command not in ACROSS_PROCESSES or {"-m", "--multirun"} & {*settings}):
-            raise SettingError(
-                f"torchrun starts {processes.size} processes of one run, which this line is not",
-                allowed=f"one of {', '.join(ACROSS_PROCESSES)}, without -m",
-                remedy="Start it without torchrun",
-            )
-        if (
-            processes.restarted
-            and command in TRAINING_COMMANDS
-            and not any(one.startswith("resume=") for one in settings)
-        ):
+            wrong = f"torchrun starts {processes.size} processes of one run, which this line is not"
+            allowed = f"one of {', '.join(ACROSS_PROCESSES)}, without -m"
+            raise SettingError(wrong, allowed=allowed, remedy="Start it without torchrun")
+        resumes = any(one.startswith("resume=") for one in settings)
+        if processes.restarted and command in TRAINING_COMMANDS and not resumes:
             settings.append("resume=auto")
         _run_with_hydra(command, settings, processes)
 

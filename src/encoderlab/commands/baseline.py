@@ -1,14 +1,11 @@
 """encoderlab baseline: the scores of simple models, without an encoder, that reports show next to an encoder's."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any, cast
 
 from encoderlab.baselines.supervised import baselines, targets_of
 from encoderlab.config.commands import BaselineConfig, TableFormat
-from encoderlab.data.examples import WordsExample
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.baselines import build_baseline_report, show_baselines
 from encoderlab.runs.assembly import cache_folder
@@ -30,7 +27,11 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         raise SettingError(f"task={task.name} has no labels to learn", remedy="Use task=intents or another with labels")
     corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), task.target)
     corpus.check_training_labels()
-    _check_kind(corpus, config)
+    holds_words = corpus.split("train").holds_words
+    if holds_words != isinstance(task, TaggingConfig):
+        held, other = ("labelled words", "tagging") if holds_words else ("labelled texts", "classification")
+        wrong = f"This dataset holds {held}, which do not suit task={task.name}"
+        raise DataError(wrong, remedy=f"Use task={other}")
     split = config.split or corpus.scored_splits()[-1]
     rows = corpus.split(split)
     if not len(rows) or not corpus.labelled(split):
@@ -54,12 +55,3 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     else:
         show_baselines(report, sys.stdout)
     return report
-
-
-def _check_kind(corpus: Corpus, config: BaselineConfig) -> None:
-    """Raise DataError if the rows are words and the task is on texts, or the other way round."""
-    holds_words = isinstance(corpus.split("train")[0], WordsExample)
-    if holds_words != isinstance(config.task, TaggingConfig):
-        held, task = ("sequences of labelled words", "tagging") if holds_words else ("labelled texts", "classification")
-        wrong = f"This dataset holds {held}, which do not suit task={config.task.name}"
-        raise DataError(wrong, remedy=f"Use task={task}")

@@ -1,7 +1,5 @@
 """encoderlab compare: compares runs on the same rows."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

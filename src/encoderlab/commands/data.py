@@ -1,10 +1,8 @@
 """encoderlab data: what a dataset contains, how long its texts are, how they are tokenized, and which rows are odd."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,7 +54,7 @@ def _facts(config: DataConfig) -> dict[str, Any]:
     splits = {
         name: {
             **counted,
-            "tokens": _lengths(_token_lengths(by_name[name], whole), reach),
+            "tokens": _lengths(by_name[name], whole, reach),
             "odd_rows": [_odd(oddity, by_name, name) for oddity in odd[name]],
             "examples": [_example(by_name[name], row, task) for row in _spread(len(by_name[name]), config.examples)],
         }
@@ -69,7 +67,9 @@ def _facts(config: DataConfig) -> dict[str, Any]:
 def _pieces(tokenizer: Tokenizer, corpus: Corpus) -> dict[str, Any] | None:
     """Return how the first training words are tokenized, and the share of unknown tokens; None without words."""
     words = pieces = unknown = 0
-    for texts in in_lists(_counted_texts(corpus), _AT_A_TIME):
+    train = corpus.split("train")  # of sequences of words, each is tokenized on its own
+    of_words = (word for example in train.of_words() for word in example.words)
+    for texts in in_lists(of_words if train.holds_words else corpus.training_texts(), _AT_A_TIME):
         if words >= COUNTED_WORDS:
             break
         words += sum(len(text.split()) for text in texts)
@@ -77,31 +77,16 @@ def _pieces(tokenizer: Tokenizer, corpus: Corpus) -> dict[str, Any] | None:
         pieces, unknown = pieces + len(ids), unknown + int((ids == tokenizer.unk_id).sum())
     if not words:
         return None
-    return {
-        "vocabulary_size": tokenizer.vocabulary_size,
-        "pieces_per_word": pieces / words,
-        "unknown_pieces": unknown / max(pieces, 1),
-    }
+    shares = {"pieces_per_word": pieces / words, "unknown_pieces": unknown / max(pieces, 1)}
+    return {"vocabulary_size": tokenizer.vocabulary_size, **shares}
 
 
-def _counted_texts(corpus: Corpus) -> Iterator[str]:
-    """Yield the training texts; for sequences of words, each word, because each is tokenized on its own."""
-    if isinstance(next(iter(corpus.split("train")), None), WordsExample):
-        return (word for example in corpus.split("train").of_words() for word in example.words)
-    return corpus.training_texts()
-
-
-def _token_lengths(split: Split, task: Task) -> np.ndarray:
-    """Return the number of tokens, with special ones, of at most COUNTED_ROWS rows, spread evenly."""
+def _lengths(split: Split, task: Task, max_length: int) -> dict[str, Any]:
+    """Return quantiles of the lengths in tokens, with special ones and before truncation, and the share above
+    `max_length`; `counted` are at most COUNTED_ROWS rows, spread evenly.
+    """
     counted = split if len(split) <= COUNTED_ROWS else split.take(_spread(len(split), COUNTED_ROWS))
-    examples, lengths = list(counted), []
-    for start in range(0, len(examples), _AT_A_TIME):
-        lengths += [len(one.input_ids) for one in task.encode(examples[start : start + _AT_A_TIME])]
-    return np.array(lengths, np.int64)
-
-
-def _lengths(lengths: np.ndarray, max_length: int) -> dict[str, Any]:
-    """Return quantiles of lengths before truncation, the share above `max_length`, and how many were `counted`."""
+    lengths = np.array([len(one.input_ids) for some in in_lists(counted, _AT_A_TIME) for one in task.encode(some)], int)
     if not len(lengths):
         return {"counted": 0, "truncated": 0.0}
     quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}

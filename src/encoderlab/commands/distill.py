@@ -2,8 +2,6 @@
 close it comes.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, cast
 
@@ -68,10 +66,8 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
 def _check_task(task: TaskConfig, processes: Processes) -> None:
     """Raise SettingError for a task without class probabilities, and for several processes."""
     if isinstance(task, PretrainingConfig):
-        raise SettingError(
-            f"task={task.name} is masked-language modelling and uses no teacher",
-            remedy="Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2",
-        )
+        remedy = "Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2"
+        raise SettingError(f"task={task.name} is masked-language modelling and uses no teacher", remedy=remedy)
     if task.target != "label":
         wrong = f"task={task.name} has no class probabilities to learn from a teacher"
         raise SettingError(wrong, remedy="Use encoderlab finetune, or a task with one label for a text or a word")

@@ -1,9 +1,7 @@
 """encoderlab embed: writes the encoder's vectors of texts as a NumPy array, a row for each text, in their order."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -14,15 +12,8 @@ from encoderlab.config.commands import EmbedConfig
 from encoderlab.data.examples import Example
 from encoderlab.data.formats import Format, format_of
 from encoderlab.errors import DataError, SettingError
+from encoderlab.runs import predict as prediction
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.predict import (
-    check_sources,
-    encoded_rows,
-    file_examples,
-    in_chunks,
-    standard_input_examples,
-    vectors_of,
-)
 from encoderlab.system.files import atomic_write
 
 
@@ -33,7 +24,7 @@ def embed(config: EmbedConfig) -> None:
     if output.suffix != ".npy" or output.exists():
         wrong = f"output={config.output} {'already exists' if output.exists() else 'does not end in .npy'}"
         raise SettingError(wrong, allowed="a new .npy file", remedy="Choose another name")
-    check_sources(config)
+    prediction.check_sources(config)
     assembly = reopen(config)
     width = assembly.config.model.d_model
     examples, total = _examples(config, assembly)
@@ -41,10 +32,12 @@ def embed(config: EmbedConfig) -> None:
     try:
         with atomic_write(output) as temporary, temporary.open("wb") as array:
             _write_header(array, (0, width))
-            for some in in_chunks(examples, total, "embedding"):
-                _check_single(assembly, some)
-                rows = encoded_rows(assembly, some)
-                vectors = vectors_of(assembly, rows, config.pooling, normalize=config.normalize)
+            for some in prediction.in_chunks(examples, total, "embedding"):
+                if assembly.model.separates_pairs and any(getattr(one, "text_pair", None) is not None for one in some):
+                    wrong = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
+                    raise SettingError(wrong, remedy="Embed a file of first texts and one of second texts")
+                rows = prediction.encoded_rows(assembly, some)
+                vectors = prediction.vectors_of(assembly, rows, config.pooling, normalize=config.normalize)
                 array.write(vectors.astype("<f4", copy=False).data)
                 n_rows, n_cut = n_rows + len(some), n_cut + int(rows.truncated().sum())
             array.seek(0)
@@ -67,18 +60,9 @@ def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example
     texts, so that any encoder, whatever it was trained on, can embed single texts.
     """
     if config.input is None:
-        return standard_input_examples(assembly, paired=False), None
+        return prediction.standard_input_examples(assembly, paired=False), None
     path, dataset = Path(config.input), assembly.config.dataset
     as_trained = config.text_column is None and format_of(path, Format.auto) is not Format.txt
     pair_column = config.text_pair_column or (getattr(dataset, "text_pair", None) if as_trained else None)
     text_column = config.text_column or getattr(dataset, "text", "text")
-    return file_examples(assembly, path, text_column, pair_column, config.dialect, config.cache_dir)
-
-
-def _check_single(assembly: Assembly, examples: Sequence[Example]) -> None:
-    """Raise SettingError for a pair if the model makes one vector of each of its texts."""
-    if assembly.model.separates_pairs and any(getattr(example, "text_pair", None) is not None for example in examples):
-        raise SettingError(
-            "A pair has no single vector: this model reads its texts separately (model.pairs=separate)",
-            remedy="Put the first texts and the second texts into two files, and embed each",
-        )
+    return prediction.file_examples(assembly, path, text_column, pair_column, config.dialect, config.cache_dir)

@@ -1,10 +1,8 @@
 """encoderlab eval: scores a finished run on a split of its dataset, or of another one."""
 
-from __future__ import annotations
-
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -36,10 +34,8 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
     assembly = reopen(config, processes)
     assembly.task.metrics()  # refuses an encoder without a head, before any data is read
     if isinstance(assembly.config.task, TeacherVectorsConfig):
-        raise DataError(
-            f"{config.run} was distilled from a teacher's vectors, and cannot be scored without the teacher",
-            remedy="See the scores in its report.json, or train it on a task with encoderlab finetune init_from=...",
-        )
+        wrong = f"{config.run} was distilled from a teacher's vectors, and cannot be scored without the teacher"
+        raise DataError(wrong, remedy="See the scores in its report.json, or finetune it on a task")
     if isinstance(assembly.config.task, PretrainingConfig):
         return eval_on_documents(config, assembly, processes)
     with processes.main_process_first():
@@ -76,7 +72,7 @@ def eval_on_documents(config: EvalConfig, assembly: Assembly, processes: Process
         if split not in corpus.documents.by_name:
             raise DataError(f"split={split} is not in this dataset", allowed=", ".join(corpus.documents.by_name))
         if config.dataset is None:
-            _check_unchanged(assembly, corpus.fingerprints(), split)
+            _check_unchanged(assembly, corpus, split)
         rows: dict[str, Any] = {name: corpus.rows(name, task) for name in ("train", split)}
     with _new_folder(config, assembly, corpus) as folder:
         scores, scored = _score(assembly, config, cast("Rows", rows[split]))
@@ -111,13 +107,9 @@ def _score(assembly: Assembly, config: EvalConfig, rows: Rows) -> tuple[SplitSco
     checkpoint = assembly.known_origin.checkpoint
     if config.dataset is not None and checkpoint["chosen_on"] is not None:  # a split that may have the same name
         checkpoint = {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}
-    tokens = int(rows.epoch(EVALUATION_SEED, 0).lengths.sum())
-    throughput = {
-        "tokens_per_second": round(tokens / seconds, 1),
-        "examples_per_second": round(len(rows) / seconds, 1),
-        "evaluation_seconds": round(seconds, 2),
-    }
-    return scores, Fitted(checkpoint, throughput, [])
+    counts = {"tokens": int(rows.epoch(EVALUATION_SEED, 0).lengths.sum()), "examples": len(rows)}
+    speed = {f"{name}_per_second": round(count / seconds, 1) for name, count in counts.items()}
+    return scores, Fitted(checkpoint, speed | {"evaluation_seconds": round(seconds, 2)}, [])
 
 
 def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]:
@@ -130,34 +122,29 @@ def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
     cache, task = cache_folder(config.cache_dir), assembly.task
     if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
         unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=task.labels or None)
-        corpus, split = Corpus.load_unsplit(unsplit, cache, assembly.config.task.target), "all"
+        corpus, split = Corpus.load(unsplit, cache, assembly.config.task.target, whole=True), "all"
     else:
         corpus = Corpus.load(config.dataset or own_dataset(assembly), cache, assembly.config.task.target)
         split = config.split or corpus.scored_splits()[-1]
     corpus.split(split)
     if config.dataset is None:
-        _check_unchanged(assembly, corpus.fingerprints(), split)
+        _check_unchanged(assembly, corpus, split)
     check_paired(assembly, corpus.paired)
     if not corpus.labelled(split):
-        raise DataError(
-            f"split={split} has no labels to score against",
-            remedy=f"Run encoderlab predict run=... split={split} to write predictions",
-        )
+        remedy = f"Run encoderlab predict run=... split={split} to write predictions"
+        raise DataError(f"split={split} has no labels to score against", remedy=remedy)
     if corpus.splits.labels != task.labels and not _same_in_other_words(corpus.splits.labels, assembly):
-        raise DataError(
-            f"The dataset's labels are {corpus.splits.labels}, but the model predicts {task.labels}",
-            allowed="data with the model's labels in the same order (set it with dataset.label_names=[...])",
-        )
+        wrong = f"The dataset's labels are {corpus.splits.labels}, but the model predicts {task.labels}"
+        raise DataError(wrong, allowed="the model's labels, in the same order (set it with dataset.label_names=[...])")
     return corpus, split
 
 
-def _check_unchanged(assembly: Assembly, fingerprints: Mapping[str, str], split: str) -> None:
+def _check_unchanged(assembly: Assembly, corpus: Corpus | DocumentCorpus, split: str) -> None:
     """Raise DataError if training rows may by now be in the split to score."""
+    fingerprints = corpus.fingerprints()
     if any(fingerprints[name] != assembly.known_origin.fingerprints.get(name) for name in {"train", split}):
-        raise DataError(
-            "The dataset has changed since this model was trained, so training rows may now be in another split",
-            remedy="To score on new rows, set dataset=files dataset.path=FILE",
-        )
+        wrong = "The dataset has changed since this model was trained, so training rows may now be in another split"
+        raise DataError(wrong, remedy="To score on new rows, set dataset=files dataset.path=FILE")
 
 
 def _same_in_other_words(labels: list[str], assembly: Assembly) -> bool:

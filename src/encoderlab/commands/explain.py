@@ -1,7 +1,5 @@
 """encoderlab explain: shows which words support a model's prediction, and which count against it."""
 
-from __future__ import annotations
-
 import sys
 
 from encoderlab.config.commands import ExplainConfig

@@ -6,8 +6,6 @@ pair are truncated, an odd number of positions is left and the second text is at
 odd position to the second text; we give it to the first, as BERT's own code does.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -24,7 +22,6 @@ import safetensors.torch
 import tokenizers
 
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
-from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.exchange import onnx
 from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
@@ -50,16 +47,14 @@ def export(config: ExportConfig) -> Path:
     if not config.path or path.exists():
         wrong = f"path={config.path} already exists" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
-    return EXPORTERS[config.format](config, path)
+    return (_export_to_huggingface if config.format is ExportFormat.huggingface else _export_to_onnx)(config, path)
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = read_model(model_folder(config.run))
     saved = in_user_units(saved if config.heads else encoder_alone(saved, path.resolve().name))
     if not getattr(saved.config.task, "special_tokens", True):
-        wrong = (
-            "The model was trained with task.special_tokens=false, but tokenizers of transformers add [CLS] and [SEP]"
-        )
+        wrong = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
         raise SettingError(wrong, remedy="Train with task.special_tokens=true to export")
     task, tokenizer, pooling = saved.task(), saved.tokenizer, saved.config.model.pooling
     fields, weights = to_huggingface(
@@ -77,7 +72,12 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         _write_json(temporary / "config.json", fields)
         content = safetensors.torch.save(weights, metadata={"format": "pt"})
         (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
-        _write_tokenizer(temporary, fields, tokenizer)
+        tokenizer.save(temporary / "tokenizer.json")
+        settings = json.loads((temporary / "tokenizer_config.json").read_text(encoding="utf-8"))
+        settings["model_max_length"] = fields["max_position_embeddings"]
+        if fields["model_type"] == "distilbert":  # it has no segments
+            settings["model_input_names"] = ["input_ids", "attention_mask"]
+        _write_json(temporary / "tokenizer_config.json", settings)
         _write_card(temporary, config, saved.config.task.name, "transformers", fields, **about)
     print(f"{path}\nIts README.md has a program that opens it")
     return path
@@ -96,10 +96,13 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         precision = "int8" if is_int8 else "fp32"
         fields = _graph_fields(assembly, whole) | {"largest_difference": off, "precision": precision}
         change = _quantized(temporary / GRAPH, assembly, cache_folder(config.cache_dir)) if is_int8 else ""
-        _write_json(
-            temporary / "config.json", fields | (config_json(assembly.saved(assembly.known_origin)) if opens else {})
-        )
-        _write_padding_tokenizer(temporary / "tokenizer.json", assembly)
+        own = config_json(assembly.saved(assembly.known_origin)) if opens else {}
+        _write_json(temporary / "config.json", fields | own)
+        assembly.tokenizer.save(temporary / "tokenizer.json")  # which truncates and pads as the model requires:
+        backend = tokenizers.Tokenizer.from_file(str(temporary / "tokenizer.json"))
+        backend.enable_truncation(reach)
+        backend.enable_padding(pad_id=assembly.tokenizer.pad_id, pad_token=assembly.tokenizer.specials["pad_token"])
+        backend.save(str(temporary / "tokenizer.json"))
         shutil.copyfile(PREDICT, temporary / "predict.py")
         write_manifest(temporary, GRAPH_FILES)
         card = {"windows": task.windows, "max_length": task.max_length, "opened": opens, "change": change}
@@ -113,10 +116,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
 def _opened_for_onnx(config: ExportConfig) -> Assembly:
     """Return the model to export. Raises SettingError or DataError before anything is written."""
     if not config.heads:
-        raise SettingError(
-            f"heads=false does not work with format={config.format.name}, which writes the heads too",
-            allowed="heads=false with format=huggingface",
-        )
+        raise SettingError("heads=false works with format=huggingface only", remedy="Remove one of them")
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
             wrong = f"format={config.format.name} needs {name}, which is not installed"
@@ -191,15 +191,6 @@ def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
     return f"{sizes}; {changed} predictions change on {len(rows)} rows of {name}"
 
 
-def _write_padding_tokenizer(path: Path, assembly: Assembly) -> None:
-    """Write a tokenizer.json that truncates and pads as the model requires, so that no other file is needed."""
-    assembly.tokenizer.save(path)
-    backend = tokenizers.Tokenizer.from_file(str(path))
-    backend.enable_truncation(assembly.config.model.reach)
-    backend.enable_padding(pad_id=assembly.tokenizer.pad_id, pad_token=assembly.tokenizer.specials["pad_token"])
-    backend.save(str(path))
-
-
 def _thresholds(task: TaskConfig) -> dict[str, Any]:
     """Return the fields of config.json about labels: their thresholds, and the positive class of a binary task."""
     if isinstance(task, MultilabelConfig) and task.thresholds:
@@ -210,23 +201,11 @@ def _thresholds(task: TaskConfig) -> dict[str, Any]:
     return {"positive_label": task.positive_label} | threshold
 
 
-def _write_tokenizer(folder: Path, fields: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """Write a tokenizer of transformers that truncates to the longest sequence that the model reads."""
-    tokenizer.save(folder / "tokenizer.json")
-    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    settings["model_max_length"] = fields["max_position_embeddings"]
-    if fields["model_type"] == "distilbert":  # it has no segments
-        settings["model_input_names"] = ["input_ids", "attention_mask"]
-    _write_json(folder / "tokenizer_config.json", settings)
-
-
-def _write_card(
-    folder: Path, config: ExportConfig, name: str, library: str, fields: dict[str, Any], **about: Any
-) -> None:
+def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **more: Any) -> None:
     """Write README.md: the model's own card, else a title, with sections on the library that opens the folder."""
     own = model_folder(config.run) / "README.md"
     card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {name}\n"
-    (folder / "README.md").write_text(export_card(card, library, fields, **about), encoding="utf-8")
+    (folder / "README.md").write_text(export_card(card, *about, **more), encoding="utf-8")
 
 
 @contextmanager
@@ -242,10 +221,3 @@ def _new_folder(path: Path) -> Iterator[Path]:
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-EXPORTERS = {
-    ExportFormat.huggingface: _export_to_huggingface,
-    ExportFormat.onnx: _export_to_onnx,
-    ExportFormat.int8: _export_to_onnx,
-}

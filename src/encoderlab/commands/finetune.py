@@ -1,7 +1,5 @@
 """encoderlab finetune: trains a pretrained encoder on a task, and reports how good it is."""
 
-from __future__ import annotations
-
 from encoderlab.commands.train import train_on_labels
 from encoderlab.config.commands import FinetuneConfig
 from encoderlab.runs.folder import RunFolder

@@ -1,7 +1,5 @@
 """encoderlab list: one line about every task, dataset, tokenizer, model, preset, experiment, sweep and encoder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from encoderlab.errors import SettingError, closest
@@ -29,24 +27,19 @@ def list_configs(folder: Path, groups: list[str]) -> None:
             hint = f"Did you mean encoderlab list {near}?" if near else ""
             raise SettingError(f"Nothing called {group} can be listed", allowed=", ".join(LISTED), remedy=hint)
     for group in groups or LISTED:
-        options = encoders() if group == ENCODERS else options_of(folder, group)
+        shipped = {name: described(name) for name in shipped_names()} if group == ENCODERS else {}
+        options = shipped | OTHER_ENCODERS if shipped else options_of(folder, group)
         width = max(map(len, options), default=0)
         print("init_from=" if group == ENCODERS else f"{group}=")
         for name, line in options.items():
             print(f"  {name:<{width}}  {line}")
 
 
-def encoders() -> dict[str, str]:
-    """Return the shipped encoders by name with a line each, and the other values that `init_from` takes."""
-    return {name: described(name) for name in shipped_names()} | OTHER_ENCODERS
-
-
 def options_of(folder: Path, group: str) -> dict[str, str]:
     """Return the options of a config group by name, each with its description: the first comment of its file."""
-    return {path.stem: _description(path) for path in sorted((folder / group).glob("*.yaml"))}
-
-
-def _description(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    comments = (line.removeprefix("#").strip() for line in lines if line.startswith("#"))
-    return next((comment for comment in comments if comment and not comment.startswith("@package")), "")
+    described = {}
+    for path in sorted((folder / group).glob("*.yaml")):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        comments = (line.removeprefix("#").strip() for line in lines if line.startswith("#"))
+        described[path.stem] = next((one for one in comments if one and not one.startswith("@package")), "")
+    return described

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice, repeat
@@ -21,19 +21,8 @@ from encoderlab.data.formats import format_of
 from encoderlab.errors import DataError, SettingError, one_line, printable
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports.predictions import carried_names, cell, in_json, quoting_writer, texts_of
+from encoderlab.runs import predict as prediction
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
-from encoderlab.runs.predict import (
-    check_sources,
-    encoded_rows,
-    example_of,
-    file_examples,
-    in_chunks,
-    predictions_of_rows,
-    reads_words,
-    split_examples,
-    standard_input_examples,
-    unless_blank,
-)
 from encoderlab.system.files import atomic_write
 from encoderlab.tasks.task import RowPrediction
 
@@ -53,7 +42,6 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of th
 EMPTY = ("text", "predicted")  # the header of a table without rows
 ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
 EXCEL_ROWS, EXCEL_CELL = 1_048_576, 32_767  # support.microsoft.com, "Excel specifications and limits"
-AS_CSV = "Write csv or parquet"
 
 
 def predict(config: PredictConfig) -> None:
@@ -99,15 +87,12 @@ def predict(config: PredictConfig) -> None:
 
 def _check_settings(config: PredictConfig) -> None:
     """Refuse settings that contradict each other, before a model is loaded."""
-    check_sources(config)
+    prediction.check_sources(config)
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Set text=... too")
-    if config.output == "":
-        raise SettingError("output is empty", remedy="Set output=predictions.csv")
     if config.output is not None and Path(config.output).exists() and not config.overwrite:
-        raise SettingError(
-            f"output={config.output} already exists", remedy="Choose another name, or set overwrite=true"
-        )
+        remedy = "Choose another name, or set overwrite=true"
+        raise SettingError(f"output={config.output} already exists", remedy=remedy)
 
 
 def check_certainty(min_probability: float | None, assembly: Assembly) -> None:
@@ -121,11 +106,8 @@ def _format(config: PredictConfig) -> PredictionFormat:
     """Return the format that is set, or that of `output`'s extension. Raises SettingError if it cannot be written."""
     extension = Path(config.output or "").suffix.lower()
     if config.format is None and extension in NOT_WRITTEN:
-        raise SettingError(
-            f"Predictions cannot be written as {extension} ({config.output})",
-            allowed=", ".join(ENDINGS),
-            remedy="Choose one of these extensions, or set format",
-        )
+        wrong = f"Predictions cannot be written as {extension} ({config.output})"
+        raise SettingError(wrong, allowed=", ".join(ENDINGS), remedy="Choose one of these, or set format")
     form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
     if form in BINARY and config.output is None:
         wrong = f"format={form.name} cannot be written to standard output"
@@ -137,14 +119,15 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
     """Return the examples to predict, and how many there are if that is known."""
     if config.text is not None:
         check_paired(assembly, config.text_pair is not None)
-        return [example_of(config.text, config.text_pair, reads_words(assembly))], 1
+        return [prediction.example_of(config.text, config.text_pair, prediction.reads_words(assembly))], 1
     if config.split is not None:
-        return split_examples(assembly, config.split, config.cache_dir)
+        return prediction.split_examples(assembly, config.split, config.cache_dir)
     column, pair_column = _text_columns(config, assembly)
     check_paired(assembly, pair_column is not None)
     if config.input is not None:
-        return file_examples(assembly, Path(config.input), column, pair_column, config.dialect, config.cache_dir)
-    return standard_input_examples(assembly, paired=pair_column is not None), None
+        place = (Path(config.input), column, pair_column, config.dialect, config.cache_dir)
+        return prediction.file_examples(assembly, *place)
+    return prediction.standard_input_examples(assembly, paired=pair_column is not None), None
 
 
 def _text_columns(config: PredictConfig, assembly: Assembly) -> tuple[Any, str | None]:
@@ -162,16 +145,17 @@ def _rows(
     """Yield each row of the input, with its columns, and its prediction; count rows and truncated texts."""
     carried = examples.carried if isinstance(examples, Split) else None
     names = [name or "text_pair" for name in _text_columns(config, assembly)] if config.input else ["text", "text_pair"]
-    for some in in_chunks(examples, total, "predicting"):
-        rows = encoded_rows(assembly, some)
+    for some in prediction.in_chunks(examples, total, "predicting"):
+        rows = prediction.encoded_rows(assembly, some)
         first = counted["rows"]
         others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
         counted.update(rows=len(some), truncated=int(rows.truncated().sum()))
-        for example, predicted, other in zip(some, predictions_of_rows(assembly, rows), others, strict=False):
+        answers = prediction.predictions_of_rows(assembly, rows)
+        for example, predicted, other in zip(some, answers, others, strict=False):
             pairs = zip(names, texts_of(example), strict=False)
             texts = {name: text for name, text in pairs if isinstance(name, str)}  # joined columns are carried
             columns = {name: texts.get(name, other[name]) for name in other} | texts
-            cells = unless_blank(example, _cells(config, assembly, predicted, example))
+            cells = prediction.unless_blank(example, _cells(config, assembly, predicted, example))
             renamed = carried_names(columns, cells)
             yield {renamed[name]: value for name, value in columns.items()} | cells
 
@@ -213,11 +197,8 @@ def _printable(value: Any) -> Any:
 
 def _without_formulas(row: Row) -> Row:
     """Return the row with an apostrophe before each text that a spreadsheet would compute, and before such names."""
-
-    def safe(value: Any) -> Any:
-        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
-
-    return {safe(name): safe(value) for name, value in row.items()}
+    unsafe = lambda value: isinstance(value, str) and value.startswith(FORMULAS)  # noqa: E731
+    return {f"'{name}" if unsafe(name) else name: f"'{one}" if unsafe(one) else one for name, one in row.items()}
 
 
 def _flat(row: Row) -> Row:
@@ -282,15 +263,14 @@ def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types) -> None:
     for number, row in enumerate(map(_flat, rows)):
         if number == 0:
             sheet.append(cells(row))
-        if number >= EXCEL_ROWS - 1 or any(
-            isinstance(value, str) and len(value) > EXCEL_CELL for value in row.values()
-        ):
-            wrong = f"Row {number + 1:,} does not fit into an Excel sheet"
-            raise DataError(wrong, allowed=f"{EXCEL_ROWS:,} rows, {EXCEL_CELL:,} characters in a cell", remedy=AS_CSV)
         try:
+            if number >= EXCEL_ROWS - 1 or any(len(one) > EXCEL_CELL for one in row.values() if isinstance(one, str)):
+                raise IllegalCharacterError
             sheet.append(cells(map(cell, row.values())))
         except IllegalCharacterError:
-            raise DataError(f"Row {number + 1:,} has a character that Excel cannot hold", remedy=AS_CSV) from None
+            allowed = f"{EXCEL_ROWS:,} rows, {EXCEL_CELL:,} characters in a cell, and no control characters"
+            wrong = f"Row {number + 1:,} does not fit into an Excel sheet"
+            raise DataError(wrong, allowed=allowed, remedy="Write csv or parquet") from None
     book.save(cast("BinaryIO", file.buffer))
 
 
@@ -308,12 +288,7 @@ def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
         print(one_line("  ".join(filter(None, [words or unsure, classes and f"({classes})", text]))))
 
 
-WRITERS: dict[PredictionFormat, Callable[[TextIO, Iterator[Row], Types], None]] = {
-    PredictionFormat.csv: _write_csv,
-    PredictionFormat.jsonl: _write_jsonl,
-    PredictionFormat.parquet: _write_parquet,
-    PredictionFormat.xlsx: _write_xlsx,
-}
+WRITERS = dict(zip(PredictionFormat, (_write_csv, _write_jsonl, _write_parquet, _write_xlsx), strict=True))
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """encoderlab pretrain: trains an encoder on documents to predict masked tokens and next sentences."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any, cast
@@ -9,12 +7,8 @@ from typing import Any, cast
 from encoderlab.config.commands import PretrainConfig, RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import PretrainingScores
+from encoderlab.reports import pretraining as reports
 from encoderlab.reports.cards import model_card
-from encoderlab.reports.pretraining import (
-    build_pretraining_report,
-    show_pairs,
-    write_pretraining_report,
-)
 from encoderlab.reports.training import show_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
 from encoderlab.runs.corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
@@ -36,11 +30,8 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
     """
     task = config.task
     if not isinstance(task, PretrainingConfig):
-        raise SettingError(
-            f"task={task.name} needs labels, which pretraining does not use",
-            allowed="task=pretraining, task=wikipedia",
-            remedy=f"Remove task, or run encoderlab train task={task.name}",
-        )
+        wrong = f"task={task.name} needs labels, which pretraining does not use"
+        raise SettingError(wrong, remedy=f"Remove task, or run encoderlab train task={task.name}")
     refuse_endless(config)
     config, start = start_of(config, "pretrain", processes)
     pretrained = load_start(config, processes)
@@ -53,7 +44,7 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
         rows = document_rows(corpus, assembly, scored)
         pairs = pair_facts(rows["train"], corpus)
         guessed = guessed_pairs(sample_of(rows["train"]), rows[scored[-1]]) if config.baselines else {}
-        show_pairs(pairs, guessed)
+        reports.show_pairs(pairs, guessed)
     del pretrained  # its weights are as large as the model's
     assembly = resolve_training(assembly, rows)
     if config.dry_run:
@@ -72,10 +63,8 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
 def refuse_endless(config: RunConfig) -> None:
     """Raise SettingError if a stream, which has no end, is to be read for a number of epochs."""
     if config.dataset.is_stream and config.training.steps is None and config.training.budget is None:
-        raise SettingError(
-            "dataset.streaming=true has no end, and neither training.steps nor training.budget is set",
-            remedy="Set training.steps=100000, or training.budget=12h",
-        )
+        wrong = "dataset.streaming=true has no end, and neither training.steps nor training.budget is set"
+        raise SettingError(wrong, remedy="Set training.steps=100000, or training.budget=12h")
 
 
 def document_rows(corpus: DocumentCorpus, assembly: Assembly, scored: list[str]) -> dict[str, Any]:
@@ -99,7 +88,7 @@ def pretraining_report(
     assert isinstance(config.task, PretrainingConfig)
     tokens = guessed_tokens(sample_of(rows["train"]), scores[split].token_labels) if config.baselines else {}
     second = config.task.second_sentence.value
-    return build_pretraining_report(summary, scores, tokens | guessed, pairs=pairs, second_sentence=second)
+    return reports.build_pretraining_report(summary, scores, tokens | guessed, pairs=pairs, second_sentence=second)
 
 
 def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: Fitted, report: dict[str, Any]) -> None:
@@ -107,7 +96,7 @@ def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: F
     folder, facts = run.folder, run_facts(run.folder, run.command)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
     save_model(assembly.saved(origin), folder.model, model_card(report, facts))
-    write_pretraining_report(folder.root, report, facts)
+    reports.write_pretraining_report(folder.root, report, facts)
     root = shlex.quote(str(folder.root))
     next_commands = [
         f"encoderlab finetune task=intents init_from={root}",

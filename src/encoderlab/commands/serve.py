@@ -5,8 +5,6 @@ headers) nor request one, because a request must be declared as JSON; a host nam
 The model predicts in a thread of its own, one request at a time, so that other requests never wait for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """encoderlab train: trains an encoder from a config, and reports how good it is."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -42,10 +40,7 @@ from encoderlab.tasks.texts import Classification
 from encoderlab.training.batches import Rows
 
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
-LINEAR_START = (
-    "The head was initialised with a logistic regression on the encoder's vectors: there are many labels, with few "
-    "rows each"
-)
+LINEAR_START = "The head was initialised with a logistic regression on vectors: many labels have few rows each"
 SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
 
 
@@ -88,14 +83,13 @@ def train_on_labels(
     notes = []
     if config.starts_from is not None and starts_from_linear_model(assembly, corpus):
         notes.append(LINEAR_START)
-        if start.resumed is None or not any(
-            start.resumed.checkpoints.glob("step-*")
-        ):  # otherwise its weights replace these
+        resumed = start.resumed
+        if resumed is None or not any(resumed.checkpoints.glob("step-*")):  # otherwise its weights replace these
             start_from_linear_model(assembly, cast("ExampleRows", rows["train"]))
             print(LINEAR_START, file=sys.stderr)
     with open_run(command, assembly, corpus, rows, config=config, start=start) as run:
         fitted = fit(assembly, rows, run.folder)
-        fitted = replace(fitted, notes=[*fitted.notes, *notes])
+        fitted.notes.extend(notes)
         assembly, scores = score_splits(assembly, rows)
         processes.leave()
         if processes.is_main:
@@ -122,12 +116,9 @@ def load_examples(config: AnyRunConfig, *, scored: bool = True) -> tuple[AnyRunC
         return config, corpus
     config = replace(config, dataset=replace(dataset, validation_fraction=0.0))
     corpus = Corpus.load(config.dataset, corpus.cache, task.target)
-    least = config.training.min_validation_rows
-    print(
-        f"All {len(corpus.split('train')):,} training rows are trained on, and the last weights are kept: a tenth of "
-        f"them would be too few to choose a checkpoint by (training.min_validation_rows={least}, and two per label)",
-        file=sys.stderr,
-    )
+    why = f"training.min_validation_rows={config.training.min_validation_rows}, and two per label"
+    all_rows = f"All {len(corpus.split('train')):,} training rows are trained on, and the last weights are kept"
+    print(f"{all_rows}: a tenth would be too few to choose a checkpoint by ({why})", file=sys.stderr)
     return config, corpus
 
 
@@ -150,8 +141,7 @@ def report_on_labels(
     """Save the model, and write and show the report of a run on labelled rows."""
     config, folder, split = run.config, run.folder, list(rows)[-1]
     survey = corpus.description()["splits"]
-    labels = survey["train"]["labels"]
-    warnings = [shared_rows(split, survey[split]), labels_alike(labels), conflicting_rows(survey)]
+    warnings = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
     warnings += [few_rows_note(assembly, corpus), uneven_note(config.task, corpus) or ""]
     notes = [*fitted.notes, *reading_notes(rows, assembly.task), *threshold_notes(config.task, scores)]
     notes += filter(None, warnings)
@@ -163,11 +153,14 @@ def report_on_labels(
     examples, explain = corpus.split(split), partial(word_importance, assembly)
     carried = None if examples.carried is None else examples.carried.select(scores[split].rows)
     write_report(folder.root, report, facts, examples, scores[split], explain, carried)
-    show_report(
-        report,
-        files_of(folder, "page", "report", "predictions", "plots", "model"),
-        _next_commands(folder, split, corpus),
+    named, text = (
+        f"run={shlex.quote(str(folder.root))}",
+        "text='...' text_pair='...'" if corpus.paired else "text='...'",
     )
+    commands = ("predict", "attention") if examples.holds_words else ("predict", "explain", "attention")
+    following = [*(f"encoderlab {one} {named} {text}" for one in commands), f"encoderlab eval {named} split={split}"]
+    files = files_of(folder, "page", "report", "predictions", "plots", "model")
+    show_report(report, files, [] if folder.is_nested else following)
     run.drop_state(fitted.checkpoint["step"])
 
 
@@ -184,13 +177,3 @@ def _baselines(corpus: Corpus, split: str, config: RunConfig, assembly: Assembly
     if isinstance(configured, Classification):
         return baselines(corpus.splits, split, configured.threshold, configured.positive, frozen=frozen)
     return baselines(corpus.splits, split, frozen=frozen)
-
-
-def _next_commands(folder: RunFolder, split: str, corpus: Corpus) -> list[str]:
-    if folder.is_nested:
-        return []
-    run = f"run={shlex.quote(str(folder.root))}"
-    text = "text='...' text_pair='...'" if corpus.paired else "text='...'"
-    commands = ("predict", "attention") if corpus.split(split).holds_words else ("predict", "explain", "attention")
-    commands = [f"encoderlab {command} {run} {text}" for command in commands]
-    return [*commands, f"encoderlab eval {run} split={split}"]

@@ -1,7 +1,5 @@
 """The settings of every command, a dataclass each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

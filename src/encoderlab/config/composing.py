@@ -6,8 +6,6 @@ replaces that of an experiment, and that a key which no dataclass declares is re
 `+model.n_layer=2`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -25,14 +23,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import (
-    ConfigAttributeError,
-    ConfigKeyError,
-    MissingMandatoryValue,
-    OmegaConfBaseException,
-    ValidationError,
-)
+from omegaconf import DictConfig, OmegaConf, errors
 
 from encoderlab.config import config_folder
 from encoderlab.config.commands import SweepConfig
@@ -91,7 +82,9 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
         of_sweep = [one for one in overrides if one.partition("=")[0] in names_of(SweepConfig)]
         if of_sweep and not options.multirun:
             raise SettingError(f"{of_sweep[0]} needs several runs", remedy="Add -m to start them")
-        sweep = _sweep_settings(of_sweep) if options.multirun else None
+        values = {one.key_or_group: one.value() for one in OverridesParser.create().parse_overrides(of_sweep)}
+        merged = OmegaConf.merge(OmegaConf.structured(SweepConfig), values)
+        sweep = cast("SweepConfig", OmegaConf.to_object(merged)) if options.multirun else None
         overrides = [one for one in overrides if one not in of_sweep]
         line = CommandLine(command, overrides, flags, options.config_dir, options.cfg is not None, sweep)
         register_schemas(command)
@@ -114,11 +107,6 @@ def composed(line: CommandLine) -> Any:
         with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
             config = hydra.compose(line.command, [*line.overrides, *own])
         return typed(config, COMMAND_CONFIGS[line.command])
-
-
-def _sweep_settings(overrides: list[str]) -> SweepConfig:
-    values = {one.key_or_group: one.value() for one in OverridesParser.create().parse_overrides(overrides)}
-    return cast("SweepConfig", OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(SweepConfig), values)))
 
 
 def _parser(command: str) -> Any:
@@ -249,7 +237,7 @@ def typed(config: DictConfig, schema: type[Typed]) -> Typed:
     _read_mappings(config)
     try:
         return cast("Typed", OmegaConf.to_object(config))  # guaranteed by its schema
-    except MissingMandatoryValue as error:
+    except errors.MissingMandatoryValue as error:
         raise required_setting(str(error.full_key)) from None
 
 
@@ -318,22 +306,22 @@ def explained(command: str) -> Iterator[None]:
         yield
     except (UserError, BrokenExecutor):  # of a launcher's worker, which reads no line
         raise
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, errors.OmegaConfBaseException) as error:
         raise _explain(error, command) from None
     except Exception as error:
         wrong = f"The command line or a config file cannot be read: {str(error) or type(error).__name__}"
         raise SettingError(wrong, remedy=f"See encoderlab {command} --help") from None
 
 
-def _explain(error: HydraException | OmegaConfBaseException, command: str) -> SettingError:
-    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
+def _explain(error: HydraException | errors.OmegaConfBaseException, command: str) -> SettingError:
+    cause = error.__cause__ if isinstance(error.__cause__, errors.OmegaConfBaseException) else error
     if isinstance(error, MissingConfigException):
         return _missing_option(error)
     if isinstance(error, OverrideParseException):
         return SettingError(f"{error.override} cannot be read", allowed="name=value, or an existing file")
-    if isinstance(cause, ConfigKeyError | ConfigAttributeError):
+    if isinstance(cause, errors.ConfigKeyError | errors.ConfigAttributeError):
         return _unknown_key(cause)
-    if isinstance(cause, ValidationError) and cause.full_key:
+    if isinstance(cause, errors.ValidationError) and cause.full_key:
         return _bad_value(cause)
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
 
@@ -363,7 +351,7 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     return SettingError(wrong, allowed=", ".join(options), remedy=remedy)
 
 
-def _unknown_key(error: OmegaConfBaseException) -> SettingError:
+def _unknown_key(error: errors.OmegaConfBaseException) -> SettingError:
     """Return the error for an unknown key, with the closest among those of the dataclass that lacks it."""
     schema, key = error.object_type, str(error.full_key)
     if schema not in [*SCHEMAS.values(), *COMMAND_CONFIGS.values()]:
@@ -399,7 +387,7 @@ def required_setting(key: str) -> MissingSettingError:
     return MissingSettingError(f"{key} is not set", remedy=f"Set {key}=...")
 
 
-def _bad_value(error: ValidationError) -> SettingError:
+def _bad_value(error: errors.ValidationError) -> SettingError:
     """Return the error for a value of the wrong type, or one that is not among an Enum's names."""
     key, declared = str(error.full_key), getattr(error.object_type, "__dataclass_fields__", {})
     metadata = declared[name].metadata if (name := key.rpartition(".")[2]) in declared else {}

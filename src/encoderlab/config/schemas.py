@@ -1,7 +1,5 @@
 """The schemas behind config groups and commands, and settings as plain values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
@@ -15,14 +13,7 @@ from encoderlab.data.tokenizers import AsPretrainedTokenizer, PretrainedConfig, 
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
 from encoderlab.settings import check_settings, setting
-from encoderlab.tasks.config import (
-    ClassificationConfig,
-    MultilabelConfig,
-    PretrainingConfig,
-    RegressionConfig,
-    TaggingConfig,
-    TeacherVectorsConfig,
-)
+from encoderlab.tasks import config as tasks
 from encoderlab.training.config import TrainingConfig
 
 
@@ -54,10 +45,8 @@ class AsPretrained(ModelChoice):
         decide.
         """
         if pretrained is None:
-            raise SettingError(
-                "model=as_pretrained needs init_from=..., the encoder to start from",
-                remedy="Set init_from=... (encoderlab finetune or pretrain), or another model such as model=mini",
-            )
+            remedy = "Set init_from=... (encoderlab finetune or pretrain), or another model such as model=mini"
+            raise SettingError("model=as_pretrained needs init_from=..., the encoder to start from", remedy=remedy)
         changes = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         own = {name: value for name, value in changes.items() if value is not None}
         resolved = replace(pretrained, **own | {"max_length": self.max_length})
@@ -66,12 +55,12 @@ class AsPretrained(ModelChoice):
 
 
 SCHEMAS: dict[tuple[str, str], type] = {
-    ("task", "classification"): ClassificationConfig,
-    ("task", "multilabel"): MultilabelConfig,
-    ("task", "regression"): RegressionConfig,
-    ("task", "tagging"): TaggingConfig,
-    ("task", "pretraining"): PretrainingConfig,
-    ("task", "teacher_vectors"): TeacherVectorsConfig,
+    ("task", "classification"): tasks.ClassificationConfig,
+    ("task", "multilabel"): tasks.MultilabelConfig,
+    ("task", "regression"): tasks.RegressionConfig,
+    ("task", "tagging"): tasks.TaggingConfig,
+    ("task", "pretraining"): tasks.PretrainingConfig,
+    ("task", "teacher_vectors"): tasks.TeacherVectorsConfig,
     ("dataset", "articles"): ArticlesDataset,
     ("dataset", "intents"): IntentsDataset,
     ("dataset", "brackets"): BracketsDataset,

@@ -19,8 +19,6 @@ Settings that are left open are resolved once, and recorded in config.yaml, from
 After training, `runs.fit.score_splits` replaces the rule of a threshold by the threshold that it gives on validation.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -41,17 +39,10 @@ from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs import saved_model
+from encoderlab.runs import task as tasks
 from encoderlab.runs.corpus import Corpus, DocumentCorpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.saved_model import Origin, ResolvedRun, SavedModel
-from encoderlab.runs.task import (
-    build_task,
-    is_uneven,
-    label_weights_of,
-    resolve_task,
-    start_from_frequencies,
-    uneven_note,
-)
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, TaskConfig
@@ -166,8 +157,8 @@ def assemble(
     are_pairs = isinstance(corpus, Corpus) and corpus.paired  # otherwise there is nothing to read separately
     model_config = settings.model if are_pairs else replace(settings.model, pairs=Pairs.joint)
     tokenizer = _tokenizer(config, corpus, pretrained, teacher)
-    task_config = resolve_task(settings.task, corpus)
-    if note := uneven_note(task_config, corpus):
+    task_config = tasks.resolve_task(settings.task, corpus)
+    if note := tasks.uneven_note(task_config, corpus):
         print(note, file=sys.stderr)
     model_config = resolve_length(model_config, task_config, tokenizer, corpus, pretrained)
     few = False
@@ -175,7 +166,7 @@ def assemble(
         few = has_few_rows(config, corpus) or few_rare_rows(config, corpus) > 0
     training = horizon.fixed_for_few_rows(config.training, few, model_config.n_layers)
     settings = replace(settings, task=task_config, model=model_config, training=training)
-    task = build_task(task_config, tokenizer, corpus.labels, model_config.reach)
+    task = tasks.build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
     sharded = is_sharded(training, processes)
     model = _build(model_config, tokenizer, task, weights=processes.is_main or not sharded)
@@ -184,8 +175,8 @@ def assemble(
         drawn = sum(weight.numel() for name, weight in model.named_parameters() if name.rpartition(".")[0] in fresh)
         kept = f"{model.n_parameters - drawn:,} pretrained weights"
         print(f"From {config.starts_from}: {kept}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
-    label_weights = label_weights_of(task_config, corpus)
-    start_from_frequencies(model, task.heads, corpus, label_weights)
+    label_weights = tasks.label_weights_of(task_config, corpus)
+    tasks.start_from_frequencies(model, task.heads, corpus, label_weights)
     freeze(model, training)
     if not sharded:  # a model to be sharded may not fit on the device
         model.to(compute.device)
@@ -223,7 +214,7 @@ def few_rare_rows(config: RunConfig, corpus: Corpus) -> int:
     counts = corpus.survey["train"].labels
     rare = sum(counts.values()) - max(counts.values())
     few = not horizon.can_choose_by(config.training, round(VALIDATION_FRACTION * rare), len(corpus.labels))
-    return rare if few and is_uneven(corpus.labels, counts) else 0
+    return rare if few and tasks.is_uneven(corpus.labels, counts) else 0
 
 
 def few_rows_note(assembly: Assembly, corpus: Corpus) -> str:
@@ -257,11 +248,8 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
         training = replace(training, learning_rate=peak_for_width(config.model.d_model))
         print(f"training.learning_rate={training.learning_rate:g}, suited to the encoder's width", file=sys.stderr)
     labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
-    if (
-        "validation" in rows
-        and (fixed := horizon.fixed_by_validation(training, len(rows["validation"]), labels)) != training
-    ):
-        n = len(rows["validation"])
+    n = len(rows["validation"]) if "validation" in rows else None
+    if n is not None and (fixed := horizon.fixed_by_validation(training, n, labels)) != training:
         few = f"{n:,} validation {'row is' if n == 1 else 'rows are'} too few to choose a checkpoint"
         least = f"training.min_validation_rows={training.min_validation_rows}"
         print(f"{few}, so the last is kept, and training does not stop early ({least})", file=sys.stderr)
@@ -292,11 +280,8 @@ def resolve_run(config: RunConfig, pretrained: SavedModel | None) -> ResolvedRun
     run starts from.
     """
     shared: dict[str, Any] = {declared.name: getattr(config, declared.name) for declared in fields(RunConfig)}
-    start = None
-    if pretrained is not None:
-        start = saved_model.settings_for(config.task, pretrained)
-    model = config.model.resolve(start)
-    return cast("ResolvedRun", RunConfig(**{**shared, "model": model}))
+    start = None if pretrained is None else saved_model.settings_for(config.task, pretrained)
+    return cast("ResolvedRun", RunConfig(**{**shared, "model": config.model.resolve(start)}))
 
 
 def resolve_length(
@@ -316,7 +301,7 @@ def resolve_length(
     own = None if pretrained is None else pretrained.config.model
     if isinstance(corpus, Corpus):
         longest = LONGEST_FROM_SCRATCH if own is None else own.reach
-        length = corpus.needed_length(build_task(task, tokenizer, corpus.labels, longest))
+        length = corpus.needed_length(tasks.build_task(task, tokenizer, corpus.labels, longest))
         why = f"enough for 99% of the training rows, and at most {longest}"
     else:
         length = PRETRAINING_LENGTH if own is None else own.max_length

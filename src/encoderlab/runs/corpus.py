@@ -46,16 +46,12 @@ class Corpus:
     cache: Path
 
     @classmethod
-    def load(cls, dataset: DatasetConfig, cache: Path, target: TargetKind = "label") -> Corpus:
-        """Read the dataset for `target` and survey it. Raises DataError, SettingError as `DatasetConfig.load` does."""
+    def load(cls, dataset: DatasetConfig, cache: Path, target: TargetKind = "label", *, whole: bool = False) -> Corpus:
+        """Read the dataset for `target` and survey it, if `whole` as a single split named `all`, no row of which is for
+        training. Raises DataError, SettingError as `DatasetConfig.load` does.
+        """
         splits = dataset.load(cache, target)
-        return cls(splits, survey(splits), cache)
-
-    @classmethod
-    def load_unsplit(cls, dataset: DatasetConfig, cache: Path, target: TargetKind) -> Corpus:
-        """Read a dataset as a single split named `all`; none of its rows are for training."""
-        splits = dataset.load(cache, target)
-        splits = replace(splits, by_name={"all": splits.by_name["train"]})
+        splits = replace(splits, by_name={"all": splits.by_name["train"]}) if whole else splits
         return cls(splits, survey(splits), cache)
 
     def split(self, name: str) -> Split:

@@ -5,8 +5,6 @@ by the unknown token if there is none (occlusion: Zeiler and Fergus 2014; Li et 
 several words do only together. The characters of each token come from the tokenizer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,7 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from encoderlab.batch import Batch, Encoded, Prediction, TargetKind
+from encoderlab.batch import Batch, Encoded, Prediction
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
@@ -53,11 +51,8 @@ def word_importance(
     """
     task, name = assembly.task, assembly.config.task.name
     if task.heads.sequence_classes is None or task.heads.vocabulary:
-        raise DataError(
-            f"{name} does not label texts, so there is no class to explain",
-            allowed="a model that labels whole texts or predicts a number for them",
-            remedy="Train it on such a task with encoderlab finetune init_from=..., or use encoderlab attention",
-        )
+        wrong = f"{name} does not label texts or rate them with a number, so there is nothing to explain"
+        raise DataError(wrong, remedy="Train it with encoderlab finetune init_from=..., or use encoderlab attention")
     if labels and not task.labels:
         raise SettingError(f"label={labels[0]} names a class, but {name} predicts a number", remedy="Remove label")
     for label in labels or []:
@@ -88,7 +83,13 @@ def _importance(assembly: Assembly, example: Example, encoded: Encoded, class_: 
     logits = _logits(assembly, [encoded, *hidden])
     prediction = task.predictions_of(torch.from_numpy(logits[:1]))[0]
     index, is_number = int(logits[0].argmax()) if class_ is None else class_, prediction.number is not None
-    odds = _log_odds(logits, index, task.heads.sequence_target) * task.unit
+    # The log-odds log(p / (1 - p)) of one class of several do not change if all logits grow equally, as its logit does.
+    # For one label of a set they are its logit; a number is explained as it is.
+    double = logits.astype(np.float64)
+    others = (
+        np.logaddexp.reduce(np.delete(double, index, axis=1), axis=1) if task.heads.sequence_target == "label" else 0
+    )
+    odds = (double[:, index] - others) * task.unit
     scores = np.repeat((odds[0] - odds[1:]) / np.maximum(sizes, 1), sizes)
     covered = [[span for position in word if (span := spans[position]) is not None] for word in words]
     return Importance(
@@ -113,16 +114,6 @@ def _logits(assembly: Assembly, texts: Sequence[Encoded]) -> Float[np.ndarray, "
     return np.stack(outputs_of(assembly, rows, read))
 
 
-def _log_odds(logits: np.ndarray, class_: int, target: TargetKind | None) -> Float[np.ndarray, " texts"]:
-    """Return what is explained: the log-odds of a class, which for one label of a set are its logit; or the number.
-
-    Unlike its logit, the log-odds log(p / (1 - p)) of one class of several do not change if all logits grow equally.
-    """
-    logits = logits.astype(np.float64)
-    others = np.delete(logits, class_, axis=1)
-    return logits[:, class_] - (np.logaddexp.reduce(others, axis=1) if target == "label" else 0.0)
-
-
 def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[Span | None]:
     """Return the span of each token of `encoded`, which is `example` as a task encodes it; None for [CLS] and [SEP]."""
     texts = enumerate(texts_of(example))
@@ -144,8 +135,6 @@ def selected_examples(config: AttentionConfig | ExplainConfig, assembly: Assembl
     """
     if config.text is not None and (config.split is not None or config.rows is not None):
         raise SettingError("text is given together with rows of a split", allowed="one of them")
-    if config.text is None and config.text_pair is not None:
-        raise SettingError("text_pair is given without text", remedy="Set text=... too")
     if config.text is not None:
         if not isinstance(assembly.config.task, DocumentTaskConfig):  # which reads single texts as well as pairs
             check_paired(assembly, config.text_pair is not None)
@@ -155,7 +144,6 @@ def selected_examples(config: AttentionConfig | ExplainConfig, assembly: Assembl
     split = list(islice(examples, max(*rows, 0) + 1))
     for row in rows:
         if not 0 <= row < len(split):
-            raise DataError(
-                f"rows={rows}: the split {name} has no row {row}", allowed=f"0 to {(n_rows or len(split)) - 1}"
-            )
+            allowed = f"0 to {(n_rows or len(split)) - 1}"
+            raise DataError(f"rows={rows}: the split {name} has no row {row}", allowed=allowed)
     return {f"{name}-{row}": split[row] for row in rows}

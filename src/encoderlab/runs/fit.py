@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -30,15 +31,8 @@ from encoderlab.runs.task import build_task, resolve_thresholds
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.tasks.config import ClassificationConfig, TaskConfig
 from encoderlab.tasks.texts import threshold_rule
+from encoderlab.training import checkpoint as checkpoints
 from encoderlab.training.batches import Rows
-from encoderlab.training.checkpoint import (
-    clear_unfinished,
-    newest_verified,
-    prune,
-    read_state,
-    read_weights,
-    save_checkpoint,
-)
 from encoderlab.training.compilation import COMPILED
 from encoderlab.training.config import Keep, seconds_of
 from encoderlab.training.distribution import random_states, seed_dropout, set_random_states
@@ -162,9 +156,11 @@ class _Fitting:
         self.evaluate_every = self.training.evaluate_every or self.state.per_epoch
         checkpoint = self.processes.broadcast_from_main(self._newest_checkpoint)
         if checkpoint is not None:
-            state = self.processes.broadcast_from_main(lambda: read_state(checkpoint))
+            state = self.processes.broadcast_from_main(lambda: checkpoints.read_state(checkpoint))
             try:
-                self.state.load_state_dict(state, read_weights(checkpoint) if self.processes.is_main else {})
+                self.state.load_state_dict(
+                    state, checkpoints.read_weights(checkpoint) if self.processes.is_main else {}
+                )
             except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
                 reason = one_line(str(error))[:200]
                 raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None
@@ -179,8 +175,8 @@ class _Fitting:
 
     def _newest_checkpoint(self) -> Path | None:
         """Return the newest intact checkpoint, after deleting incomplete ones left by a killed process."""
-        clear_unfinished(self.checkpoints)
-        return newest_verified(self.checkpoints)
+        checkpoints.clear_unfinished(self.checkpoints)
+        return checkpoints.newest_verified(self.checkpoints)
 
     def run(self) -> None:
         """Take all remaining steps, with what belongs between them; if a signal has come, save a checkpoint."""
@@ -234,8 +230,8 @@ class _Fitting:
             return
         state, weights = self.state.state_dict(), self.state.distributed.weights()
         if self.processes.is_main:
-            save_checkpoint(self.checkpoints, self.progress.step, weights, state)
-            prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best_step} - {0})
+            checkpoints.save_checkpoint(self.checkpoints, self.progress.step, weights, state)
+            checkpoints.prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best_step} - {0})
         self.saved_at = self.progress.step
 
     def finish(self) -> Fitted:
@@ -259,18 +255,11 @@ class _Fitting:
         weights: dict[str, Tensor] = {}
         if self.processes.is_main:
             with suppress(DataError):
-                weights = read_weights(self.checkpoints / f"step-{step}")
+                weights = checkpoints.read_weights(self.checkpoints / f"step-{step}")
         [is_intact] = self.processes.all_reduce_sum([bool(weights)])
         if is_intact:
             self.state.distributed.load(weights)
         return bool(is_intact)
-
-
-def scores_of(assembly: Assembly, rows: Rows) -> PredictionScores:
-    """Return the scores of a model that predicts labels or numbers, on all of `rows`."""
-    scores = assembly.evaluate(rows)
-    assert isinstance(scores, PredictionScores)
-    return scores
 
 
 def threshold_notes(task: TaskConfig, scores: Mapping[str, PredictionScores]) -> list[str]:
@@ -296,15 +285,16 @@ def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly
     They apply to the other splits and to the saved model. Without validation thresholds are 0.5; a task without
     thresholds stays as it is.
     """
-    held_out = scores_of(assembly, rows["validation"]) if "validation" in rows else None
+    held_out = cast("PredictionScores", assembly.evaluate(rows["validation"])) if "validation" in rows else None
     temperature = _calibrate(assembly, held_out)
     if temperature is not None:
-        held_out = scores_of(assembly, rows["validation"])
+        held_out = cast("PredictionScores", assembly.evaluate(rows["validation"]))
     settings = resolve_thresholds(assembly.config.task, assembly.task.labels, held_out)
     task = build_task(settings, assembly.tokenizer, assembly.task.labels, assembly.task.max_length)
     assembly = replace(assembly, task=task, config=replace(assembly.config, task=settings))
     scores = {} if held_out is None else {"validation": held_out}
-    scores |= {name: scores_of(assembly, part) for name, part in rows.items() if name not in ("train", "validation")}
+    for name in [name for name in rows if name not in ("train", "validation")]:
+        scores[name] = cast("PredictionScores", assembly.evaluate(rows[name]))
     if temperature is not None:
         scores = {name: replace(one, temperature=temperature) for name, one in scores.items()}
     return assembly, scores
@@ -351,6 +341,10 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows], command: str) -> None:
     frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
     parts = ", ".join(f"{part} {n:,}" for part, n in model.parameters_by_part().items())
     within = f" within training.budget={training.budget}" if budget else ""
+    if assembly.compute.device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(assembly.compute.device)
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     lines = {
         f"{command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
         "Parameters": f"{model.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
@@ -358,7 +352,7 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows], command: str) -> None:
         "Rows": ", ".join(f"{len(part):,} {name}" for name, part in rows.items()),
         "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "
         f"({steps / per_epoch:,.2f} epochs of {per_epoch:,}), {evaluations:,} evaluation{'s' * (evaluations != 1)}",
-        "Memory": _peak_memory(assembly.compute.device),
+        "Memory": f"{peak / 2**30:.1f} GiB at most so far",
         "Time": f"about {in_words(total)} at {in_words(per_step)} a step on this machine at its present load, besides "
         "reading and tokenising, baselines and the report",
     }
@@ -376,16 +370,3 @@ def _seconds_per_step(assembly: Assembly, train: Rows) -> float:
         if assembly.processes.broadcast_from_main(lambda enough=enough: enough):
             break
     return float(np.diff(times)[min(WARM_UP, len(times) - 2) :].mean())
-
-
-def _peak_memory(device: torch.device) -> str:
-    """Return the largest memory so far: of the GPU, or of this process on a CPU."""
-    if device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(device)
-    elif sys.platform == "win32":
-        return "not measured on Windows"
-    else:
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return f"{peak / 2**30:.1f} GiB at most so far"

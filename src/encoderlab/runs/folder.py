@@ -183,11 +183,9 @@ def model_folder(name: str, setting: str = "run") -> Path:
         remedy = suggestion(name, setting) or f"Set {setting}=... to the folder that training printed at its end"
         raise DataError(f"{setting}={name} does not exist", remedy=remedy)
     first = RunFolder(path).fold(1)
-    raise DataError(
-        f"{setting}={name} has no finished model",
-        allowed=f"a run folder, a folder with {', '.join(MODEL_FILES)}, or a Hugging Face folder with a config.json",
-        remedy=f"Its folds have models: {setting}={first}" if first.is_dir() else "",
-    )
+    remedy = f"Its folds have models: {setting}={first}" if first.is_dir() else ""
+    allowed = f"a run folder, a folder with {', '.join(MODEL_FILES)}, or a Hugging Face folder with a config.json"
+    raise DataError(f"{setting}={name} has no finished model", allowed=allowed, remedy=remedy)
 
 
 def is_huggingface(folder: Path) -> bool:

@@ -1,7 +1,5 @@
 """Cross-validation: a run for each fold of the training rows, inside one folder for all of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,30 +7,13 @@ from dataclasses import replace
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import Folded, Splits, WordsExample
 from encoderlab.data.survey import survey
-from encoderlab.reports.folds import (
-    OUT_OF_FOLD,
-    Fold,
-    build_folds_report,
-    labels_to_check,
-    out_of_fold_table,
-    show_folds_report,
-    write_folds_report,
-)
+from encoderlab.reports import folds as reports
+from encoderlab.reports.folds import OUT_OF_FOLD
+from encoderlab.runs import records
 from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.records import (
-    AUTO,
-    HARDWARE,
-    Config,
-    announce,
-    files_of,
-    record_start,
-    run_facts,
-    run_folder,
-    run_to_resume,
-    start_of,
-)
+from encoderlab.runs.records import Config
 from encoderlab.runs.task import resolve_labels
 from encoderlab.system.device import choose_compute
 from encoderlab.system.processes import Processes, stop_if_interrupted
@@ -49,21 +30,22 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
     dry run covers the first fold, and returns None. Raises SettingError, DataError or TrainingError.
     """
     assert config.folds is not None
-    named = replace(config, resume=config.resume or (AUTO if config.run_dir is not None else None), dry_run=False)
-    settings, start = start_of(named, command, processes)
+    resume = config.resume or (records.AUTO if config.run_dir is not None else None)
+    named = replace(config, resume=resume, dry_run=False)
+    settings, start = records.start_of(named, command, processes)
     if start.resumed is not None:
         config = replace(settings, dry_run=config.dry_run)
     with processes.main_process_first():
         corpus, folded = _whole(config)
     if config.dry_run:
-        announce(f"{config.folds} folds take {config.folds} runs like this one, the first:")
+        records.announce(f"{config.folds} folds take {config.folds} runs like this one, the first:")
         return train(_of_fold(config, 1, run_dir=None), command, processes)
-    with processes.entered_by_main(lambda: run_folder(start, config, command, corpus)) as folder:
+    with processes.entered_by_main(lambda: records.run_folder(start, config, command, corpus)) as folder:
         if processes.is_main:
             training = config.training
             hardware = (training.device, training.precision.value, training.threads)
             compute = choose_compute(*hardware, deterministic=training.deterministic)
-            record_start(folder, command, config, compute, corpus, start.composed)
+            records.record_start(folder, command, config, compute, corpus, start.composed)
         labels = corpus.survey[OUT_OF_FOLD].labels
         config = replace(config, task=resolve_labels(config.task, corpus.labels, labels))  # the same in every fold
         staying = replace(processes, stay=True)  # for the next fold
@@ -82,7 +64,7 @@ def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
     splits = replace(config.dataset, fold=f"1/{config.folds}").load(cache, config.task.target)
     assert splits.folded is not None
     if unused := splits.origin["unused_test_rows"]:
-        announce(f"the test split ({unused:,} rows) is not used, because folds are made of the training rows")
+        records.announce(f"the test split ({unused:,} rows) is not used, because folds are made of the training rows")
     whole = Splits({OUT_OF_FOLD: splits.folded.rows}, splits.labels, {**splits.origin, "fold": None})
     return Corpus(whole, survey(whole), cache), splits.folded
 
@@ -99,7 +81,7 @@ def _fold_run(
     stop_if_interrupted(processes)
     place = RunFolder(folder.fold(number))
     finished = processes.broadcast_from_main(lambda: place.finished)
-    announce("", f"fold {number} of {config.folds}{f' is finished: {place.root}' if finished else ''}")
+    records.announce("", f"fold {number} of {config.folds}{f' is finished: {place.root}' if finished else ''}")
     if finished:
         return place
     settings = _of_fold(config, number, run_dir=str(place.root))
@@ -107,7 +89,7 @@ def _fold_run(
     def resumed() -> Config:
         if not place.config.is_file():
             return settings
-        run = run_to_resume(replace(settings, resume=str(place.root)), command, HARDWARE)
+        run = records.run_to_resume(replace(settings, resume=str(place.root)), command, records.HARDWARE)
         return settings if run is None else run[0]
 
     train(processes.broadcast_from_main(resumed), command, processes)
@@ -118,15 +100,15 @@ def _fold_run(
 def report_folds(folder: RunFolder, command: str, corpus: Corpus, folded: Folded, runs: Sequence[RunFolder]) -> None:
     """Write predictions.csv, label_errors.csv (of labelled texts), report.html and report.json; show the scores."""
     rows, labels = folded.rows, corpus.labels
-    report = build_folds_report(list(map(_finished, runs)), corpus.splits.origin["unused_test_rows"] or 0)
+    finished = []
+    for run in runs:
+        report, started = (json.loads(path.read_text(encoding="utf-8")) for path in (run.report, run.environment))
+        finished.append(reports.Fold(run.root, report, started["dataset"]["splits"]["train"]["rows"]))
+    report = reports.build_folds_report(finished, corpus.splits.origin["unused_test_rows"] or 0)
     where = list(map(rows.where, range(len(rows))))
-    table = out_of_fold_table([run.predictions for run in runs], folded.folds, where, labels)
+    table = reports.out_of_fold_table([run.predictions for run in runs], folded.folds, where, labels)
     judged = rows.target in ("label", "label_set") and not isinstance(rows[0], WordsExample)
-    to_check = labels_to_check(table, labels, rows.target) if judged else None
-    write_folds_report(folder.root, report, run_facts(folder, command), table, to_check)
-    show_folds_report(report, to_check, files_of(folder, "page", "report", "predictions", *["label_errors"] * judged))
-
-
-def _finished(run: RunFolder) -> Fold:
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in (run.report, run.environment)]
-    return Fold(run.root, records[0], records[1]["dataset"]["splits"]["train"]["rows"])
+    to_check = reports.labels_to_check(table, labels, rows.target) if judged else None
+    reports.write_folds_report(folder.root, report, records.run_facts(folder, command), table, to_check)
+    files = records.files_of(folder, "page", "report", "predictions", *["label_errors"] * judged)
+    reports.show_folds_report(report, to_check, files)

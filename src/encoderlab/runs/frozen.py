@@ -1,7 +1,5 @@
 """Linear models on the vectors of an encoder that is not trained: a baseline of reports, and the start of a head."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -100,11 +100,12 @@ class Journal:
             speed, totals = self._speed(), ("examples", "tokens", "padded_tokens", "seconds")
             counts = {name: round(getattr(progress, name), 4) for name in totals}
             self._write("step", **numbers, **speed, **counts, time=round(time.time(), 3))
-            self._show(loss=f"{numbers['loss']:.3f}", tokens_per_second=f"{speed['tokens_per_second']:,.0f}")
+            self._shown |= {"loss": f"{numbers['loss']:.3f}", "tokens/s": f"{speed['tokens_per_second']:,.0f}"}
+            self._bar.set_postfix(self._shown, refresh=False)
         self._bar.update()
 
     def pause(self) -> None:
-        """Stop the clock: what follows is not training."""
+        """Stop the clock, until it is started with `resume`: what follows is not training."""
         now = time.perf_counter()
         self.progress.seconds += now - self._last
         self._last = now
@@ -117,7 +118,7 @@ class Journal:
         """Log an evaluation, and print its score and the remaining time on standard error."""
         seconds, step, of = self.progress.seconds, self.progress.step, self.progress.of
         self._write("evaluation", split=split, seconds=round(seconds, 4), **scores.values)
-        self._show(**{score: f"{scores.values[score]:.4f}"})
+        self._shown[score] = f"{scores.values[score]:.4f}"
         numbers = f"{score} {scores.values[score]:.4f}, loss {scores.values['loss']:.4f}"
         left = seconds / step * (of - step)
         ending = f"; about {in_words(left)} left" if left else ""
@@ -131,13 +132,8 @@ class Journal:
 
     def _speed(self) -> dict[str, float]:
         seconds = max(self.progress.seconds, 1e-9)
-        return {
-            f"{name}_per_second": round(getattr(self.progress, name) / seconds, 1) for name in ("tokens", "examples")
-        }
-
-    def _show(self, **numbers: str) -> None:
-        self._shown |= numbers
-        self._bar.set_postfix(self._shown, refresh=False)
+        counts = {"tokens_per_second": self.progress.tokens, "examples_per_second": self.progress.examples}
+        return {name: round(count / seconds, 1) for name, count in counts.items()}
 
     def _write(self, kind: str, **line: Any) -> None:
         step = self.progress.step

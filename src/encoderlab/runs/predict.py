@@ -1,7 +1,5 @@
 """Predictions of a finished run: the texts it reads, what it predicts for them, and their vectors."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,13 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import EmbedConfig, PredictConfig, VectorPooling
-from encoderlab.data.examples import Example, TextExample, WordsExample, grouped
+from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
 from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, format_of, text_lines
 from encoderlab.errors import DataError, SettingError
@@ -44,9 +41,8 @@ def check_sources(config: PredictConfig | EmbedConfig) -> None:
     if len(sources) > 1:
         allowed = "one of them, or none for standard input"
         raise SettingError(f"{' and '.join(sources)} are given together", allowed=allowed)
-    for column in ("text_column", "text_pair_column"):
-        if getattr(config, column) and config.input is None:
-            raise SettingError(f"{column} names a column of input, which is not set", remedy="Set input=FILE")
+    if config.input is None and (config.text_column or config.text_pair_column):
+        raise SettingError("text_column and text_pair_column name columns of input", remedy="Set input=FILE")
 
 
 def reads_words(assembly: Assembly) -> bool:
@@ -123,13 +119,10 @@ def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Ite
     A chunk also ends with the example that reaches CHARACTERS_AT_A_TIME.
     """
     with tqdm(total=total, desc=doing, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
-        for some in grouped(examples, _characters, CHARACTERS_AT_A_TIME, ROWS_AT_A_TIME):
+        length = lambda example: len(text_of(example))  # noqa: E731
+        for some in grouped(examples, length, CHARACTERS_AT_A_TIME, ROWS_AT_A_TIME):
             yield some
             bar.update(len(some))
-
-
-def _characters(example: Example) -> int:
-    return sum(map(len, example.words)) if isinstance(example, WordsExample) else len(example.text)
 
 
 def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
@@ -195,19 +188,13 @@ def vectors_of(
             hidden = assembly.model.encoder.encode(
                 batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection
             )
-        vectors = _pooled(hidden.float(), batch, pooling)
+        vectors = POOLINGS[pooling](hidden.float(), batch.attention_mask)
+        if batch.attention_mask is not None:  # a row without tokens, such as an empty text, is zero
+            vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)
+        if batch.row_of_sequence is not None:
+            vectors = pool_windows(vectors, batch.row_of_sequence, len(batch), "mean")
         return (F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy()
 
     for batch, vectors in predict_batches(assembly.scoring_batches(rows), encode, assembly.compute):
         of_rows[batch.rows.cpu().numpy()] = vectors
     return of_rows
-
-
-def _pooled(hidden: Tensor, batch: Batch, pooling: VectorPooling) -> Tensor:
-    """Return the vector of each row, [rows, d_model]; zero for a row without tokens, such as an empty text."""
-    vectors = POOLINGS[pooling](hidden, batch.attention_mask)
-    if batch.attention_mask is not None:
-        vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)
-    if batch.row_of_sequence is not None:
-        vectors = pool_windows(vectors, batch.row_of_sequence, len(batch), "mean")
-    return vectors

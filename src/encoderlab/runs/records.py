@@ -324,8 +324,9 @@ def _merged(
     config: Config, command: str, folder: RunFolder, explicit: Collection[str] | None, may_change: Set[str]
 ) -> Config:
     """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
-    difference, or if the run is finished. Those that may not change are compared with what was composed when the run
-    began, too, so that the same line resumes a run whose open settings were decided.
+    difference, or if the run is finished. Overrides set a setting by its name, its group (`model=mini`), or an
+    experiment. Those that may not change are compared with what was composed when the run began, too, so that the same
+    line resumes a run whose open settings were decided.
     """
     record = _record(folder)
     if (started_by := record.get("command")) != command:
@@ -339,16 +340,14 @@ def _merged(
     changed = {
         key: value
         for key, value in flat_settings(_plain(config))
-        if _is_explicit(key, explicit)
+        if (explicit is None or "experiment" in explicit or any(f"{key}.".startswith(f"{one}.") for one in explicit))
         and value != settings.get(key)
         and (key in may_change or value != composed.get(key, settings.get(key)))
     }
     if refused := [key for key in changed if key not in may_change]:
         both = ", ".join(f"{key}={changed[key]} (the run: {settings.get(key)})" for key in refused)
-        raise SettingError(
-            f"The run in {folder.root} was started with other settings: {both}",
-            remedy="Remove them, or start a new run",
-        )
+        wrong = f"The run in {folder.root} was started with other settings: {both}"
+        raise SettingError(wrong, remedy="Remove them, or start a new run")
     merged = settings_to_dict(replace(recorded, resume=config.resume, cache_dir=config.cache_dir))
     for key, value in changed.items():
         if explicit is None or key in explicit:
@@ -360,13 +359,6 @@ def _merged(
 def _plain(config: RunConfig) -> dict[str, Any]:
     """Return the settings as JSON holds them, as which they are compared."""
     return json.loads(json.dumps(settings_to_dict(config)))
-
-
-def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
-    """Return whether the overrides set `key`: by its name, by its group (`model=mini`), or by an experiment."""
-    if explicit is None or "experiment" in explicit:
-        return True
-    return any(key == one or key.startswith(f"{one}.") for one in explicit)
 
 
 def _record(folder: RunFolder) -> dict[str, Any]:

@@ -34,23 +34,12 @@ from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
 from encoderlab.system.hub_access import http_error, hub_answers, quiet
-from encoderlab.tasks.config import (
-    ClassificationConfig,
-    Decoding,
-    MultilabelConfig,
-    PretrainingConfig,
-    RegressionConfig,
-    SecondSentence,
-    TaggingConfig,
-    TaskConfig,
-    TeacherVectorsConfig,
-)
+from encoderlab.tasks import config as tasks
 from encoderlab.tasks.task import Task
 from encoderlab.tasks.texts import EncodingConfig
 from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from encoderlab.data.dataset import DatasetConfig
     from encoderlab.exchange.huggingface import HuggingFaceModel
 
     class ResolvedRun(RunConfig):
@@ -67,7 +56,21 @@ NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
 PLACES = {"cache_dir": CACHE, "run_dir": None, "resume": None}  # of another machine
 ENCODER = "encoder"  # in config.json, the entry of an encoder without a head
-BY_PIECE = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
+TOKEN_TABLE = "encoder.embeddings.token.weight"
+BY_PIECE = (TOKEN_TABLE, "masked_token_head.decoder.weight", "masked_token_head.bias")
+# one row per position or token: a shorter table holds the first rows of a longer one
+TABLES = ("encoder.embeddings.position.embedding.weight", *BY_PIECE)
+DOWNLOADED = [
+    "config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "1_Pooling/config.json",
+    "tokenizer.json",
+]
+DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"]
+PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
+STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
+TASK_HEADS = ("sequence_head", "token_head")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +119,8 @@ class SavedModel:
 
     def without_weights(self) -> EncoderWithHeads:
         """Return the model that the config describes, without memory for its weights."""
-        return without_weights(
-            self.config.model, self.tokenizer.vocabulary_size, self.tokenizer.pad_id, self.task().heads
-        )
+        tokenizer = self.tokenizer
+        return without_weights(self.config.model, tokenizer.vocabulary_size, tokenizer.pad_id, self.task().heads)
 
 
 def save_model(saved: SavedModel, folder: Path, card: str) -> None:
@@ -138,9 +140,8 @@ def write_model(folder: Path, saved: SavedModel, metadata: dict[str, str]) -> No
     weights = safetensors.torch.save(saved.weights, metadata=metadata)
     (folder / "model.safetensors").write_bytes(weights)  # safetensors' own writer has no errno for a full disk
     saved.tokenizer.save(folder / "tokenizer.json")
-    (folder / "config.json").write_text(
-        json.dumps(config_json(saved), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    content = json.dumps(config_json(saved), indent=2, ensure_ascii=False) + "\n"
+    (folder / "config.json").write_text(content, encoding="utf-8")
     write_manifest(folder, HASHED)
 
 
@@ -163,7 +164,7 @@ def config_json(saved: SavedModel) -> dict[str, Any]:
 def encoder_settings(config: ResolvedRun) -> ModelConfig:
     """Return the encoder's settings for another run; an encoder of sentence vectors separates pairs."""
     model = config.model.resolve(None)
-    return replace(model, pairs=Pairs.separate) if isinstance(config.task, TeacherVectorsConfig) else model
+    return replace(model, pairs=Pairs.separate) if isinstance(config.task, tasks.TeacherVectorsConfig) else model
 
 
 def encoder_alone(saved: SavedModel, name: str) -> SavedModel:
@@ -180,7 +181,7 @@ def encoder_alone(saved: SavedModel, name: str) -> SavedModel:
 def in_user_units(saved: SavedModel) -> SavedModel:
     """Return the model with the mean and deviation of a predicted number folded into its last layer."""
     task = saved.config.task
-    if not isinstance(task, RegressionConfig) or task.mean is None or task.deviation is None:
+    if not isinstance(task, tasks.RegressionConfig) or task.mean is None or task.deviation is None:
         return saved
     weight, bias = (saved.weights[f"sequence_head.{name}"] for name in ("weight", "bias"))
     weights = {"sequence_head.weight": weight * task.deviation, "sequence_head.bias": bias * task.deviation + task.mean}
@@ -199,7 +200,10 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
         raise DataError(wrong, remedy="Use the run it was exported from")
     if is_huggingface(folder):
         return _of_huggingface(folder)
-    _check_hashes(folder)
+    if (folder / MANIFEST).is_file() and (differing := differing_files(folder)):
+        # neither safetensors nor PyTorch notices a flipped bit in a weight
+        remedy = f"Use another copy; if you changed a file yourself, remove {folder / MANIFEST}"
+        raise DataError(f"{folder} is damaged: {differing[0]} does not match {MANIFEST}", remedy=remedy)
     try:
         config = read_config(folder)
         labels = [str(config["id2label"][str(index)]) for index in range(len(config["id2label"]))]
@@ -217,16 +221,6 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     return saved
 
 
-def _check_hashes(folder: Path) -> None:
-    """Raise DataError if a file of our model folder differs from its manifest, if it has one.
-
-    Neither safetensors nor PyTorch notices a flipped bit in a weight.
-    """
-    if (folder / MANIFEST).is_file() and (differing := differing_files(folder)):
-        remedy = f"Use another copy; if you changed a file yourself, remove {folder / MANIFEST}"
-        raise DataError(f"{folder} is damaged: {differing[0]} does not match {MANIFEST}", remedy=remedy)
-
-
 def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
     """Return the settings in our config.json. If they are damaged, raises whatever parsing raises."""
     if encoder := config.get(ENCODER):
@@ -238,14 +232,11 @@ def _settings_of(folder: Path, config: dict[str, Any]) -> RunConfig:
     return settings_from_dict(settings, RunConfig)
 
 
-def _without_run(folder: Path, task: TaskConfig, model: ModelConfig) -> ResolvedRun:
+def _without_run(folder: Path, task: tasks.TaskConfig, model: ModelConfig) -> ResolvedRun:
     """Return the settings of a model without a run."""
-    tokenizer = PretrainedConfig(name=str(folder))
-    no_dataset = cast("DatasetConfig", None)  # see `SavedModel`
-    settings = RunConfig(
-        REQUIRED, task=task, dataset=no_dataset, tokenizer=tokenizer, model=model, training=TrainingConfig()
-    )
-    return cast("ResolvedRun", settings)
+    no_dataset: Any = None  # see `SavedModel`
+    parts = (task, no_dataset, PretrainedConfig(name=str(folder)), model, TrainingConfig())
+    return cast("ResolvedRun", RunConfig(REQUIRED, *parts))
 
 
 def _of_huggingface(folder: Path) -> SavedModel:
@@ -268,46 +259,23 @@ def _of_huggingface(folder: Path) -> SavedModel:
     return SavedModel(config, model.labels, tokenizer, model.weights | tables, Origin(NOT_KNOWN, None, {}))
 
 
-def _task_of(model: HuggingFaceModel, name: str) -> TaskConfig:
+def _task_of(model: HuggingFaceModel, name: str) -> tasks.TaskConfig:
     """Return the task that the checkpoint's heads were trained for."""
     heads = model.heads
     if heads.vocabulary:
-        second = SecondSentence.next if model.labels else SecondSentence.none
-        return PretrainingConfig(name=name, second_sentence=second)
+        second = tasks.SecondSentence.next if model.labels else tasks.SecondSentence.none
+        return tasks.PretrainingConfig(name=name, second_sentence=second)
     if heads.token_classes is not None:
         # it may have learned IOB1, and transformers decodes this way
-        return TaggingConfig(name=name, decoding=Decoding.argmax)
+        return tasks.TaggingConfig(name=name, decoding=tasks.Decoding.argmax)
     if heads.sequence_classes is None:
         return EncodingConfig(name=name)
     if heads.sequence_target == "number":
-        return RegressionConfig(name=name, mean=0.0, deviation=1.0)
+        return tasks.RegressionConfig(name=name, mean=0.0, deviation=1.0)
     if heads.sequence_target == "label_set":
-        return MultilabelConfig(name=name, thresholds=model.thresholds)
+        return tasks.MultilabelConfig(name=name, thresholds=model.thresholds)
     threshold = (model.thresholds or {}).get(model.positive_label or "")
-    return ClassificationConfig(name=name, positive_label=model.positive_label, threshold=threshold)
-
-
-DOWNLOADED = [
-    "config.json",
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "1_Pooling/config.json",
-]
-TOKEN_TABLE = "encoder.embeddings.token.weight"
-TABLES = (  # one row per position or token: a shorter table holds the first rows of a longer one
-    TOKEN_TABLE,
-    "encoder.embeddings.position.embedding.weight",
-    "masked_token_head.decoder.weight",
-    "masked_token_head.bias",
-)
-PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
-STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
-TASK_HEADS = ("sequence_head", "token_head")
+    return tasks.ClassificationConfig(name=name, positive_label=model.positive_label, threshold=threshold)
 
 
 def load_pretrained(init_from: str, setting: str = "init_from") -> SavedModel:
@@ -317,14 +285,17 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> SavedModel:
     """
     folder = encoder_folder(init_from, setting)
     saved = read_model(folder)
-    model, weights = encoder_settings(saved.config), saved.weights
-    if isinstance(saved.config.task, EncodingConfig) and _is_mean_pooled(folder):  # its pooler is untrained
+    model, weights, path = encoder_settings(saved.config), saved.weights, folder / "1_Pooling"
+    pooling = read_config(path) if (path / "config.json").is_file() else {}
+    # Of sentence-transformers, the first key since version 6, the second before.
+    is_mean = pooling.get("pooling_mode") == "mean" or pooling.get("pooling_mode_mean_tokens") is True
+    if isinstance(saved.config.task, EncodingConfig) and is_mean:  # its pooler is untrained
         model = replace(model, pooling=Pooling.mean, pairs=Pairs.separate)
         weights = {name: weight for name, weight in weights.items() if not name.startswith("pool.")}
     return replace(saved, config=replace(saved.config, model=model), weights=weights)
 
 
-def settings_for(task: TaskConfig, pretrained: SavedModel) -> ModelConfig:
+def settings_for(task: tasks.TaskConfig, pretrained: SavedModel) -> ModelConfig:
     """Return the settings of a pretrained encoder for a run of `task`.
 
     The pooling is kept if a task with labels or a pooler was trained with it. Otherwise it is the mean, which from
@@ -332,7 +303,7 @@ def settings_for(task: TaskConfig, pretrained: SavedModel) -> ModelConfig:
     sequence.
     """
     model, heads = pretrained.config.model, pretrained.task().heads
-    if isinstance(task, PretrainingConfig):
+    if isinstance(task, tasks.PretrainingConfig):
         return replace(model, pairs=Pairs.joint)
     has_classes = heads.sequence_classes is not None and not heads.vocabulary
     return model if has_classes or "pool.dense.weight" in pretrained.weights else replace(model, pooling=Pooling.mean)
@@ -364,13 +335,10 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
     """Return the first difference between two tokenizers in words; "" if their ids mean the same."""
     if mine.fingerprint == other.fingerprint:
         return ""
-    if mine.vocabulary_size != other.vocabulary_size:
-        return f"{mine.vocabulary_size:,} tokens, not {other.vocabulary_size:,}"
-    if mine.encode([PROBE]) != other.encode([PROBE]):
-        return f"it splits {PROBE!r} differently"
-    pieces = (part.pieces(range(part.vocabulary_size)) for part in (mine, other))
-    differing = (id_ for id_, (piece, its) in enumerate(zip(*pieces, strict=True)) if piece != its)
-    return next((f"id {id_} means another piece" for id_ in differing), "")
+    its, others = (part.pieces(range(part.vocabulary_size)) for part in (mine, other))
+    if its != others:
+        return f"{len(its):,} tokens, which are not its {len(others):,}"
+    return "" if mine.encode([PROBE]) == other.encode([PROBE]) else f"it splits {PROBE!r} differently"
 
 
 def encoder_folder(name: str, setting: str = "init_from") -> Path:
@@ -392,16 +360,6 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
     return fetch_model_folder(name)
 
 
-def _is_mean_pooled(folder: Path) -> bool:
-    """Return whether sentence-transformers trained the encoder with mean pooling: then its pooler is untrained."""
-    try:
-        fields = read_config(folder / "1_Pooling")
-    except DataError:
-        return False
-    # The first key since version 6, the second before.
-    return fields.get("pooling_mode") == "mean" or fields.get("pooling_mode_mean_tokens") is True
-
-
 def fetch_model_folder(name: str) -> Path:
     """Return a model's folder in the hub's cache (HF_HOME), updated if the hub answers.
 
@@ -416,11 +374,9 @@ def fetch_model_folder(name: str) -> Path:
             folder = Path(snapshot_download(name, allow_patterns=DOWNLOADED, local_files_only=not online))
     except (OSError, ValueError, http_error()) as error:  # the hub's own errors are of these kinds
         reason = str(error).strip().partition("\n")[0].rstrip(".")[:200] if online else "it cannot be reached"
-        raise DataError(
-            f"{name} is not a folder, and not available on the hub {constants.ENDPOINT}: {reason}",
-            allowed="a folder, or OWNER/NAME",
-            remedy="Check the name, the network and HF_TOKEN, or set HF_HOME to a cache that has it",
-        ) from None
+        wrong = f"{name} is not a folder, and not available on the hub {constants.ENDPOINT}: {reason}"
+        remedy = "Check the name (OWNER/NAME), the network and HF_TOKEN, or set HF_HOME to a cache that has it"
+        raise DataError(wrong, remedy=remedy) from None
     if not any(folder.glob("model*.safetensors")):
         remedy = "Convert weights in another format with transformers' save_pretrained, if you trust them"
         raise DataError(f"{name} has no readable weights", allowed="a model with model.safetensors", remedy=remedy)

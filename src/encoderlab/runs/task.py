@@ -1,7 +1,5 @@
 """From a task's settings to the task, with one line for each kind of task."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,18 +13,8 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, LabelSetScores
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.corpus import Corpus, DocumentCorpus
-from encoderlab.tasks.config import (
-    BALANCED,
-    ClassificationConfig,
-    ClassificationScore,
-    LabelledTaskConfig,
-    MultilabelConfig,
-    PretrainingConfig,
-    RegressionConfig,
-    TaggingConfig,
-    TaskConfig,
-    TeacherVectorsConfig,
-)
+from encoderlab.tasks import config as tasks
+from encoderlab.tasks.config import TaskConfig
 from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
 from encoderlab.tasks.tagging import Tagging
 from encoderlab.tasks.task import Task, refuse_unknown_label
@@ -34,13 +22,13 @@ from encoderlab.tasks.texts import Classification, Encoding, EncodingConfig, Mul
 from encoderlab.training.loss import LabelWeights
 
 TASKS: dict[type[TaskConfig], Any] = {
-    ClassificationConfig: Classification,
-    MultilabelConfig: Multilabel,
-    RegressionConfig: Regression,
+    tasks.ClassificationConfig: Classification,
+    tasks.MultilabelConfig: Multilabel,
+    tasks.RegressionConfig: Regression,
     EncodingConfig: Encoding,
-    TaggingConfig: Tagging,
-    PretrainingConfig: Pretraining,
-    TeacherVectorsConfig: TeacherVectors,
+    tasks.TaggingConfig: Tagging,
+    tasks.PretrainingConfig: Pretraining,
+    tasks.TeacherVectorsConfig: TeacherVectors,
 }
 UNEVEN = 0.9  # share of the most frequent label
 
@@ -50,7 +38,7 @@ def resolve_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfi
     if not isinstance(corpus, Corpus):
         return task
     train = corpus.survey["train"]
-    if isinstance(task, RegressionConfig):
+    if isinstance(task, tasks.RegressionConfig):
         numbers = train.numbers or {"mean": 0.0, "deviation": 1.0}
         mean = numbers["mean"] if task.mean is None else task.mean
         deviation = (numbers["deviation"] or 1.0) if task.deviation is None else task.deviation
@@ -68,18 +56,18 @@ def resolve_labels(
     hard to beat in accuracy: then F1 leads, labels weigh alike, and the threshold of two labels is fitted if there is a
     validation split. A score of the user's own leaves all of this to the user.
     """
-    if not isinstance(task, ClassificationConfig):
+    if not isinstance(task, tasks.ClassificationConfig):
         return task
     if task.positive_label is None and len(labels) == 2:
         task = replace(task, positive_label=min(reversed(labels), key=lambda label: counts[label]))
-    if task.score is not ClassificationScore.auto:
+    if task.score is not tasks.ClassificationScore.auto:
         return task
     if is_uneven(labels, counts):
-        score = ClassificationScore.f1 if len(labels) == 2 else ClassificationScore.f1_macro
+        score = tasks.ClassificationScore.f1 if len(labels) == 2 else tasks.ClassificationScore.f1_macro
         is_fitted = task.threshold is None and len(labels) == 2 and has_validation
         threshold = "f1" if is_fitted else task.threshold
-        return replace(task, score=score, class_weights=task.class_weights or BALANCED, threshold=threshold)
-    return replace(task, score=ClassificationScore.accuracy)
+        return replace(task, score=score, class_weights=task.class_weights or tasks.BALANCED, threshold=threshold)
+    return replace(task, score=tasks.ClassificationScore.accuracy)
 
 
 def is_uneven(labels: Sequence[str], counts: Mapping[str, int]) -> bool:
@@ -89,12 +77,12 @@ def is_uneven(labels: Sequence[str], counts: Mapping[str, int]) -> bool:
 
 def uneven_note(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> str | None:
     """Return a sentence on the settings with which rare labels are learned; None if there are none."""
-    if not isinstance(task, ClassificationConfig) or not isinstance(corpus, Corpus) or task.class_weights != BALANCED:
+    if not isinstance(task, tasks.ClassificationConfig) or not isinstance(corpus, Corpus):
         return None
     counts = corpus.survey["train"].labels
-    if not is_uneven(corpus.labels, counts):
+    if task.class_weights != tasks.BALANCED or not is_uneven(corpus.labels, counts):
         return None
-    settings = f"task.score={task.score.value}, task.class_weights={BALANCED}"
+    settings = f"task.score={task.score.value}, task.class_weights={tasks.BALANCED}"
     settings += f", task.threshold={task.threshold}" if task.threshold is not None else ""
     label = max(corpus.labels, key=lambda label: counts[label])
     return f"{counts[label] / sum(counts.values()):.0%} of the training rows are {label!r}, hence {settings}"
@@ -102,10 +90,10 @@ def uneven_note(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> str | None
 
 def resolve_thresholds(task: TaskConfig, labels: Sequence[str], held_out: PredictionScores | None) -> TaskConfig:
     """Return the task's settings with every threshold filled in: that of the `held_out` scores, or 0.5 without any."""
-    if isinstance(task, ClassificationConfig) and isinstance(task.threshold, str):
+    if isinstance(task, tasks.ClassificationConfig) and isinstance(task.threshold, str):
         fitted = held_out.threshold if isinstance(held_out, ClassificationScores) else None
         return replace(task, threshold=DEFAULT if fitted is None else fitted)
-    if not isinstance(task, MultilabelConfig):
+    if not isinstance(task, tasks.MultilabelConfig):
         return task
     fitted = held_out.thresholds.tolist() if isinstance(held_out, LabelSetScores) else [DEFAULT] * len(labels)
     return replace(task, thresholds=dict(zip(labels, fitted, strict=True)) | task.known_thresholds)
@@ -117,19 +105,19 @@ def label_weights_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> Label
     For classes, the mean weight of a training row is 1, so that weights do not change the size of steps. Raises
     SettingError for the weight of an unknown label.
     """
-    weights = task.known_class_weights if isinstance(task, LabelledTaskConfig) else None
+    weights = task.known_class_weights if isinstance(task, tasks.LabelledTaskConfig) else None
     if weights is None or not isinstance(corpus, Corpus):
         return None
     train = corpus.survey["train"]
     counts = torch.tensor([train.labels[label] for label in corpus.labels], dtype=torch.float64)
     if isinstance(weights, str):
-        is_set = isinstance(task, MultilabelConfig)
+        is_set = isinstance(task, tasks.MultilabelConfig)
         rarer = (train.rows - counts + 1) / (counts + 1) if is_set else 1 / counts.clamp(min=1)
     else:
         for label in weights:
             refuse_unknown_label("task.class_weights", label, corpus.labels)
         rarer = torch.tensor([weights.get(label, 1.0) for label in corpus.labels], dtype=torch.float64)
-    if not isinstance(task, MultilabelConfig):
+    if not isinstance(task, tasks.MultilabelConfig):
         rarer = rarer * counts.sum() / (rarer * counts).sum()
     return rarer.float()
 
