@@ -8,13 +8,7 @@ from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from encoderlab.metrics import scores_of_predictions
-from encoderlab.metrics.comparison import (
-    BOOTSTRAP,
-    ROWS_AND_SEEDS,
-    difference_over_seeds,
-    holm,
-    paired_difference,
-)
+from encoderlab.metrics.comparison import BOOTSTRAP, ROWS_AND_SEEDS, difference_over_seeds, holm, paired_difference
 from encoderlab.metrics.intervals import mean_of
 
 OF_CLASSES = ("accuracy", "f1_macro", "f1_weighted", "f1", "matthews")

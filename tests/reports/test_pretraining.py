@@ -6,10 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from encoderlab.reports.pretraining import (
-    build_pretraining_report,
-    write_pretraining_report,
-)
+from encoderlab.reports.pretraining import build_pretraining_report, write_pretraining_report
 from encoderlab.reports.training import run_report, show_report
 from tests.reports.conftest import Page
 

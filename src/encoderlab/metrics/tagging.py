@@ -12,13 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.entities import entity_counts, entity_labels
-from encoderlab.metrics.scores import (
-    ClassScores,
-    Metrics,
-    in_order,
-    precision_recall_f1,
-    refuse_non_finite,
-)
+from encoderlab.metrics.scores import ClassScores, Metrics, in_order, precision_recall_f1, refuse_non_finite
 
 Decode = Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's target positions to label ids
 

@@ -11,13 +11,7 @@ import numpy as np
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from encoderlab.metrics.calibration import ThresholdRule, fit_thresholds
-from encoderlab.metrics.scores import (
-    ClassScores,
-    PredictionScores,
-    TextMetrics,
-    precision_recall_f1,
-    refuse_non_finite,
-)
+from encoderlab.metrics.scores import ClassScores, PredictionScores, TextMetrics, precision_recall_f1, refuse_non_finite
 
 DIGITS = 6  # reported digits of a number, counted from the size of the standard deviation: float32 has no more
 

@@ -127,10 +127,7 @@ def _baseline(baseline: Baseline, scores: PredictionScores, seed: int) -> dict[s
 
 
 def show_report(
-    report: Mapping[str, Any],
-    files: Mapping[str, str],
-    next_commands: Sequence[str],
-    file: TextIO | None = None,
+    report: Mapping[str, Any], files: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
 ) -> None:
     """Print a report, on standard error unless `file` is given.
 
