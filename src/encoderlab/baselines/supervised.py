@@ -8,6 +8,7 @@ word's most frequent label, the most frequent overall if a word is new). Numbers
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections import Counter, defaultdict
@@ -145,28 +146,23 @@ def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> 
 
 def _cannot_fit(data: _Data) -> str:
     """Return why a linear model of words cannot or should not be fitted to the rows; "" if it can be."""
-    rows = len(data.train)
-    n_labels = len(np.unique(_labels(data.train))) if data.kind == "label" else data.n_labels
-    if data.kind == "label" and n_labels < 2:
+    rows, n_labels = len(data.train), data.n_labels
+    if data.kind == "label" and (n_labels := len(np.unique(_labels(data.train)))) < 2:
         return "the linear baseline needs two labels, but training has one"
-    if data.kind in MOST_CELLS and rows * n_labels > (most := MOST_CELLS[data.kind]):
-        return (
-            f"the linear baseline is fitted on at most {most:,} rows times labels, but training has {rows * n_labels:,}"
-        )
+    if (cells := rows * n_labels) > (most := MOST_CELLS.get(data.kind, math.inf)):
+        return f"the linear baseline is fitted on at most {most:,} rows times labels, but training has {cells:,}"
     if rows > MOST_ROWS:
         return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, but training has {rows:,}"
-    if not any(map(str.strip, _texts(data.train))):
-        return "the linear baseline needs words, but every training text is empty"
-    return ""
+    has_words = any(map(str.strip, _texts(data.train)))
+    return "" if has_words else "the linear baseline needs words, but every training text is empty"
 
 
 def _cannot_read(data: _Data) -> str:
     """Return why the frozen encoder is not fitted to the rows or does not read the scored ones; "" if it does both."""
     if data.kind == "label" and len(np.unique(_labels(data.train))) < 2:
         return "a linear model needs two labels, but training has one"
-    if (characters := sum(_characters(data.scored))) > 10 * MOST_FROZEN_CHARACTERS:
-        return f"the frozen encoder reads at most {10 * MOST_FROZEN_CHARACTERS:,} characters, not {characters:,}"
-    return ""
+    characters, most = sum(_characters(data.scored)), 10 * MOST_FROZEN_CHARACTERS
+    return f"the frozen encoder reads at most {most:,} characters, not {characters:,}" if characters > most else ""
 
 
 def _run_frozen(vectors: Features, data: _Data) -> Baseline:

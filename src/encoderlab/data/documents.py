@@ -68,19 +68,18 @@ class Documents:
 
 
 def as_documents(splits: Splits) -> Documents:
-    """Return each row as a document."""
+    """Return each row as a document: the non-blank lines of its text, then of its second; words are one paragraph."""
+
+    def paragraphs_of(example: Example) -> list[str]:
+        if isinstance(example, WordsExample):
+            return paragraphs(" ".join(example.words))
+        return paragraphs(example.text) + paragraphs(example.text_pair or "")
+
     by_name = {}
     for name, split in splits.by_name.items():
         key = fingerprint(hashed(split).texts.tobytes())
         by_name[name] = DocumentSplit(lambda split=split: map(paragraphs_of, split), len(split), key)
     return Documents(by_name, splits.origin)
-
-
-def paragraphs_of(example: Example) -> list[str]:
-    """Return the non-blank lines of a text, then those of its pair; a sequence of words is one paragraph."""
-    if isinstance(example, WordsExample):
-        return paragraphs(" ".join(example.words))
-    return paragraphs(example.text) + paragraphs(example.text_pair or "")
 
 
 def paragraphs(text: str) -> list[str]:
@@ -172,13 +171,11 @@ def stream_of_files(paths: Sequence[Path], read: Callable[[Path], Iterator[list[
     from datasets import Features, IterableDataset, Value
 
     features = Features({"text": Value("large_string")})  # if unknown, every file would be opened to infer them
-    return IterableDataset.from_generator(_rows_of_files, features, gen_kwargs={"paths": list(paths), "read": read})
 
+    def rows(paths: Sequence[Path]) -> Iterator[dict[str, str]]:
+        return ({"text": "\n".join(document)} for path in paths for document in read(path))
 
-def _rows_of_files(paths: Sequence[Path], read: Callable[[Path], Iterator[list[str]]]) -> Iterator[dict[str, str]]:
-    for path in paths:
-        for document in read(path):
-            yield {"text": "\n".join(document)}
+    return IterableDataset.from_generator(rows, features, gen_kwargs={"paths": list(paths)})
 
 
 class StreamReader:

@@ -138,18 +138,15 @@ class FilesDataset(ColumnDataset, StreamSettings):
             return super().read_documents(cache_dir)
         files = self._files(of_labels=False)
         fractions = {name: share for name, share in self.held_out.items() if name not in files}
-        documents = self._stream(files["train"], fractions).as_documents(_origin(files))
-        separate = {name: self._stream(paths, {}) for name, paths in files.items() if name != "train"}
-        by_name = {name: stream.as_documents({}).by_name["train"] for name, stream in separate.items()}
-        return replace(documents, by_name=documents.by_name | by_name)
-
-    def _stream(self, paths: list[Path], fractions: dict[str, float]) -> DocumentStream:
-        for path in paths:
-            format_of(path, self.format)  # refuses what is missing or unknown before the run begins
-        stream = stream_of_files(paths, self._documents)
-        return DocumentStream(
-            stream, _fingerprints(paths), self.window, seed=self.split_seed, **dict[str, Any](fractions)
-        )
+        streamed: dict[str, Documents] = {}
+        for name, paths in files.items():
+            for path in paths:
+                format_of(path, self.format)  # refuses what is missing or unknown before the run begins
+            held_out = dict[str, Any](fractions if name == "train" else {})
+            made_from = stream_of_files(paths, self._documents), _fingerprints(paths), self.window
+            streamed[name] = DocumentStream(*made_from, seed=self.split_seed, **held_out).as_documents(_origin(files))
+        separate = {name: one.by_name["train"] for name, one in streamed.items()}
+        return replace(streamed["train"], by_name=separate | streamed["train"].by_name)
 
     def _documents(self, path: Path) -> Iterator[list[str]]:
         """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one."""
