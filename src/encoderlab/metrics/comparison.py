@@ -71,10 +71,8 @@ def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Di
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p-values corrected for multiple tests (Holm 1979)."""
     order = np.argsort(p_values, kind="stable")
-    corrected, least = np.empty(len(p_values)), 0.0
-    for rank, place in enumerate(order):
-        least = max(least, min((len(p_values) - rank) * p_values[place], 1.0))
-        corrected[place] = least
+    factors, corrected = np.arange(len(p_values), 0, -1), np.empty(len(p_values))
+    corrected[order] = np.maximum.accumulate(np.minimum(factors * np.array(p_values, np.float64)[order], 1))
     return corrected.tolist()
 
 

@@ -59,11 +59,6 @@ class Text:
     title: str = ""
     tone: str = ""
 
-    @classmethod
-    def notes(cls, words: Iterable[str]) -> list[Text]:
-        """Return a line for each note."""
-        return [cls(note, "Note") for note in words]
-
 
 @dataclass(frozen=True, slots=True)
 class Table:

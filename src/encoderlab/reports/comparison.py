@@ -48,14 +48,11 @@ class FinishedRun:
     folder: Path
     report: dict[str, Any]
     settings: dict[str, Any]
+    seed: int
     split: str
     scores: dict[str, Any]
     scored: tuple[Any, ...]
     training_rows: int | None
-
-    @property
-    def seed(self) -> int:
-        return self.report["seed"]
 
     @property
     def predictions(self) -> Path:
@@ -100,8 +97,9 @@ def read_run(folder: Path) -> FinishedRun:
         scores = report["splits"][split]
         scored = report["task"], split, rows[split]["fingerprint"], scores["n"]
         scored += scores.get("target_tokens"), report.get("second_sentence")
-        _ = scores[report["main_figure"]], report["seed"], report["throughput"]
-        return FinishedRun(folder, report, kept, split, scores, scored, rows.get("train", {}).get("rows"))
+        _ = scores[report["main_figure"]], report["throughput"]  # which a comparison reads
+        n_rows = rows.get("train", {}).get("rows")
+        return FinishedRun(folder, report, kept, report["seed"], split, scores, scored, n_rows)
     except (KeyError, TypeError, AttributeError) as error:
         wrong = f"{folder} cannot be compared, because its records lack {error}"
         raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None
@@ -415,7 +413,7 @@ def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = ()) -> list[B
     return [
         Text(relative if len(comparison["settings"]) > 1 else "", tone="quiet"),
         _table(comparison),
-        *Text.notes(comparison["notes"]),
+        *(Text(note, "Note") for note in comparison["notes"]),
         *drawn,
         Items("They differ in", differing),
         Items("Runs", runs),

@@ -216,7 +216,7 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
             "model that has not seen it)."
         ),
         *baseline_blocks(report),
-        *Text.notes(report["notes"]),
+        *(Text(note, "Note") for note in report["notes"]),
         Heading("Folds"),
         Text("Each fold has its own run and page."),
         _folds_table(report),

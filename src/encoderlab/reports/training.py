@@ -141,7 +141,7 @@ def show_report(
         *baseline_blocks(report),
         *_class_table(scored.get("per_entity") or scored.get("per_class", {}), _kind(scored), MOST_ON_SCREEN),
         *(pair_lines(report["pairs"]) if "pairs" in report else []),
-        *Text.notes(report["notes"]),
+        *(Text(note, "Note") for note in report["notes"]),
         Items.files(files),
         Items("Next", next_commands),
     ], file)  # fmt: skip
@@ -312,7 +312,7 @@ def page_head(report: Mapping[str, Any]) -> list[Block]:
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
-        *Text.notes(map(wording.shown, report["notes"])),
+        *(Text(wording.shown(note), "Note") for note in report["notes"]),
     ]
 
 
