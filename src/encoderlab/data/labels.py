@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,9 @@ class Labels:
         known, known_ids = pa.array(list(self.id_of), pa.string()), pa.array(self.id_of.values(), pa.int64())
         ids = mapped(rows.labels, lambda values: known_ids.take(pc.index_in(values, value_set=known)))
         if flat(ids).null_count > flat(rows.labels).null_count:
-            row, value = next(one for one in _labels_by_row(rows.labels) if one[1] not in self.id_of)
+            by_row = enumerate(rows.labels.to_pylist())
+            each = ((row, one) for row, label in by_row for one in (label if isinstance(label, list) else [label]))
+            row, value = next((row, one) for row, one in each if one is not None and one not in self.id_of)
             wrong = f"{rows.where(row)} has the label {value!r}, which neither dataset.label_names nor training has"
             near = next((name for name in self.id_of if name.casefold() == value.casefold()), None)
             remedy = f"Write it as {near!r}" if near else "Correct the row, or name its label in dataset.label_names"
@@ -85,14 +87,15 @@ def refuse_other_targets(train: RawRows, name: str) -> None:
     values = train.labels.unique().drop_null().to_pylist()
     fraction = next((value for value in values if re.fullmatch(r"\s*[+-]?[0-9]*\.[0-9]*[1-9][0-9]*\s*", value)), None)
     if len(values) > _MOST_STEPS and fraction and all(map(is_number, values)):
-        place = f"{_first_with(fraction, train)} has {fraction!r} in column {name!r}"
+        place = f"{train.where(train.labels.to_pylist().index(fraction))} has {fraction!r} in column {name!r}"
         remedy = "Use task=regression, or list the classes in dataset.label_names"
         raise DataError(f"{place}, which holds {len(values)} different numbers", allowed="classes", remedy=remedy)
     for separator in SEPARATORS:
         single = {value for value in values if separator not in value}
         several = next((value for value in values if separator in value and {*value.split(separator)} <= single), None)
         if several is not None:
-            wrong = f"{_first_with(several, train)} has the label {several!r}, whose parts are labels of other rows"
+            first = train.where(train.labels.to_pylist().index(several))
+            wrong = f"{first} has the label {several!r}, whose parts are labels of other rows"
             remedy = "Use task=multilabel, or list the labels in dataset.label_names"
             raise DataError(wrong, allowed="one label in each row", remedy=remedy)
 
@@ -111,10 +114,8 @@ def with_label_sets(rows: Mapping[str, RawRows], separator: str | None) -> dict[
         labels = cell if isinstance(cell, list) else (cell or "").split(separator) if separator else [cell or ""]
         return list(dict.fromkeys(stripped for label in labels if (stripped := (label or "").strip())))
 
-    def as_sets(column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return pa.chunked_array([pa.array(map(as_set, column.to_pylist()), pa.list_(pa.string()))])
-
-    return {name: part.with_labels(as_sets(part.labels)) for name, part in rows.items()}
+    sets = {name: pa.array(map(as_set, part.labels.to_pylist()), pa.list_(pa.string())) for name, part in rows.items()}
+    return {name: part.with_labels(pa.chunked_array([sets[name]])) for name, part in rows.items()}
 
 
 def name_labels(
@@ -184,15 +185,3 @@ def _with_valid_entities(rows: RawRows, labels: Labels, entities: EntityLabels) 
             file=sys.stderr,
         )
     return rows.with_labels(mapped(pa.chunked_array([column]), lambda _: pa.array(valid, pa.string())))
-
-
-def _first_with(label: str, rows: RawRows) -> str:
-    return rows.where(next(row for row, value in _labels_by_row(rows.labels) if value == label))
-
-
-def _labels_by_row(column: pa.ChunkedArray) -> Iterator[tuple[int, str]]:
-    """Yield each known label, and its row."""
-    for row, scalar in enumerate(column):
-        label = scalar.as_py()
-        values = label if isinstance(label, list) else [label]
-        yield from ((row, value) for value in values if value is not None)
