@@ -156,6 +156,7 @@ USING = [
     ("embed run={brackets} output=out.npy input=latin.txt encoding=utf-8", DATA, "latin.txt"),
     ("explain run={brackets} text=( label=vald", SETTING, "vald"),
     ("explain run={brackets} text=( rows=[0]", SETTING, "text is given together"),
+    ("attention run={brackets} text_pair=(", SETTING, "text_pair"),
     ("attention run={brackets} rows=[300]", DATA, "300"),
     ("predict run=nowhere text=a", DATA, "nowhere"),
     ("eval run=.", DATA, "run=."),

@@ -130,10 +130,8 @@ def web_service(assembly: Assembly, least: float, hosts: list[str]) -> Starlette
             pairs = _pairs(await _body(request))
             async with turn:
                 if not await request.is_disconnected():
-                    predictions = asyncio.get_running_loop().run_in_executor(
-                        worker, _predictions, assembly, pairs, least
-                    )
-                    return JSONResponse({"predictions": await predictions})
+                    work, loop = (worker, _predictions, assembly, pairs, least), asyncio.get_running_loop()
+                    return JSONResponse({"predictions": await loop.run_in_executor(*work)})
         except ClientDisconnect:
             pass
         return Response(status_code=400)  # which nobody reads
@@ -203,11 +201,9 @@ def _description(task: str) -> dict[str, Any]:
     schema = {"type": "object", "properties": request, "oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
     summaries = {"/predict": "A prediction for each text", "/model": "What the model is", "/health": "Does it run?"}
     answer = {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}}
-    paths: dict[str, Any] = {
-        path: {"get": {"summary": words, "responses": answer}} for path, words in summaries.items()
-    }
-    predict = paths["/predict"].pop("get")
-    paths["/predict"]["post"] = predict | {"requestBody": {"content": {"application/json": {"schema": schema}}}}
+    paths: dict[str, Any] = {path: {"get": {"summary": one, "responses": answer}} for path, one in summaries.items()}
+    body = {"content": {"application/json": {"schema": schema}}}
+    paths["/predict"] = {"post": paths["/predict"]["get"] | {"requestBody": body}}
     return {"openapi": "3.1.0", "info": {"title": f"encoderlab: {task}", "version": "1"}, "paths": paths}
 
 

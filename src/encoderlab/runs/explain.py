@@ -135,6 +135,8 @@ def selected_examples(config: AttentionConfig | ExplainConfig, assembly: Assembl
     """
     if config.text is not None and (config.split is not None or config.rows is not None):
         raise SettingError("text is given together with rows of a split", allowed="one of them")
+    if config.text is None and config.text_pair is not None:
+        raise SettingError("text_pair is given without text", remedy="Set text=... too")
     if config.text is not None:
         if not isinstance(assembly.config.task, DocumentTaskConfig):  # which reads single texts as well as pairs
             check_paired(assembly, config.text_pair is not None)

@@ -99,9 +99,8 @@ class TrainState:
             processes=self.processes,
             label_weights=assembly.label_weights,
         )
-        self.horizon, self.per_epoch = horizon_of(
-            training, len(train), self.processes, compiled=assembly.compiled == COMPILED
-        )
+        compiled = assembly.compiled == COMPILED
+        self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=compiled)
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
 
@@ -158,9 +157,8 @@ class _Fitting:
         if checkpoint is not None:
             state = self.processes.broadcast_from_main(lambda: checkpoints.read_state(checkpoint))
             try:
-                self.state.load_state_dict(
-                    state, checkpoints.read_weights(checkpoint) if self.processes.is_main else {}
-                )
+                weights = checkpoints.read_weights(checkpoint) if self.processes.is_main else {}
+                self.state.load_state_dict(state, weights)
             except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
                 reason = one_line(str(error))[:200]
                 raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None

@@ -60,14 +60,8 @@ TOKEN_TABLE = "encoder.embeddings.token.weight"
 BY_PIECE = (TOKEN_TABLE, "masked_token_head.decoder.weight", "masked_token_head.bias")
 # one row per position or token: a shorter table holds the first rows of a longer one
 TABLES = ("encoder.embeddings.position.embedding.weight", *BY_PIECE)
-DOWNLOADED = [
-    "config.json",
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "1_Pooling/config.json",
-    "tokenizer.json",
-]
-DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"]
+DOWNLOADED = ["config.json", "model*.safetensors", "model.safetensors.index.json", "1_Pooling/config.json", "vocab.txt"]
+DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
 STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
 TASK_HEADS = ("sequence_head", "token_head")
