@@ -163,7 +163,10 @@ class HeadSizes:
 
 
 class Prediction(NamedTuple):
-    """The output of the heads: logits for each row, and for each target position; or vectors like a teacher's."""
+    """The output of the heads: logits for each row, and for each target position; or vectors like a teacher's.
+
+    In a tuple, PyTorch's FSDP2 finds the tensors that gradients come from.
+    """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
     token_logits: Float[Tensor, "targets vocabulary"] | None = None
