@@ -49,5 +49,5 @@ def test_a_mapping_can_have_any_class_as_a_key():
     assert fitted.model_.saved.config.task.class_weights == {"good": 2, "bad, né: {really}": 0.5}
     with pytest.raises(SettingError, match="There is no setting task.class_weight. Did you mean task.class_weights?"):
         TextClassifier(**TINY | {"settings": {"task.class_weight": weights}}).fit(TEXTS, CLASSES)
-    with pytest.raises(SettingError, match="task.class_weights gives good -1"):
+    with pytest.raises(SettingError, match="task.class_weights is"):
         TextClassifier(**TINY | {"settings": {"task.class_weights": {"good": -1}}}).fit(TEXTS, CLASSES)
