@@ -37,7 +37,7 @@ def disturbed(conditions: Conditions) -> Iterator[Trial]:
     for number, rank, sharding in islice(cycle(cases), conditions.trials or 0):
         settings = (*GRID["dropout"], f"training.sharding={sharding}")
         reference = _undisturbed(settings)
-        with _folder() as folder:
+        with tempfile.TemporaryDirectory(dir=shared_folder(), ignore_cleanup_errors=True) as folder:
             run = Path(folder)
             step = draw.randrange(1, STEPS)
             ended = launch(run, 2, *settings, disturb=_after_step(run, step, number, rank))
@@ -73,14 +73,10 @@ def launch(run: Path, size: int, *words: str, disturb: Disturb | None = None) ->
 
 @cache
 def _undisturbed(settings: tuple[str, ...]) -> dict[str, Any]:
-    with _folder() as run:
+    with tempfile.TemporaryDirectory(dir=shared_folder(), ignore_cleanup_errors=True) as run:
         ended = launch(Path(run), 2, *settings)
         assert ended.code == 0, ended.output
         return outcome(Path(run))
-
-
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(dir=shared_folder(), ignore_cleanup_errors=True)
 
 
 def newest_step(run: Path) -> int:
