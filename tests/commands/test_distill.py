@@ -140,7 +140,7 @@ def test_a_run_with_unlabelled_texts_resumes_unless_they_or_its_teacher_have_cha
         command("distill", "teacher=mine", *line, "unlabelled=more.txt", "run_dir=run")
     stop_after(-1)
     (tmp_path / "more.txt").write_text("( )\n( (\n) )\n")
-    with pytest.raises(DataError, match="^The data of unlabelled have changed"):
+    with pytest.raises(DataError, match=r"unlabelled=more\.txt have changed"):
         command("distill", "resume=run")
     (tmp_path / "more.txt").write_text("( )\n( (\n) (\n")
     before = weights.read_bytes()
@@ -153,7 +153,7 @@ def test_a_run_with_unlabelled_texts_resumes_unless_they_or_its_teacher_have_cha
 
 
 def test_vectors_are_not_scored_without_their_teacher(command, student):
-    with pytest.raises(DataError, match=r"without the teacher.*encoderlab finetune"):
+    with pytest.raises(DataError, match=r"without the teacher.*finetune it"):
         command("eval", f"run={student}")
 
 

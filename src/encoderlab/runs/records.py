@@ -156,7 +156,8 @@ def run_folder(
         rows = {name: split.get("fingerprint") for name, split in record["dataset"]["splits"].items()}
         before, now = rows | record.get("files", {}), {**corpus.fingerprints(), **(files or {})}
         if changed := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
-            wrong = f"The data of {' and '.join(changed)} have changed since the run in {folder.root} was started"
+            named = [f"{name}={getattr(config, name)}" if hasattr(config, name) else name for name in changed]
+            wrong = f"The data of {' and '.join(named)} have changed since the run in {folder.root} was started"
             raise DataError(wrong, remedy="Restore them, or remove resume to start a new run")
     with folder.reopened(command) if folder else RunFolder.new(config.run_dir, command, config.task.name) as opened:
         yield opened
