@@ -109,7 +109,7 @@ CLI = [
     ("finetune nowhere.csv", SETTING, "nowhere.csv"),
     ("train --config-dir mine model=wide", SETTING, "d_modell"),
     ("train --config-dir mine model=broken", SETTING, "broken"),
-    ("train -m dry_run=true seed=1,2", SETTING, "dry_run"),
+    ("train -m trials=3 dry_run=true seed=1,2", SETTING, "dry_run"),
     ("train -m 'training.learning_rate=log(1e-4,1e-2)'", SETTING, "trials"),
 ]
 

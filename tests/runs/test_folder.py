@@ -1,6 +1,7 @@
 """The run folder: never reused, never overwritten, and removed if the run produced nothing."""
 
 import errno
+import shutil
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 
 from encoderlab.errors import SettingError, TrainingError
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.journal import Journal
 
 
 def made(*arguments):
@@ -106,3 +108,17 @@ def test_a_file_that_cannot_be_written_is_reported_in_one_line(tmp_path, error):
     expected = pytest.raises(TrainingError, match=f"cannot be written or read: {error.strerror}. Free space")
     with expected, RunFolder.new(str(tmp_path / "run"), "train", "sst2"):
         raise error
+
+
+def test_a_folder_deleted_during_a_run_is_reported(command, tmp_path, monkeypatch):
+    count = Journal.step
+
+    def deleting(self, done):
+        count(self, done)
+        if done.number == 2:
+            shutil.rmtree(tmp_path / "run")
+
+    monkeypatch.setattr(Journal, "step", deleting)
+    arguments = ("task=brackets", "model=tiny", "training=smoke", "dataset.limit=300")
+    with pytest.raises(TrainingError, match="run has gone: it was moved or deleted"):
+        command("train", *arguments, f"run_dir={tmp_path / 'run'}")

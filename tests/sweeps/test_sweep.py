@@ -64,6 +64,13 @@ def test_jobs_run_in_parallel_processes_with_a_log_each(sweep, capfd):
     assert any("on test" in log.read_text() for log in Path("sweep/logs").glob("*.log"))
 
 
+@pytest.mark.slow
+def test_a_sweep_of_dry_runs_writes_nothing(command, tmp_path, capfd):
+    command("train", *TINY, "-m", "seed=1,2", "dry_run=true")
+    assert capfd.readouterr().out.count("only the cache is written") == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_launcher_and_a_callback_of_ones_own_are_called_as_in_any_hydra_project(tmp_path, cache):
     (tmp_path / "hydra_plugins").mkdir()  # the only package in which Hydra looks for launchers
     (tmp_path / "hydra_plugins" / "mine.py").write_text(

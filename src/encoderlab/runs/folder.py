@@ -115,8 +115,10 @@ class RunFolder:
         """Lock the folder for this process, however that ends. After an error, print how to resume what is worth it,
         and explain a file that cannot be written.
         """
+        was_there = False
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            was_there = True
             with FileLock(self.lock, timeout=0):
                 yield
         except Timeout:
@@ -130,6 +132,9 @@ class RunFolder:
                 print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
             if not isinstance(error, OSError):
                 raise
+            if was_there and isinstance(error, FileNotFoundError) and not self.root.is_dir():
+                wrong = f"The run folder {self.root} has gone: it was moved or deleted"
+                raise TrainingError(wrong, remedy="Leave it in place until the run ends") from None
             what = f"{error.filename or self.root} cannot be written or read: {error.strerror or error}"
             remedy = "Free space, make the folder writable, or set run_dir=... to another one"
             raise TrainingError(what, remedy=remedy) from None

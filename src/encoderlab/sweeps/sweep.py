@@ -11,12 +11,13 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, nullcontext, redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,33 +55,50 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
     """Run every combination of the values given, or the trials of a search.
 
     `start` runs the command with one job's settings and overrides. Raises the error of the first job that failed, when
-    all others have run, and SettingError if `sweep_dir` holds something else or the jobs are dry runs.
+    all others have run.
     """
     assert line.sweep is not None
-    trials, sweep_dir, parsed = line.sweep.trials, line.sweep.sweep_dir, line.parsed()
-    if any(override.key_or_group == "dry_run" and override.value() is True for override in parsed):
-        raise SettingError("dry_run=true estimates one run, and -m starts several", remedy="Remove -m or dry_run")
+    trials, parsed = line.sweep.trials, line.parsed()
+    dry = any(override.key_or_group == "dry_run" and override.value() is True for override in parsed)
+    if dry and trials is not None:
+        raise SettingError("dry_run=true gives no score to search by", remedy="Remove trials or dry_run")
+    varied = [override.key_or_group for override in parsed if override.is_sweep_override()]
+    with _folder(line.sweep.sweep_dir, dry=dry) as root:
+        jobs = Jobs(line.command, root, start, varied, dry)
+        try:
+            if trials is not None:
+                search(line, jobs, trials)
+            else:
+                _combine(line, jobs)
+        except UserError:  # of the first job that failed; the others have run
+            _finish(jobs, compared=trials is None)
+            raise
+        except Interrupted:
+            searched = [] if trials is None else [f"trials={trials}"]
+            words = ["encoderlab", line.command, *line.flags, *line.overrides, *searched, f"sweep_dir={root}"]
+            if not dry:
+                print(f"Finished runs are not repeated. Resume with: {shlex.join(words)}", file=sys.stderr)
+            raise
+        _finish(jobs, compared=trials is None)
+
+
+@contextmanager
+def _folder(sweep_dir: str | None, *, dry: bool) -> Iterator[Path]:
+    """Open the folder of a sweep, a temporary one if its jobs are `dry` runs.
+
+    Raises SettingError if `sweep_dir` holds something else.
+    """
+    if dry:
+        with tempfile.TemporaryDirectory(prefix="encoderlab-dry-sweep-") as folder:
+            yield Path(folder)
+        return
     new = MULTIRUN / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
     root = new if sweep_dir is None else Path(sweep_dir)
     if root.is_file() or (root.is_dir() and any(root.iterdir()) and not is_sweep(root)):
-        allowed = "a new or empty folder, or a sweep to resume"
-        raise SettingError(f"sweep_dir={sweep_dir} is not a sweep", allowed=allowed)
-    varied = [override.key_or_group for override in parsed if override.is_sweep_override()]
-    jobs = Jobs(line.command, root, start, varied)
-    try:
-        if trials is not None:
-            search(line, jobs, trials)
-        else:
-            _combine(line, jobs)
-    except UserError:  # of the first job that failed; the others have run
-        _finish(jobs, compared=trials is None)
-        raise
-    except Interrupted:
-        searched = [] if trials is None else [f"trials={trials}"]
-        words = ["encoderlab", line.command, *line.flags, *line.overrides, *searched, f"sweep_dir={root}"]
-        print(f"Finished runs are not repeated. Resume with: {shlex.join(words)}", file=sys.stderr)
-        raise
-    _finish(jobs, compared=trials is None)
+        raise SettingError(
+            f"sweep_dir={sweep_dir} is not a sweep", allowed="a new or empty folder, or a sweep to resume"
+        )
+    yield root
 
 
 def _combine(line: CommandLine, jobs: Jobs) -> None:
@@ -101,7 +119,7 @@ def _combine(line: CommandLine, jobs: Jobs) -> None:
 def _finish(jobs: Jobs, *, compared: bool) -> None:
     """Show and write the comparison of all finished runs; delete the folder if there is no run."""
     runs = runs_in(jobs.root) if jobs.root.is_dir() else []
-    if not runs:
+    if not runs and not jobs.dry:
         shutil.rmtree(jobs.root, ignore_errors=True)
         if jobs.root.parent == MULTIRUN:
             with suppress(OSError):  # they hold something else
@@ -120,13 +138,14 @@ class Jobs:
     """Runs `command` in the sweep's folder `root` for one combination after another.
 
     `start` runs the command with its settings and the overrides that gave them. `varied` names the settings that differ
-    between jobs. Hydra's launchers send this to their workers.
+    between jobs. Hydra's launchers send this to their workers. `dry`: nothing is written.
     """
 
     command: str
     root: Path
     start: Callable[[Any, Sequence[str]], None]
     varied: Sequence[str] = ()
+    dry: bool = False
     main_process: int = field(default_factory=os.getpid)
 
     def __call__(self, config: DictConfig) -> None:
@@ -158,7 +177,7 @@ class Jobs:
         Raises UserError if it fails; FolderInUseError if another process is running it.
         """
         folder, typed_line = None, " ".join(overrides)
-        if hasattr(settings, "run_dir"):
+        if hasattr(settings, "run_dir") and not self.dry:
             folder = RunFolder(Path(settings.run_dir or self.root / name))
             if folder.finished:
                 say(f"finished before: {folder.root}")
@@ -233,11 +252,13 @@ def search_space(line: CommandLine) -> tuple[dict[str, BaseDistribution], list[s
     which each tenfold gets the same share. Raises SettingError if there is nothing to draw.
     """
     presets = [one for one in line.overrides if one.startswith(("sweep=", "hydra/launcher="))]
+    if presets:
+        remedy = "Start several processes with one sweep_dir"
+        raise SettingError(f"{presets[0]} does not work with trials", remedy=remedy)
     sweeps = [override for override in line.parsed() if override.is_sweep_override()]
-    if presets or not sweeps:
+    if not sweeps:
         remedy = "Give a range, such as training.learning_rate=log(1e-5,1e-2)"
-        what = f"does not search {presets[0]}" if presets else "has nothing to search"
-        raise SettingError(f"trials=... {what}", remedy=remedy)
+        raise SettingError("trials=... has nothing to search", remedy=remedy)
     space = {override.get_key_element(): _distribution(override) for override in sweeps}
     return space, [override.input_line or "" for override in line.parsed() if override not in sweeps]
 
