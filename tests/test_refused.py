@@ -110,6 +110,7 @@ CLI = [
     ("train --config-dir mine model=wide", SETTING, "d_modell"),
     ("train --config-dir mine model=broken", SETTING, "broken"),
     ("train -m trials=3 dry_run=true seed=1,2", SETTING, "dry_run"),
+    (f"train {OWN} folds=5 dataset.test_fraction=0.2", SETTING, "dataset.test_fraction=0.2"),
     ("train -m 'training.learning_rate=log(1e-4,1e-2)'", SETTING, "trials"),
 ]
 

@@ -61,11 +61,11 @@ def test_rows_may_share_a_text_up_to_a_size_of_the_whole_sheet(tmp_path, monkeyp
         texts(path)
 
 
-def test_a_gzip_file_of_nothing_but_short_rows_is_refused(tmp_path, monkeypatch):
+def test_a_gzip_file_of_nothing_but_short_rows_is_refused_and_a_large_one_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("encoderlab.data.formats._MUCH", 1_000_000)
     bomb, large = tmp_path / "bomb.txt.gz", tmp_path / "large.txt.gz"
     bomb.write_bytes(gzip.compress(b"x\n" * 1_000_000))
     with pytest.raises(DataError, match=r"bomb\.txt\.gz unpacks to more than 100 times"):
         texts(bomb)
     large.write_bytes(gzip.compress(b"".join(b"%d\n" % n for n in range(200_000))))
-    assert len(texts(large)) == 200_000
+    assert len(texts(large)) == 200_000 and "unpacks to 1 MB" in capsys.readouterr().err

@@ -344,6 +344,8 @@ def test_columns_of_texts_are_joined(tmp_path):
     [
         ({"path": "a.csv", "train": "b.csv"}, "dataset.train"),
         ({"test": "a.csv"}, "dataset.train"),
+        ({"path": "a.csv", "validation_fraction": 0.6, "test_fraction": 0.4}, "validation_fraction"),
+        ({"path": "a.csv", "text": "x", "label": "x"}, "dataset.text"),
         ({"path": "a.csv", "encoding": "utf-9"}, "dataset.encoding"),
         ({"path": "a.csv", "label_names": ["a"]}, "dataset.label_names"),
     ],

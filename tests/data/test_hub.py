@@ -256,3 +256,8 @@ def test_a_local_folder_or_file_is_refused(tmp_path, monkeypatch):
         HubDataset(path="reviews").load(tmp_path)
     with pytest.raises(SettingError, match="dataset=files"):
         HubDataset(path="/data/reviews.csv").load(tmp_path)
+
+
+def test_a_further_split_named_as_a_main_one_is_refused():
+    with pytest.raises(SettingError, match=r"dataset\.test_split"):
+        HubDataset(path="me/own", further_splits=["test"])

@@ -207,6 +207,15 @@ class ColumnDataset(DatasetConfig):
         texts = [self.text] if isinstance(self.text, str) else self.text
         if not isinstance(texts, list) or not texts or not all(isinstance(name, str) for name in texts):
             raise SettingError(f"dataset.text is {self.text!r}", allowed="a column, or a list of columns")
+        named = [name for name in (*texts, self.text_pair, *(self.label_columns or [self.label])) if name is not None]
+        if len(set(named)) < len(named):  # a model would read the labels
+            raise SettingError(f"The columns {', '.join(named)} (dataset.text, text_pair, label) are not all different")
+        if sum(self.held_out.values()) >= 1:
+            wrong = "dataset.validation_fraction and dataset.test_fraction leave no training rows"
+            raise SettingError(wrong, allowed="a sum below 1")
+        if self.fold is not None and self.test_fraction:
+            wrong = f"dataset.test_fraction={self.test_fraction:g} takes test rows, but every fold is tested anyway"
+            raise SettingError(wrong, remedy="Remove dataset.test_fraction")
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 

@@ -167,6 +167,18 @@ def text_lines(path: Path, encoding: str) -> Iterator[str]:
     return (line.removesuffix("\n").removesuffix("\r") for line in lines_of(path, encoding))
 
 
+def _refuse_bomb(path: Path) -> None:
+    """Raise DataError if a compressed file unpacks to more than any text does; say how large it is if that is much."""
+    unpacked, most = 0, max(_GROWTH * path.stat().st_size, _MUCH)
+    with _opened(path) as file:
+        while block := file.read(2**20):  # before lines are read, since one line may be all
+            unpacked += len(block)
+            if unpacked > most:
+                raise DataError(f"{path} unpacks to more than {_GROWTH} times its size", remedy="Unpack it yourself")
+    if unpacked > _MUCH:
+        print(f"encoderlab: {path} unpacks to {unpacked // 10**6:,} MB", file=sys.stderr)
+
+
 def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encoding") -> str:
     """Return Python's name of the encoding of a text file; `setting` chooses it.
 
@@ -175,13 +187,7 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
     if a compressed file unpacks to more than any text does.
     """
     if path.suffix in COMPRESSED:
-        with _opened(path) as file:
-            unpacked, most = 0, max(_GROWTH * path.stat().st_size, _MUCH)
-            while block := file.read(2**20):  # before lines are read, since one line may be all
-                unpacked += len(block)
-                if unpacked > most:
-                    wrong = f"{path} unpacks to more than {_GROWTH} times its size"
-                    raise DataError(wrong, remedy="Unpack it yourself")
+        _refuse_bomb(path)
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     broken, has_utf_8 = None, False

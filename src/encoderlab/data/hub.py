@@ -44,6 +44,12 @@ class HubDataset(ColumnDataset):
         None, "Further splits to score and predict, such as [validation_mismatched]."
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if main := {*(self.further_splits or ())} & {*MAIN_SPLITS}:
+            wrong = f"dataset.further_splits names {min(main)}"
+            raise SettingError(wrong, allowed="other names", remedy=f"Set dataset.{min(main)}_split")
+
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
         import pyarrow as pa
