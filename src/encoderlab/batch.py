@@ -37,7 +37,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Targets:
+class TeacherOutputs:
     """A teacher's outputs for a batch (Hinton et al. 2015), which a student learns to reproduce.
 
     They are either logits of the task's classes, for whole sequences or for the target tokens, softened by
@@ -52,8 +52,8 @@ class Targets:
     temperature: float = 1.0
     weight: float = 1.0
 
-    def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> Targets:
-        """Return the targets of some rows and of some target tokens."""
+    def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> TeacherOutputs:
+        """Return the outputs for some rows and for some target tokens."""
         where = {"sequence_logits": rows, "sequence_vectors": rows, "token_logits": tokens, "token_vectors": tokens}
         known = {name: output for name in where if (output := getattr(self, name)) is not None}
         return replace(self, **{name: output[where[name]] for name, output in known.items()})
@@ -67,8 +67,8 @@ class Batch:
     that the token head predicts, as indices into the flattened (batch * length) tokens, in ascending order;
     `token_labels` holds their labels. `rows` gives the index of each example in its split; it is empty in a batch
     `without_rows`. `n_tokens` counts real tokens, and `n_targets` the target positions if they are still to be drawn
-    (None: unknown). Both are plain numbers, so reading them never waits for a device. `targets` are a teacher's
-    outputs, in distillation.
+    (None: unknown). Both are plain numbers, so reading them never waits for a device. `teacher` holds the
+    teacher's outputs, in distillation.
 
     A row is one sequence unless a long text is read in several windows. `row_of_sequence` then gives the row of the
     batch that each sequence belongs to, in ascending order (None: every row is one sequence). Predictions have one row
@@ -84,7 +84,7 @@ class Batch:
     token_labels: Int[Tensor, " targets"] | None
     n_tokens: int
     n_targets: int | None = None
-    targets: Targets | None = None
+    teacher: TeacherOutputs | None = None
     row_of_sequence: Int[Tensor, " sequences"] | None = None
 
     def __len__(self) -> int:
@@ -127,7 +127,7 @@ class Batch:
             labels=None if self.labels is None else self.labels[first:last],
             token_labels=None if self.token_labels is None else self.token_labels[targets_here],
             n_tokens=(end - begin) * length if mask is None else int(mask.sum()),
-            targets=None if self.targets is None else self.targets.select(slice(first, last), targets_here),
+            teacher=None if self.teacher is None else self.teacher.select(slice(first, last), targets_here),
             row_of_sequence=None if self.row_of_sequence is None else self.row_of_sequence[begin:end] - first,
         )
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from encoderlab.batch import Batch, Prediction, Targets
+from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.metrics.pretraining import TeacherVectorsMetrics
 
 LENGTH, WIDTH = 3, 4
@@ -15,8 +15,8 @@ STUDENT, TEACHER = (torch.randn(5, LENGTH, WIDTH, generator=DRAW) for _ in range
 def added(metrics, rows, student=STUDENT):
     ids = torch.zeros(len(rows), LENGTH, dtype=torch.long)
     of_tokens = torch.arange(len(rows) * LENGTH)
-    targets = Targets(sequence_vectors=TEACHER[rows].mean(1), token_vectors=TEACHER[rows].flatten(0, 1))
-    batch = Batch(ids, ids, None, torch.tensor(rows), of_tokens, None, None, ids.numel(), targets=targets)
+    teacher = TeacherOutputs(sequence_vectors=TEACHER[rows].mean(1), token_vectors=TEACHER[rows].flatten(0, 1))
+    batch = Batch(ids, ids, None, torch.tensor(rows), of_tokens, None, None, ids.numel(), teacher=teacher)
     metrics.keep(
         metrics.columns(
             Prediction(sequence_vectors=student[rows].mean(1), token_vectors=student[rows].flatten(0, 1)), batch

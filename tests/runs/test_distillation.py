@@ -96,7 +96,7 @@ def test_targets_are_the_vectors_of_real_tokens_and_their_mean_per_text():
     batch = Batch(ids, ids * 0, mask, torch.arange(2), none, None, None, n_tokens=5)
     task, teacher = vectors_task(), encoder_of()
     teach_vectors(task, teacher, CPU)
-    targets = task.with_targets(batch, 0).targets
+    targets = task.with_targets(batch, 0).teacher
     with torch.no_grad():
         hidden = teacher.model().encoder(ids, ids * 0, mask)
     assert torch.equal(targets.token_vectors, hidden[mask])
@@ -171,7 +171,7 @@ def test_every_row_of_a_student_has_its_teachers_logits(opened, tmp_path, words)
     assert isinstance(rows, TaughtRows) and len(rows) == len(TEXTS) and rows.weight == 0.5
     batch = rows.prepare(rows.gather(np.array([2, 0]), 0))
     examples = list(corpus_of(tmp_path, words).split("train"))
-    targets = batch.targets.token_logits if words else batch.targets.sequence_logits
+    targets = batch.teacher.token_logits if words else batch.teacher.sequence_logits
     expected = np.concatenate(teacher.logits([examples[2], examples[0]]))
     np.testing.assert_allclose(targets, expected, rtol=1e-4, atol=1e-5)
     assert not isinstance(taught(teacher, tmp_path, words, teacher_weight=0.0), TaughtRows)
@@ -183,7 +183,7 @@ def test_unlabelled_texts_are_added_with_the_teachers_labels(opened, tmp_path, w
     rows = taught(opened(words), tmp_path, words, unlabelled=str(tmp_path / "more.txt"))
     assert len(rows) == len(TEXTS) + 2
     batch = rows.prepare(rows.gather(np.array([len(TEXTS) + 1]), 0))
-    targets = batch.targets.token_logits if words else batch.targets.sequence_logits
+    targets = batch.teacher.token_logits if words else batch.teacher.sequence_logits
     assert targets.argmax(1).tolist() == (batch.token_labels if words else batch.labels).tolist()
 
 

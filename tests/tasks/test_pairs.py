@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from encoderlab.batch import Batch, Prediction, Targets
+from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample
 from encoderlab.data.token_store import as_blocks, memory_store
@@ -222,10 +222,10 @@ def batch(mask):
 @pytest.mark.parametrize(("mask", "positions"), [(None, [0, 1, 2, 3, 4, 5]), (MASK, [0, 1, 3, 4, 5])])
 def test_the_teacher_computes_every_real_token(mask, positions):
     learned = vectors()
-    learned.teacher = lambda given: Targets(token_vectors=torch.zeros(len(given.target_positions), 4))
+    learned.teacher = lambda given: TeacherOutputs(token_vectors=torch.zeros(len(given.target_positions), 4))
     found = learned.with_targets(batch(mask), 0)
     assert found.target_positions.tolist() == positions
-    assert found.targets.token_vectors.shape == (len(positions), 4)
+    assert found.teacher.token_vectors.shape == (len(positions), 4)
 
 
 def test_without_its_teacher_a_run_cannot_be_scored():

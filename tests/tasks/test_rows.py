@@ -76,9 +76,9 @@ def test_each_row_has_its_own_logits(chosen):
     rows = TaughtRows(texts(5), logits(5), 2.0, 0.7)
     batch = rows.prepare(rows.gather(np.array(chosen), 0))
     assert torch.equal(
-        batch.targets.sequence_logits, torch.from_numpy(np.concatenate([logits(5)[row] for row in chosen]))
+        batch.teacher.sequence_logits, torch.from_numpy(np.concatenate([logits(5)[row] for row in chosen]))
     )
-    assert (batch.targets.temperature, batch.targets.weight) == (2.0, 0.7)
+    assert (batch.teacher.temperature, batch.teacher.weight) == (2.0, 0.7)
 
 
 def test_words_have_teacher_logits_at_each_of_the_students_targets():
@@ -86,7 +86,7 @@ def test_words_have_teacher_logits_at_each_of_the_students_targets():
     teacher = np.split(np.arange(10, dtype=np.float32).reshape(5, 2), [3])  # it reads a word more of each
     rows = TaughtRows(hold_encoded(encoded, 10, HeadSizes(token_classes=2)), teacher, 1.0, 1.0)
     batch = rows.prepare(rows.gather(np.array([1, 0]), 0))
-    assert batch.targets.token_logits.tolist() == [[6, 7], [0, 1], [2, 3]]
+    assert batch.teacher.token_logits.tolist() == [[6, 7], [0, 1], [2, 3]]
 
 
 def test_rows_without_labels_follow_those_with_labels():

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from encoderlab.batch import Batch, Prediction, Targets
+from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.training.loss import count_targets, losses
 
 
-def batch(labels=None, token_labels=None, targets=None):
+def batch(labels=None, token_labels=None, teacher=None):
     positions = torch.arange(0 if token_labels is None else len(token_labels))
     ids = torch.ones(4, 5, dtype=torch.long)
     return Batch(
@@ -21,7 +21,7 @@ def batch(labels=None, token_labels=None, targets=None):
         labels=labels,
         token_labels=token_labels,
         n_tokens=20,
-        targets=targets,
+        teacher=teacher,
     )
 
 
@@ -59,7 +59,7 @@ def test_with_sets_of_labels_a_weight_applies_to_rows_that_have_the_label():
 def test_a_teacher_adds_the_divergence_of_softened_predictions():
     torch.manual_seed(0)
     labels, prediction, teacher = torch.tensor([0, 1, 1, 0]), Prediction(torch.randn(4, 2)), torch.randn(4, 2)
-    taught = batch(labels, targets=Targets(sequence_logits=teacher, temperature=2.0, weight=0.75))
+    taught = batch(labels, teacher=TeacherOutputs(sequence_logits=teacher, temperature=2.0, weight=0.75))
     student, wanted = ((logits / 2).softmax(-1) for logits in (prediction.sequence_logits, teacher))
     divergence = 4 * (wanted * (wanted / student).log()).sum()
     found = losses(prediction, taught)
@@ -71,8 +71,8 @@ def test_a_teacher_adds_the_divergence_of_softened_predictions():
 def test_vectors_are_compared_by_direction_and_add_up_over_micro_batches():
     torch.manual_seed(0)
     vectors, tokens = torch.randn(4, 8), torch.randn(6, 8)
-    targets = Targets(sequence_vectors=3 * vectors, token_vectors=-tokens, weight=0.5)
-    taught = batch(token_labels=torch.zeros(6, dtype=torch.long), targets=targets)
+    teacher = TeacherOutputs(sequence_vectors=3 * vectors, token_vectors=-tokens, weight=0.5)
+    taught = batch(token_labels=torch.zeros(6, dtype=torch.long), teacher=teacher)
     found = losses(Prediction(sequence_vectors=vectors, token_vectors=tokens), taught)
     assert found["teacher_sequence"].item() == pytest.approx(0, abs=1e-5)
     assert found["teacher_token"].item() == pytest.approx(0.5 * 2 * 6, rel=1e-5)

@@ -92,7 +92,7 @@ def baselines(
     validation as a model's are. `frozen` computes an encoder's vectors, or says why it is not used.
     """
     train, scored = _labelled(splits.by_name["train"]), splits.by_name[name]
-    assert len(train) and scored.labelled, "baselines are fitted and scored on labelled rows"
+    assert len(train) and scored.known().any(), "baselines are fitted and scored on labelled rows"
     validation = _labelled(splits.by_name["validation"]) if "validation" in splits.by_name else None
     data = _Data(train, scored, validation or None, splits.labels, threshold, positive)
     by_name = {method_name: _run(method, data) for method_name, method in _SIMPLE[data.kind].items()}

@@ -34,7 +34,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         raise DataError(wrong, remedy=f"Use task={other}")
     split = config.split or corpus.scored_splits()[-1]
     rows = corpus.split(split)
-    if not len(rows) or not corpus.labelled(split):
+    if not len(rows) or not corpus.is_labelled(split):
         raise DataError(f"split={split} has no labels to score on", allowed=", ".join(corpus.scored_splits()))
     settled, threshold, positive = resolve_task(task, corpus), None, 1
     if isinstance(settled, ClassificationConfig):

@@ -130,7 +130,7 @@ def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
     if config.dataset is None:
         _check_unchanged(assembly, corpus, split)
     check_paired(assembly, corpus.paired)
-    if not corpus.labelled(split):
+    if not corpus.is_labelled(split):
         remedy = f"Run encoderlab predict run=... split={split} to write predictions"
         raise DataError(f"split={split} has no labels to score against", remedy=remedy)
     if corpus.splits.labels != task.labels and not _same_in_other_words(corpus.splits.labels, assembly):

@@ -3,7 +3,7 @@
 import sys
 
 from encoderlab.config.commands import ExplainConfig
-from encoderlab.reports.blocks import show, write_files
+from encoderlab.reports.blocks import show, write_html_json
 from encoderlab.reports.explanation import explanation_blocks
 from encoderlab.runs.assembly import reopen
 from encoderlab.runs.explain import selected_examples, word_importance
@@ -23,7 +23,7 @@ def explain(config: ExplainConfig) -> RunFolder:
     content = [one.as_dict(name) for name, one in explanations.items()]
     with RunFolder.new(config.run_dir, "explain", assembly.config.task.name) as folder:
         record_start(folder, "explain", config, assembly.compute)
-        write_files(folder.explanation, f"Explanations of {assembly.config.task.name}", blocks, content)
+        write_html_json(folder.explanation, f"Explanations of {assembly.config.task.name}", blocks, content)
         show(blocks, sys.stdout)
     print(f"Page: {folder.explanation}", file=sys.stderr)
     return folder

@@ -142,11 +142,6 @@ class Split:
         batches = Split(self.rows.select_columns([name])).batches(10 * _AT_A_TIME)
         return np.concatenate([np.zeros(0, bool), *(batch[name].is_valid().to_numpy() for batch in batches)])
 
-    @property
-    def labelled(self) -> bool:
-        """Return whether any row has a known target."""
-        return bool(self.known().any())
-
 
 @dataclass(frozen=True, slots=True)
 class Folded:

@@ -127,10 +127,10 @@ class TeacherVectorsMetrics(Metrics):
     """Collects cosines between the vectors of student and teacher."""
 
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, Tensor]:
-        targets = batch.targets
-        assert targets is not None, "only a batch with a teacher's targets can be scored"
-        sequence = _cosine(prediction.sequence_vectors, targets.sequence_vectors)
-        token = _cosine(prediction.token_vectors, targets.token_vectors)
+        teacher = batch.teacher
+        assert teacher is not None, "only a batch with a teacher's outputs can be scored"
+        sequence = _cosine(prediction.sequence_vectors, teacher.sequence_vectors)
+        token = _cosine(prediction.token_vectors, teacher.token_vectors)
         row = batch.target_positions // batch.input_ids.shape[1]
         sums, counts = (torch.zeros_like(sequence).index_add_(0, row, some) for some in (token, torch.ones_like(token)))
         return batch.rows, torch.stack([sequence, sums / counts], dim=1)

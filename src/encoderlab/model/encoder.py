@@ -12,7 +12,7 @@ from encoderlab.model.layers import Dropout, FeedForward, build_norm
 from encoderlab.model.packing import Ids, Layout, Mask, SelectedTokens, Selection, Tokens
 from encoderlab.model.positions import build_positions
 
-Targets = Float[Tensor, "*targets d_model"]  # vectors of the selected tokens
+SelectedVectors = Float[Tensor, "*targets d_model"]  # of the selected tokens
 AttentionMap = Float[Tensor, "batch heads length length"]  # [sequence, head, attending token, attended token]
 
 
@@ -62,7 +62,7 @@ class EncoderLayer(nn.Module):
 class PostNormLayer(EncoderLayer):
     """norm(x + sublayer(x)), as in the paper and BERT."""
 
-    def forward(self, x: Tokens, layout: Layout, selected: SelectedTokens | None = None) -> Targets:
+    def forward(self, x: Tokens, layout: Layout, selected: SelectedTokens | None = None) -> SelectedVectors:
         residual = x if selected is None else selected.pick(x)
         x = self.attention_norm(residual + self.dropout(self.attention(x, layout, selected)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
@@ -74,7 +74,7 @@ class PostNormLayer(EncoderLayer):
 class PreNormLayer(EncoderLayer):
     """x + sublayer(norm(x)): gradients reach every layer undiminished (Xiong et al. 2020, figure 1b)."""
 
-    def forward(self, x: Tokens, layout: Layout, selected: SelectedTokens | None = None) -> Targets:
+    def forward(self, x: Tokens, layout: Layout, selected: SelectedTokens | None = None) -> SelectedVectors:
         residual = x if selected is None else selected.pick(x)
         x = residual + self.dropout(self.attention(self.attention_norm(x), layout, selected))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
@@ -114,7 +114,7 @@ class Encoder(nn.Module):
         attention_mask: Mask | None,
         n_tokens: int | None = None,
         selection: Selection | None = None,
-    ) -> Targets:
+    ) -> SelectedVectors:
         """Return the same vectors, faster: without computing padding, and only for the selected tokens.
 
         If `n_tokens` counts the real tokens of a batch with padding, all layers work on only these, and the vectors of

@@ -117,12 +117,11 @@ class Passage:
 Block = Heading | Text | Table | Items | Plot | Matrix | Passage
 
 
-def write_files(page: Path, title: str, blocks: Sequence[Block], content: Any) -> None:
-    """Write the page of these blocks with links to its sections, and last their `content` as JSON, with which a run is
-    finished. Each file appears whole or not at all.
-    """
+def write_html_json(page: Path, title: str, blocks: Sequence[Block], content: Any) -> None:
+    """Write the page of these blocks, with links to its sections, and their `content` as JSON: whole or not at all."""
     links = [block.title for block in blocks if isinstance(block, Heading) and block.level == 2]
     atomic_write_text(page, render("page.html", title=title, blocks=blocks, links=links, svg=svg, anchor=anchor))
+    # The last file: with it a run is finished (`RunFolder.finished`).
     atomic_write_text(page.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 

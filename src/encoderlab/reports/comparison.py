@@ -23,7 +23,7 @@ from encoderlab.metrics.intervals import Mean, mean_of
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES
-from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, json_safe, show, write_files
+from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, json_safe, show, write_html_json
 from encoderlab.settings import flat_settings
 
 LEVEL = 0.05
@@ -437,7 +437,7 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, s
         drawn = [Plot(plots.settings_plot(rows, comparison["reference"], metric), what)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_files(folder / "compare.html", headline(comparison), _blocks(comparison, drawn), comparison)
+        write_html_json(folder / "compare.html", headline(comparison), _blocks(comparison, drawn), comparison)
     except OSError as error:
         remedy = "Set output=... to a folder you can write to"
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None

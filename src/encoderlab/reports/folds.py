@@ -17,7 +17,7 @@ from encoderlab.metrics.intervals import mean_of
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
-from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_files
+from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.facts import Facts, settings_section
 from encoderlab.reports.predictions import carried_names, places, write_table
 from encoderlab.reports.training import title_of
@@ -185,7 +185,7 @@ def write_folds_report(
         report["label_errors"] = {"n": len(to_check), "of": len(predictions)}
     mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_figure"]]), tone="headline")
     blocks = [mean, *_blocks(report, to_check, MOST_LABELS), *settings_section(facts)]
-    write_files(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks, report)
+    write_html_json(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks, report)
 
 
 def show_folds_report(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.reports import plots, training, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, verdict_on
-from encoderlab.reports.blocks import Heading, Plot, Table, Text, show, write_files
+from encoderlab.reports.blocks import Heading, Plot, Table, Text, show, write_html_json
 from encoderlab.reports.facts import Facts, pair_lines, settings_section, split_facts
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def write_pretraining_report(folder: Path, report: Mapping[str, Any], facts: Fac
     documents = [
         [name, wording.number(part["documents"])] for name, part in split_facts(facts).items() if "documents" in part
     ]
-    write_files(folder / "report.html", training.title_of(report), [
+    write_html_json(folder / "report.html", training.title_of(report), [
         *training.page_head(report),
         *training.page_scores(report, drawn),
         Heading("Data"),

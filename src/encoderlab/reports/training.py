@@ -15,7 +15,7 @@ from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, Baseline, baseline_blocks, verdict_on
-from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_files
+from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import Facts, pair_lines, scarce_classes, settings_section, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions
@@ -262,7 +262,7 @@ def write_report(
     where = [examples.where(int(row)) for row in scores.rows] if report["data"] else ()
     about = (scores.labels, scores.predicted, probabilities, names)
     write_predictions(folder / "predictions.csv", texts, *about, carried, where)
-    write_files(folder / "report.html", title_of(report), [
+    write_html_json(folder / "report.html", title_of(report), [
         *page_head(report),
         *page_scores(report, drawn),
         *mistakes_section(examples, scores, explain),

@@ -60,7 +60,7 @@ class Corpus:
             raise DataError(f"split={name} is not in this dataset", allowed=", ".join(self.splits.by_name))
         return self.splits.by_name[name]
 
-    def labelled(self, name: str) -> bool:
+    def is_labelled(self, name: str) -> bool:
         """Return whether every row of the split has a known target. Raises DataError if only some have one."""
         unknown, rows = self.survey[name].unlabelled, len(self.split(name))
         if 0 < unknown < rows:
@@ -70,7 +70,7 @@ class Corpus:
 
     def check_training_labels(self) -> None:
         """Raise DataError if nothing can be learned from training: it has no labels, or only one label or number."""
-        if not self.labelled("train"):
+        if not self.is_labelled("train"):
             remedy = "Set dataset.label to the column that holds them"
             raise DataError("The training split has no labels", remedy=remedy)
         survey = self.survey["train"]
@@ -109,7 +109,7 @@ class Corpus:
         """
         main = [name for name in ("validation", "test") if name in self.splits.by_name]
         further = [name for name in self.splits.by_name if name not in ("train", *main)]
-        scored = [name for name in (*further, *main) if self.labelled(name)]
+        scored = [name for name in (*further, *main) if self.is_labelled(name)]
         if not set(main) & set(scored):
             remedy = "Hold rows out of training with dataset.validation_fraction=0.1, or set dataset.validation=FILE"
             raise DataError("No split has labels to score on", remedy=remedy)

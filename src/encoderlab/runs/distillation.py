@@ -4,7 +4,7 @@ The teacher is a finished run, whose probabilities the student learns in additio
 2015), or an encoder, whose vectors it learns to reproduce on documents. The rows of a task stay the same in every
 epoch, so the logits for them are computed once. On documents a teacher computes its vectors again at every step,
 because rows are drawn each epoch and the vector of one token takes 0.8 kB. Either way a batch carries the targets
-(`batch.Targets`), and `training.loss` compares them with the student's outputs.
+(`batch.TeacherOutputs`), and `training.loss` compares them with the student's outputs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from encoderlab.batch import Batch, Prediction, Targets
+from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.config.commands import DistillConfig, OpenRunConfig, StudentStart
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files import read_unlabelled
@@ -163,14 +163,14 @@ def teach_vectors(task: TeacherVectors, teacher: SavedModel, compute: Compute) -
         raise SettingError(wrong, allowed=f"at most {reach}", remedy=f"Set model.max_length={reach}")
     encoder = teacher.model().encoder.to(compute.device).requires_grad_(False)
 
-    def vectors(batch: Batch) -> Targets:
+    def vectors(batch: Batch) -> TeacherOutputs:
         """Return the vectors of the target tokens and, as the mean of its tokens' vectors, of each text of `batch`."""
         with torch.inference_mode(), compute.autocast():
             hidden = encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
             pooled = MeanPool()(hidden, attendable(batch.attention_mask))
             tokens = hidden.flatten(0, 1).index_select(0, batch.target_positions)
         # Autograd saves the targets for its backward pass, which is not possible with tensors made in inference mode.
-        return Targets(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())
+        return TeacherOutputs(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())
 
     task.teacher = vectors
 

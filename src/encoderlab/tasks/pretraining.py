@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, Targets
+from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TeacherOutputs
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
@@ -125,7 +125,7 @@ class TeacherVectors(Encoding):
     `teacher` returns the vectors for a batch; it is set before rows are read. Without one, the task only reads texts.
     """
 
-    teacher: Callable[[Batch], Targets] | None = None
+    teacher: Callable[[Batch], TeacherOutputs] | None = None
 
     def __init__(
         self, config: TeacherVectorsConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int
@@ -140,14 +140,14 @@ class TeacherVectors(Encoding):
         return len(flat)
 
     def with_targets(self, batch: Batch, key: int) -> Batch:
-        """Return `batch` with the teacher's vectors as its targets. Raises DataError if there is no teacher."""
+        """Return `batch` with the teacher's vectors. Raises DataError if there is no teacher."""
         if self.teacher is None:
             wrong = f"{self.name} was distilled from a teacher's vectors and cannot be scored without the teacher"
             raise DataError(wrong, remedy=INSTEAD)
         real = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
         target_positions = torch.nonzero_static(real.flatten(), size=batch.n_tokens).flatten()
         batch = replace(batch, target_positions=target_positions)
-        return replace(batch, targets=self.teacher(batch))
+        return replace(batch, teacher=self.teacher(batch))
 
     def metrics(self) -> TeacherVectorsMetrics:
         return TeacherVectorsMetrics()

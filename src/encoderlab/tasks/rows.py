@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Targets
+from encoderlab.batch import Batch, Encoded, HeadSizes, TeacherOutputs
 from encoderlab.data.token_store import Block, TokenStore, as_blocks, id_type, memory_store, write_store
 
 UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
@@ -150,7 +150,7 @@ def _known(targets: np.ndarray | None, sets: int | None = None) -> torch.Tensor 
 
 
 class TaughtRows(ExampleRows):
-    """Rows whose batches have their teacher's logits as targets.
+    """Rows whose batches have their teacher's logits.
 
     `logits` has its outputs for each row, [outputs, classes], of which a batch takes as many as the row has targets.
     `temperature` softens both distributions; the teacher has the `weight` in the loss.
@@ -171,4 +171,5 @@ class TaughtRows(ExampleRows):
         pairs = zip(rows.tolist(), counts.tolist(), strict=True)
         logits = torch.from_numpy(np.concatenate([self.logits[row][:n] for row, n in pairs])).to(batch.input_ids.device)
         name = "token_logits" if tagging else "sequence_logits"
-        return replace(batch, targets=Targets(**{name: logits}, temperature=self.temperature, weight=self.weight))
+        outputs = TeacherOutputs(**{name: logits}, temperature=self.temperature, weight=self.weight)
+        return replace(batch, teacher=outputs)

@@ -196,7 +196,7 @@ class SentenceEpoch:
         )
 
     def prepare(self, batch: Batch) -> Batch:
-        """Mask the batch, or let the teacher compute its targets."""
+        """Mask the batch, or let the teacher compute its outputs."""
         return self.rows.task.with_targets(batch, self.key)
 
     def _sequences(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -29,26 +29,26 @@ _cores = Lock()  # held while several threads share them
 
 
 def predict_batches(
-    batches: Iterable[Batch], predict: Callable[[Batch], Output], compute: Compute, *, alone: bool = True
+    batches: Iterable[Batch], predict: Callable[[Batch], Output], compute: Compute, *, independent: bool = True
 ) -> Iterator[tuple[Batch, Output]]:
     """Yield each batch with the output of `predict`, in order; halved if it does not fit in memory.
 
     On a CPU each core computes a batch of its own, because two cores multiply two pairs of matrices faster than one
     pair after the other. Until the last output, the calling thread has fewer PyTorch threads, too. With fewer batches
     than cores, or more than MAX_THREADS cores, several cores share a batch. One batch follows the other if there is
-    only one, if a teacher computes the targets of each between them, or while another thread uses the cores in this
-    way.
+    only one, if a teacher computes its outputs in between, or while another thread uses the cores in this way.
 
     `predict` is called in several threads. It must leave nothing behind if it fails, nor change the model, and its
-    output for a row must not depend on the batch. Processes that compute each batch together, because none has all
-    weights `alone`, do so one after the other and halve none. Raises MemoryTooSmallError if a single row, or what is
-    not halved, is too much.
+    output for a row must not depend on the batch. Without `independent`, batches are computed one after another and
+    never halved: several processes must run the same forward passes together (FSDP2 gathers weights in them). Raises
+    MemoryTooSmallError if a single row, or what is not halved, is too much.
     """
-    compute_batch = partial(_in_halves, predict=predict, halve=alone)
+    compute_batch = partial(_in_halves, predict=predict, halve=independent)
     batches = iter(batches)
-    first = list(islice(batches, min(compute.threads, MAX_THREADS))) if alone and compute.device.type == "cpu" else []
+    at_once = min(compute.threads, MAX_THREADS) if independent and compute.device.type == "cpu" else 0
+    first = list(islice(batches, at_once))
     batches = chain(first, batches)
-    if len(first) > 1 and first[0].targets is None and _cores.acquire(blocking=False):
+    if len(first) > 1 and first[0].teacher is None and _cores.acquire(blocking=False):
         try:
             with closing(_in_threads(batches, compute_batch, compute.threads, len(first))) as outputs:
                 yield from chain.from_iterable(outputs)
@@ -125,7 +125,8 @@ def evaluate(
     model.eval()
     try:
         batches = _until_interrupted(batches, processes)
-        for _, kept in predict_batches(batches, columns, compute, alone=alone):
+        # Copies of a whole model (DDP) need not keep step, but are treated alike.
+        for _, kept in predict_batches(batches, columns, compute, independent=alone):
             if kept is not None:
                 metrics.keep(kept)
     finally:

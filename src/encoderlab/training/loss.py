@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from encoderlab.batch import Batch, Prediction, Targets
+from encoderlab.batch import Batch, Prediction, TeacherOutputs
 
 # Of classes or, for sets of labels, of a label that a row has, relative to one that it lacks.
 LabelWeights = Float[Tensor, " classes"]
@@ -22,20 +22,19 @@ def losses(
     """Return the losses of a batch by name, each *summed* over its targets.
 
     `sequence` is `sequence_loss`, `token` the cross entropy against the labels; `teacher_sequence` and `teacher_token`
-    measure how far the student is from its teacher (`targets` of the batch). They are sums, not means, so that
-    micro-batches can be added up exactly before the division; see `count_targets`. A target with a weight still counts
-    as one, so that the sum does not depend on what shares a micro-batch. In a batch without targets, a loss is 0, and
-    so are its gradients.
+    measure how far the student is from its teacher (`Batch.teacher`). They are sums, not means, so that micro-batches
+    can be added up exactly before the division; see `count_targets`. A target with a weight still counts as one:
+    the sum does not depend on what shares a micro-batch. In a batch without targets, a loss and its gradients are 0.
     """
-    summed, targets = {}, batch.targets
-    share = 1.0 if targets is None else 1.0 - targets.weight  # of the labels
+    summed, teacher = {}, batch.teacher
+    share = 1.0 if teacher is None else 1.0 - teacher.weight  # of the labels
     if prediction.sequence_logits is not None and batch.labels is not None:
         logits = _of_rows(prediction.sequence_logits, batch).float()
         summed["sequence"] = share * sequence_loss(logits, batch.labels, label_weights)
     if prediction.token_logits is not None and batch.token_labels is not None:
         logits = prediction.token_logits.float()
         summed["token"] = share * F.cross_entropy(logits, batch.token_labels, label_weights, reduction="sum")
-    return summed if targets is None else summed | dict(_teacher_losses(prediction, batch, targets))
+    return summed if teacher is None else summed | dict(_teacher_losses(prediction, batch, teacher))
 
 
 def sequence_loss(
@@ -58,23 +57,25 @@ def sequence_loss(
 def count_targets(batch: Batch) -> dict[str, int]:
     """Return how many targets each loss of `batch` sums over. Reads only shapes, so it never waits for a device."""
     counts = {"sequence": batch.labels, "token": batch.token_labels}
-    if (targets := batch.targets) is not None:
-        logits, vectors = targets.sequence_logits, targets.sequence_vectors
+    if (teacher := batch.teacher) is not None:
+        logits, vectors = teacher.sequence_logits, teacher.sequence_vectors
         counts["teacher_sequence"] = vectors if logits is None else logits
-        counts["teacher_token"] = targets.token_vectors if targets.token_logits is None else targets.token_logits
+        counts["teacher_token"] = teacher.token_vectors if teacher.token_logits is None else teacher.token_logits
     return {name: len(labels) for name, labels in counts.items() if labels is not None}
 
 
-def _teacher_losses(prediction: Prediction, batch: Batch, targets: Targets) -> Iterator[tuple[str, Float[Tensor, ""]]]:
+def _teacher_losses(
+    prediction: Prediction, batch: Batch, teacher: TeacherOutputs
+) -> Iterator[tuple[str, Float[Tensor, ""]]]:
     """Yield the losses against the teacher's logits or, if it has none, against its vectors."""
     logits, vectors = (_of_rows(x, batch) for x in (prediction.sequence_logits, prediction.sequence_vectors))
-    sequences = (logits, targets.sequence_logits, vectors, targets.sequence_vectors)
-    tokens = (prediction.token_logits, targets.token_logits, prediction.token_vectors, targets.token_vectors)
+    sequences = (logits, teacher.sequence_logits, vectors, teacher.sequence_vectors)
+    tokens = (prediction.token_logits, teacher.token_logits, prediction.token_vectors, teacher.token_vectors)
     for name, (logits, of_teacher, vectors, others) in {"teacher_sequence": sequences, "teacher_token": tokens}.items():
         if logits is not None and of_teacher is not None:
-            yield name, targets.weight * soft_cross_entropy(logits, of_teacher, targets.temperature)
+            yield name, teacher.weight * soft_cross_entropy(logits, of_teacher, teacher.temperature)
         elif vectors is not None and others is not None:
-            yield name, targets.weight * cosine_distance(vectors, others)
+            yield name, teacher.weight * cosine_distance(vectors, others)
 
 
 def soft_cross_entropy(
