@@ -66,7 +66,7 @@ def curve(model, micro_batches_of=lambda batch: [batch], *, fused=True):
 def plain(shape):
     """Train without packing, with every vector of the last layer and PyTorch's plain optimizer."""
     model = built(shape)
-    model.packs, model.reads_first = False, False
+    model.packs, model.first_token_suffices = False, False
     return curve(model, fused=False)
 
 

@@ -88,6 +88,7 @@ class Batch:
     row_of_sequence: Int[Tensor, " sequences"] | None = None
 
     def __len__(self) -> int:
+        """Return how many rows the model computes. `len(rows)`, how many count, is 0 in a batch `without_rows`."""
         return self.input_ids.shape[0] if self.row_of_sequence is None else len(self.rows)
 
     def without_rows(self) -> Batch:

@@ -59,8 +59,8 @@ def test_a_model_skips_work_for_other_tokens_but_gives_the_same_logits_and_gradi
     model, batch = make_model(**heads, **settings), make_batch([5, 3])
     batch = replace(batch, target_positions=batch.target_positions[[1, 4, 6]], token_labels=None)
     gradients, logits = [], []
-    for reads_first in (model.reads_first, False):
-        model.reads_first = reads_first
+    for first_token_suffices in (model.first_token_suffices, False):
+        model.first_token_suffices = first_token_suffices
         model.zero_grad()
         prediction = model(batch)
         answers = [answer for answer in (prediction.sequence_logits, prediction.token_logits) if answer is not None]

@@ -1,4 +1,4 @@
-"""The command line: one function per command; a user's mistake is one line and an exit code."""
+"""The command line: finds and runs one command; a user's mistake is one line and an exit code."""
 
 from __future__ import annotations
 
@@ -158,7 +158,9 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
 
 def _start(command: str, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
-    """Run a command; a resumed run has its recorded settings, and those that `overrides` may change."""
+    """Run a command. With resume=FOLDER, its settings are the recorded ones plus the `overrides` that may change; only
+    here is it known which were typed. (`records.beginning_of` then finds nothing to change.)
+    """
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
     with processes.connection_watched():

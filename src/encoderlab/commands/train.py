@@ -14,7 +14,7 @@ from encoderlab.errors import SettingError
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows, show_survey
-from encoderlab.reports.training import build_report, show_report, write_report
+from encoderlab.reports.training import build_report, scored_split, show_report, write_report
 from encoderlab.runs.assembly import (
     Assembly,
     assemble,
@@ -58,7 +58,8 @@ def train_on_labels(
 ) -> RunFolder | None:
     """Train and score from fresh weights, or from the pretrained encoder in `config.starts_from`.
 
-    `finish` takes the place of `report_on_labels`; no split then needs to be scored.
+    `finish` (the scikit-learn estimators keep the model in memory) takes the place of `report_on_labels`; no split then
+    needs to be scored.
     """
     if isinstance(config.task, DocumentTaskConfig):
         other = "pretrain" if isinstance(config.task, PretrainingConfig) else "distill"
@@ -71,8 +72,10 @@ def train_on_labels(
     pretrained = load_start(config, processes)
     with processes.main_process_first():
         config, corpus = load_examples(config, scored=finish is None)
-        held_out = [name for name in ("validation", "test") if name in corpus.splits.by_name]
-        scored = corpus.scored_splits() if finish is None else held_out
+        if finish is None:
+            scored = corpus.scored_splits()
+        else:
+            scored = [name for name in ("validation", "test") if name in corpus.splits.by_name]
         show_survey(corpus.description()["splits"])
         assembly = assemble(config, corpus, pretrained, processes)
         rows = encoded_splits(corpus, assembly.task, scored)
@@ -139,7 +142,7 @@ def report_on_labels(
     scores: Mapping[str, PredictionScores],
 ) -> None:
     """Save the model, and write and show the report of a run on labelled rows."""
-    config, folder, split = run.config, run.folder, list(rows)[-1]
+    config, folder, split = run.config, run.folder, scored_split(scores)
     survey = corpus.description()["splits"]
     warnings = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
     warnings += [few_rows_note(assembly, corpus), uneven_note(config.task, corpus) or ""]
@@ -153,10 +156,8 @@ def report_on_labels(
     examples, explain = corpus.split(split), partial(word_importance, assembly)
     carried = None if examples.carried is None else examples.carried.select(scores[split].rows)
     write_report(folder.root, report, facts, examples, scores[split], explain, carried)
-    named, text = (
-        f"run={shlex.quote(str(folder.root))}",
-        "text='...' text_pair='...'" if corpus.paired else "text='...'",
-    )
+    named = f"run={shlex.quote(str(folder.root))}"
+    text = "text='...' text_pair='...'" if corpus.paired else "text='...'"
     commands = ("predict", "attention") if examples.holds_words else ("predict", "explain", "attention")
     following = [*(f"encoderlab {one} {named} {text}" for one in commands), f"encoderlab eval {named} split={split}"]
     files = files_of(folder, "page", "report", "predictions", "plots", "model")

@@ -14,17 +14,14 @@ from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
-StudentStart = Enum(
-    "StudentStart", ["fresh", "embeddings", "layers"]
-)  # of a student without init_from: fresh weights, or parts of its teacher
+# Of a student without init_from: fresh weights, or parts of its teacher.
+StudentStart = Enum("StudentStart", ["fresh", "embeddings", "layers"])
 ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8"])  # that a model can be exported to
-PredictionFormat = Enum(
-    "PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"]
-)  # a table, an object per line, Parquet, an Excel sheet
-Probabilities = Enum(
-    "Probabilities", ["predicted", "all"]
-)  # written beside a prediction: its own, or those of all classes
-VectorPooling = Enum("VectorPooling", ["cls", "mean"])  # how the vectors of a text"s tokens become one
+# A table, an object per line, Parquet, an Excel sheet.
+PredictionFormat = Enum("PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"])
+# Written beside a prediction: its own, or those of all classes.
+Probabilities = Enum("Probabilities", ["predicted", "all"])
+VectorPooling = Enum("VectorPooling", ["cls", "mean"])  # how the vectors of a text's tokens become one
 TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed: for people, or for programs
 
 

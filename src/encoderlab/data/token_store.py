@@ -154,7 +154,7 @@ def open_store(folder: Path) -> TokenStore:
 
 
 def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
-    """Return the store in `folder`, or the one that `make` writes there, as in place of a damaged one."""
+    """Return the store in `folder`; if there is none, or it is damaged, the one that `make` writes there."""
     if folder.exists():
         try:
             return open_store(folder)

@@ -70,7 +70,7 @@ class WholeModel(nn.Module):
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         if model.separates_pairs:
             return (model.pair_logits(input_ids, segments, mask),)
-        needs_first_only = self.outputs == ["logits"] and model.sequence_head is not None and model.reads_first
+        needs_first_only = self.outputs == ["logits"] and model.sequence_head is not None and model.first_token_suffices
         hidden = model.encoder.encode(input_ids, segments, mask, selection=FIRST_TOKENS if needs_first_only else None)
         fields = {"last_hidden_state": hidden}
         if model.token_head is not None:

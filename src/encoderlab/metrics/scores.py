@@ -32,8 +32,9 @@ class SplitScores(ABC):
 
     @abstractmethod
     def kinds(self, *others: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return what a row of each kind adds to the totals that scores are computed from, [kinds, sides, columns], and
-        how many rows are of each kind. The first side are the own predictions, then come those of `others`.
+        """Group the rows that add the same to the totals (see `metrics.intervals`). Return what one row of each group
+        adds, [kinds, sides, columns], and how many rows each group has, [kinds]. Side 0 holds the model's own
+        predictions, the others those of `others`.
         """
 
     @abstractmethod

@@ -92,7 +92,7 @@ class EncoderWithHeads(nn.Module):
         elif heads.token_classes is not None:
             self.token_head = nn.Linear(config.d_model, heads.token_classes)
         self.teacher_head = None if heads.teacher_width is None else nn.Linear(config.d_model, heads.teacher_width)
-        self.reads_first = config.pooling in FIRST_TOKEN or heads.sequence_classes is None
+        self.first_token_suffices = config.pooling in FIRST_TOKEN or heads.sequence_classes is None
         self.predicts_tokens = heads.predicts_tokens
         self.window_pooling: WindowPooling | None = heads.window_pooling
         initialize(self, config)
@@ -131,7 +131,7 @@ class EncoderWithHeads(nn.Module):
         ids, mask = separate_texts(input_ids, token_type_ids, attention_mask)
         known = n_tokens + len(input_ids) if n_tokens else None  # each second text gets its own [CLS]
         packed = known if known is not None and self._packs(ids, known) else None
-        selection = FIRST_TOKENS if self.reads_first else None
+        selection = FIRST_TOKENS if self.first_token_suffices else None
         hidden = self.encoder.encode(ids, torch.zeros_like(ids), mask, packed, selection)
         return self.sequence_head(self.dropout(compared(self.pool(hidden, attendable(mask)))))
 
@@ -146,7 +146,7 @@ class EncoderWithHeads(nn.Module):
     ) -> tuple[Float[Tensor, "batch pooled d_model"], Float[Tensor, "targets d_model"] | None]:
         """Return what the pooling reads, and the vectors at target positions (None: no head for them)."""
         n, length = batch.input_ids.shape
-        if not self.reads_first:
+        if not self.first_token_suffices:
             hidden = self._encode(batch)
             return hidden, _at_targets(hidden, batch) if self.predicts_tokens else None
         if not self.predicts_tokens:

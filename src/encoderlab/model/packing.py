@@ -114,21 +114,24 @@ class SelectedTokens:
             self._find(starts + torch.arange(most, device=starts.device), most, tokens)
 
     def _find(self, positions: Int[Tensor, "*targets"], most: int, tokens: Layout) -> None:
+        """Sort the positions, so that each sequence's tokens are together; `order` undoes that, and `indices` are where
+        the tokens are among the vectors of all tokens.
+        """
         flat, self.order = positions.flatten().sort()
         sequences = flat // tokens.width
         bounds = _bounds(sequences, tokens.batch)
-        behind = torch.arange(len(flat), device=flat.device) - bounds.index_select(0, sequences)
-        self.layout = Layout(tokens.batch, most, flat % tokens.width, None, sequences * most + behind, bounds)
+        rank = torch.arange(len(flat), device=flat.device) - bounds.index_select(0, sequences)
+        self.layout = Layout(tokens.batch, most, flat % tokens.width, None, sequences * most + rank, bounds)
         real = tokens.real
         self.shape = positions.shape
         self.padding = None if real is None else ~real.index_select(0, flat)
-        self.among = flat if real is None else (real.cumsum(0) - 1).index_select(0, flat).clamp(min=0)
+        self.indices = flat if real is None else (real.cumsum(0) - 1).index_select(0, flat).clamp(min=0)
 
     def pick(self, x: Tokens) -> Float[Tensor, "*targets d_model"]:
         """Return the vectors of these tokens from those of all tokens; zeros for removed padding."""
         if self.shape is None:
             return x[:, : self.layout.width]
-        picked = x.reshape(-1, x.shape[-1]).index_select(0, self.among)
+        picked = x.reshape(-1, x.shape[-1]).index_select(0, self.indices)
         return picked if self.padding is None else picked.masked_fill(self.padding[:, None], 0.0)
 
     def restore(self, x: Float[Tensor, "*targets d_model"]) -> Float[Tensor, "*positions d_model"]:

@@ -101,7 +101,7 @@ def build_report(
 
 
 def _calibration(scores: SplitScores) -> dict[str, Any]:
-    """Return how well confidence matches accuracy, with a fitted temperature also without it."""
+    """Return how well confidence matches accuracy and, if a temperature was fitted, how well it did before."""
     if isinstance(scores, TaggingScores):
         assert scores.confidences is not None
         right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])

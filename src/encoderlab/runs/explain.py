@@ -29,7 +29,7 @@ from encoderlab.tasks.rows import hold_encoded
 from encoderlab.tasks.task import refuse_unknown_label
 from encoderlab.training.compilation import COMPILED
 
-MOST_OCCLUSIONS = 128  # of one text: a longer one loses several neighbouring words at a time, or its cost were square
+MOST_OCCLUSIONS = 128  # of one text: a longer one loses several words at a time; otherwise the cost would be quadratic
 
 
 class Span(NamedTuple):

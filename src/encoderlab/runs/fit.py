@@ -278,7 +278,7 @@ def threshold_notes(task: TaskConfig, scores: Mapping[str, PredictionScores]) ->
 
 def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, PredictionScores]]:
     """Return the scores of every split but `train`, and the assembly with what was fitted on validation: thresholds,
-    and of classes the temperature, which changes the weights of the head.
+    and, for a classifier, the temperature, by which the head's weights are divided.
 
     They apply to the other splits and to the saved model. Without validation thresholds are 0.5; a task without
     thresholds stays as it is.

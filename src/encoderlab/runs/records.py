@@ -233,7 +233,7 @@ def _git_commit() -> str | None:
 def summary_of(
     command: str, assembly: Assembly, fitted: Fitted, init_from: str | None = None, dataset: object = None
 ) -> dict[str, Any]:
-    """Return what report.json holds besides scores of a run that `command` has trained or scored, on its own dataset
+    """Return what report.json holds, besides scores, of a run that `command` has trained or scored, on its own dataset
     unless another is named.
     """
     config, model, source = assembly.config, assembly.model, dataset or assembly.config.dataset
@@ -252,8 +252,8 @@ def summary_of(
 
 
 def run_facts(folder: RunFolder, command: str) -> dict[str, Any]:
-    """Return what a report states of a run besides its scores: its `environment`, the `settings` that it was given, by
-    name, and the `language` of its data. Files have no folders, which would tell strangers a user's name.
+    """Return what a report states of a run besides its scores: its `environment`, its given `settings` by name, and the
+    `language` of its data. Files are named without their folders, which could reveal a user's name to strangers.
     """
     source = RunFolder(folder.root.parent) if folder.is_nested else folder  # a fold has the settings of all folds
     settings = dict(flat_settings(yaml.safe_load(source.config.read_text(encoding="utf-8"))))
@@ -358,7 +358,7 @@ def _merged(
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:
-    """Return the settings as JSON holds them, as which they are compared."""
+    """Return the settings as JSON holds them, the form in which they are compared."""
     return json.loads(json.dumps(settings_to_dict(config)))
 
 

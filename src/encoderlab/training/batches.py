@@ -144,8 +144,8 @@ def scoring_batches(
     """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each
     time.
 
-    The `processes` take one batch each in turn. In the last round there may be too few, and some get one
-    without rows. On a CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
+    The `processes` take one batch each in turn. In the last round there may be too few batches; some processes then get
+    one without rows. On a CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
     """
 
     def batches() -> Iterator[Batch]:
