@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from encoderlab.reports.predictions import places, write_predictions
+from encoderlab.reports.predictions import place_columns, write_predictions
 
 NAMES = ["bad", "good"]
 
@@ -51,4 +51,4 @@ def test_predictions_csv_has_every_kind_of_label(tmp_path, labels, predicted, na
     ],
 )
 def test_a_place_is_a_line_and_of_several_files_a_file(where, columns):
-    assert places(where) == columns and list(places(where)) == list(columns)
+    assert place_columns(where) == columns and list(place_columns(where)) == list(columns)

@@ -81,7 +81,8 @@ class DatasetConfig(ABC):
             wrong = f"dataset={self.option} has one label in each row, but the task needs a {target}"
             raise DataError(wrong, allowed="dataset=files, dataset=hub", remedy="Use task=classification")
         splits = self.limited(self.read(cache_dir, target))
-        if self.fold is not None and splits.folded is None:  # a source that holds out rows has divided them before
+        # ColumnDataset.build_splits has already made the fold, before it held out validation rows.
+        if self.fold is not None and splits.folded is None:
             splits = self.in_fold(splits, self.fold)
         if self.train_share == 1:
             return splits
@@ -239,7 +240,7 @@ class ColumnDataset(DatasetConfig):
         """Return all splits whole, with a document in each row."""
         return self.read(cache_dir)
 
-    def splits(
+    def build_splits(
         self,
         rows: dict[str, RawRows],
         origin: dict[str, Any],

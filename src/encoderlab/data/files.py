@@ -82,8 +82,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
             guesses = self._guessed_columns(files["train"][0], target, error)
             guessed = replace(self, **guesses)
             rows = guessed._rows_of(files, guessed.columns(target), cache_dir)
-            return replace(guessed.splits(rows, _origin(files), target=target), guessed=guesses)
-        return self.splits(rows, _origin(files), target=target)
+            return replace(guessed.build_splits(rows, _origin(files), target=target), guessed=guesses)
+        return self.build_splits(rows, _origin(files), target=target)
 
     def _guessed_columns(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
         """Return the columns of the file that stand for the defaults of `text` and `label` it lacks, and say so.
@@ -166,7 +166,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
             print(f"{found}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
             lines = replace(columns, documents=False, drop=True)
             rows |= self._rows_of({"train": files["train"]}, lines, cache_dir)
-        return self.splits(rows, _origin(files))
+        return self.build_splits(rows, _origin(files))
 
     def _document_columns(self) -> Columns:
         return replace(replace(self, label=None).columns(), others=self.group is not None, documents=True)

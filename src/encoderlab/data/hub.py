@@ -76,7 +76,7 @@ class HubDataset(ColumnDataset):
                 shown = lambda ids: pc.if_else(pc.equal(ids, hidden), None, ids)  # noqa: E731
                 rows = {name: part.with_labels(mapped(part.labels, shown)) for name, part in rows.items()}
         origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
-        return self.splits(rows, origin, class_names, target)
+        return self.build_splits(rows, origin, class_names, target)
 
     @contextmanager
     def hub_errors_explained(self, *, reachable: bool = True) -> Iterator[None]:

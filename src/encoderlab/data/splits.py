@@ -78,7 +78,7 @@ def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
         edges = np.nanquantile(hashes.numbers, _FIFTHS) if (hashes.labels != _UNLABELLED).any() else _FIFTHS
         return np.searchsorted(edges, hashes.numbers)
     if hashes.target == "label_set":
-        counts = hashes.places.tolist()
+        counts = hashes.label_counts.tolist()
         sets = (example.label for example in split.of_texts())
         return np.array(
             [min(ids, key=counts.__getitem__) if isinstance(ids, tuple) and ids else _UNLABELLED for ids in sets]

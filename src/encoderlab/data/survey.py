@@ -29,13 +29,13 @@ class Hashes:
     """A split by row: a hash of its text (with its pair, or its words), its label, its length in words.
 
     `labels` are ids, -1 if unknown; for sentences of words and rows with several labels, a hash of all labels; for
-    numbers, their bits (see `numbers`). `places` counts each label by id, over rows or words.
+    numbers, their bits (see `numbers`). `label_counts` counts each label by id, over rows or words.
     """
 
     texts: np.ndarray  # uint64
     labels: np.ndarray  # int64
     lengths: np.ndarray  # int64
-    places: np.ndarray  # int64
+    label_counts: np.ndarray  # int64
     of_words: bool
     target: TargetKind = "label"
 
@@ -89,7 +89,7 @@ def survey(splits: Splits) -> dict[str, SplitSurvey]:
         repeated, conflicting, _ = _same_texts(own, own)
         shared, differing, _ = _same_texts(own, train) if train else (np.zeros(1), np.zeros(1), None)
         counts = np.zeros(len(splits.labels), np.int64)
-        counts[: len(own.places)] = own.places
+        counts[: len(own.label_counts)] = own.label_counts
         lengths = own.lengths if len(split) else np.zeros(1, np.int64)
         numbers = own.numbers[~np.isnan(own.numbers)] if own.target == "number" else np.empty(0)
         measures = {"min": np.min, "mean": np.mean, "deviation": np.std, "max": np.max}

@@ -58,7 +58,7 @@ def read_table(
     dropped, and the first ones named on standard error. Further columns of mixed types are read as texts, as are those
     named `as_text`.
     """
-    lines, dropped, place = array("q"), array("q"), places(path, kind)
+    lines, dropped, place = array("q"), array("q"), place_namer(path, kind)
     used = columns.by_setting().values()
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -87,7 +87,7 @@ def read_table(
     return RawRows(table, lambda row: place(lines[row]))
 
 
-def places(path: Path, kind: Format) -> Callable[[int], str]:
+def place_namer(path: Path, kind: Format) -> Callable[[int], str]:
     """Return what gives the place of a row in a file from its number: its line, or its row, or the file in a folder."""
     if kind is Format.folder:
         files = label_files(path)
@@ -103,7 +103,8 @@ def read_batches(
     if kind is Format.parquet:
         yield from _parquet(path, columns)
         return
-    place, used, labels = places(path, kind), columns.by_setting().values(), (columns.label, *columns.label_columns)
+    place, used = place_namer(path, kind), columns.by_setting().values()
+    labels = (columns.label, *columns.label_columns)
     names, kinds = [], dict[str, pa.DataType | None](dict.fromkeys(as_text))
     most = _DOCUMENTS_AT_A_TIME if columns.documents else _ROWS_AT_A_TIME
     for some in in_lists(_records(path, kind, columns, dialect), most):
@@ -265,7 +266,7 @@ def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str
 
 def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
     """Yield the objects of a file's array, or the one in each line."""
-    lines, place, is_array = lines_of(path, encoding), places(path, kind), kind is Format.json
+    lines, place, is_array = lines_of(path, encoding), place_namer(path, kind), kind is Format.json
     for number, text in enumerate(["".join(lines)] if is_array else lines, start=1):
         if text.isspace():
             continue

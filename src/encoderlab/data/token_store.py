@@ -46,11 +46,11 @@ class Column:
 
     def stretches(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return `lengths` numbers from each of `starts`, one stretch after the other; integers come as int64."""
-        numbers = self.values[places(starts, lengths)]
+        numbers = self.values[indices_of(starts, lengths)]
         return numbers if numbers.dtype.kind == "f" else numbers.astype(np.int64)
 
 
-def places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def indices_of(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return starts[0], starts[0] + 1, ... (lengths[0] numbers), then the numbers from starts[1], and so on."""
     begins = np.cumsum(lengths) - lengths  # where each stretch begins in the result
     return np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)

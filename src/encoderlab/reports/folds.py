@@ -19,7 +19,7 @@ from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.facts import Facts, settings_section
-from encoderlab.reports.predictions import carried_names, places, write_table
+from encoderlab.reports.predictions import carried_names, place_columns, write_table
 from encoderlab.reports.training import title_of
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def out_of_fold_table(
     table = pd.concat(parts, ignore_index=True).iloc[np.argsort(np.concatenate(rows))].reset_index(drop=True)
     numbers = {f"{PROBABILITY}{name}" for name in labels} & set(table) if labels else {"label", "predicted"}
     table = table.astype(dict.fromkeys(numbers, float))
-    ours = {"fold": folds, **places(where)}
+    ours = {"fold": folds, **place_columns(where)}
     return pd.concat([pd.DataFrame(ours), table.rename(columns=carried_names(table.columns, ours))], axis=1)
 
 

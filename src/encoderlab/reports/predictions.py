@@ -24,7 +24,7 @@ def texts_of(example: Any) -> tuple[str, ...]:
     return (example.text,) if example.text_pair is None else (example.text, example.text_pair)
 
 
-def places(where: Sequence[str]) -> dict[str, list[Any]]:
+def place_columns(where: Sequence[str]) -> dict[str, list[Any]]:
     """Return the columns that name the places of rows, such as "reviews.csv, line 7": `line`, after `file` if there are
     several.
     """
@@ -51,7 +51,7 @@ def write_predictions(
     by blanks, and there are no probabilities; otherwise those are [texts, classes]. The file appears whole or not at
     all.
     """
-    columns: dict[str, Any] = dict(places(where)) if where else {}
+    columns: dict[str, Any] = dict(place_columns(where)) if where else {}
     columns["text"] = [pair[0] for pair in texts]
     if any(len(pair) > 1 for pair in texts):
         columns["text_pair"] = ["".join(pair[1:]) for pair in texts]

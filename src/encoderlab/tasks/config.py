@@ -12,7 +12,7 @@ from encoderlab.errors import SettingError
 from encoderlab.settings import REQUIRED, check_settings, setting
 
 BALANCED = "balanced"
-Target = Literal["label", "label_set", "number"]  # equal to `batch.TargetKind`, which would import PyTorch
+TargetKind = Literal["label", "label_set", "number"]  # equal to `batch.TargetKind`, which would import PyTorch
 
 
 class Windows(Enum):
@@ -91,7 +91,7 @@ class TaskConfig:
     """What the encoder learns to predict."""
 
     group: ClassVar[str] = "task"
-    target: ClassVar[Target] = "label"
+    target: ClassVar[TargetKind] = "label"
     passes: ClassVar[int] = 1  # how many times longer to train if the number of rows decides
 
     name: str = setting(REQUIRED, "The task's name; run folders are sorted by it.")
@@ -165,7 +165,7 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
 class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     """Any number of labels for a whole text, or for a pair of texts."""
 
-    target: ClassVar[Target] = "label_set"
+    target: ClassVar[TargetKind] = "label_set"
     passes: ClassVar[int] = 4  # most labels are rare, and rows say little about them; BERT read GoEmotions four times
 
     score: MultilabelScore = setting(
@@ -191,7 +191,7 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
 class RegressionConfig(TextTaskConfig):
     """A number for a whole text, or for a pair of texts."""
 
-    target: ClassVar[Target] = "number"
+    target: ClassVar[TargetKind] = "number"
 
     score: RegressionScore = setting(
         RegressionScore.pearson, "Score that selects the best checkpoint and leads the report."
@@ -246,7 +246,7 @@ class DocumentTaskConfig(TaskConfig):
     )
 
     @property
-    def paired(self) -> SecondSentence:
+    def second(self) -> SecondSentence:
         """Return what to predict for pairs, or that rows are single texts."""
         return SecondSentence.none
 
@@ -279,5 +279,5 @@ class PretrainingConfig(DocumentTaskConfig):
             raise SettingError("task.mask_replace_prob plus task.random_replace_prob is more than 1")
 
     @property
-    def paired(self) -> SecondSentence:
+    def second(self) -> SecondSentence:
         return self.second_sentence

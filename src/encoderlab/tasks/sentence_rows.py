@@ -10,7 +10,7 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.data.dataset import Pack
-from encoderlab.data.token_store import TokenStore, places
+from encoderlab.data.token_store import TokenStore, indices_of
 from encoderlab.tasks.config import SecondSentence
 from encoderlab.tasks.pretraining import DocumentTask
 from encoderlab.tasks.rows import side_by_side
@@ -140,7 +140,7 @@ class SentenceRows:
 
     def __init__(self, store: TokenStore, task: DocumentTask, pack: Pack) -> None:
         self.store, self.task, self.pack = store, task, pack
-        self.second = task.config.paired
+        self.second = task.config.second
         self.paired = self.second is not SecondSentence.none
         length = min(task.config.row_length or task.max_length, task.max_length)
         self.room = length - (3 if self.paired else 2)  # besides [CLS] and each [SEP]
@@ -209,6 +209,7 @@ class SentenceEpoch:
         begins = np.cumsum(lengths) - lengths
         flat = np.full(int(lengths.sum()), tokenizer.sep_id, dtype=np.int64)
         flat[begins] = tokenizer.cls_id
-        flat[places(begins + 1, first)] = column.stretches(offsets[self.pairs.first_start[rows]], first)
-        flat[places(begins + first_lengths, second)] = column.stretches(offsets[self.pairs.second_start[rows]], second)
+        first_starts, second_starts = offsets[self.pairs.first_start[rows]], offsets[self.pairs.second_start[rows]]
+        flat[indices_of(begins + 1, first)] = column.stretches(first_starts, first)
+        flat[indices_of(begins + first_lengths, second)] = column.stretches(second_starts, second)
         return flat, lengths, first_lengths

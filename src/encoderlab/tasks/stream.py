@@ -95,7 +95,7 @@ class StreamedRows:
             store = memory_store(columns_of(size), numbered(blocks, size))
             document = store["document"].values
             # a negative second text is taken from another document
-            alone = self.task.config.paired is SecondSentence.next and len(document) and document[0] == document[-1]
+            alone = self.task.config.second is SecondSentence.next and len(document) and document[0] == document[-1]
             if len(store) > 1 and not alone:
                 rows = SentenceRows(store, self.task, self.pack)
                 if len(rows):
