@@ -26,9 +26,9 @@ def drawn():
     return labels, labels * 2.0 + random.normal(size=(300, 3)) - 1
 
 
-def scores_of(labels, logits, thresholds=None, main="f1_micro"):
+def scores_of(labels, logits, thresholds=None, main_score="f1_micro"):
     names = NAMES if labels.shape[1] == len(NAMES) else [f"label {place}" for place in range(labels.shape[1])]
-    metrics = LabelSetMetrics(names, dict.fromkeys(names, 0.5) if thresholds is None else thresholds, main)
+    metrics = LabelSetMetrics(names, dict.fromkeys(names, 0.5) if thresholds is None else thresholds, main_score)
     order = np.random.default_rng(1).permutation(len(labels))
     for some in np.array_split(order, 4):
         batch = batch_of(some.tolist(), labels[some])

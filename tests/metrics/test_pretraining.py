@@ -79,7 +79,7 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     paired = scores_of(*drawn(0, [3, 2, 4])).with_intervals(seed=1)
     assert json.loads(json.dumps(paired.as_dict())) == paired.as_dict()
     assert set(paired.as_dict()) == KEYS | {"nsp_loss", "nsp_accuracy", "nsp_accuracy_ci95"}
-    assert paired.main == "mlm_accuracy"
+    assert paired.main_score == "mlm_accuracy"
 
 
 def sure(labels, right):

@@ -11,9 +11,9 @@ from encoderlab.metrics.texts import NumberScores, RegressionMetrics, rounded
 MEAN, DEVIATION = 20_230_000.0, 120.0
 
 
-def scores_of(labels, predicted, main="pearson"):
+def scores_of(labels, predicted, main_score="pearson"):
     """Score numbers in the user's units, passed in scaled and out of order as a model gives them."""
-    metrics = RegressionMetrics(MEAN, DEVIATION, main)
+    metrics = RegressionMetrics(MEAN, DEVIATION, main_score)
     for rows in np.array_split(np.random.default_rng(3).permutation(len(labels)), 3):
         scaled = [torch.tensor((side[rows] - MEAN) / DEVIATION, dtype=torch.float32) for side in (labels, predicted)]
         ids = torch.ones(len(rows), 2, dtype=torch.long)
@@ -46,16 +46,16 @@ def test_labels_come_back_as_they_were_written(drawn):
     assert rounded(np.array([3.5999999046]), 1.0).tolist() == [3.6]
 
 
-@pytest.mark.parametrize("main", ["pearson", "spearman", "mae", "rmse"])
-def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn, main):
+@pytest.mark.parametrize("main_score", ["pearson", "spearman", "mae", "rmse"])
+def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn, main_score):
     labels, predicted = drawn
     worse = labels + 3 * (predicted - labels)
-    lead, (low, high) = scores_of(labels, predicted, main).lead_over(worse, seed=0)
+    lead, (low, high) = scores_of(labels, predicted, main_score).lead_over(worse, seed=0)
     assert 0 < low < lead < high
     assert lead == pytest.approx(
         abs(
-            NumberScores.of(labels, predicted, main=main).values[main]
-            - NumberScores.of(labels, worse, main=main).values[main]
+            NumberScores.of(labels, predicted, main_score=main_score).values[main_score]
+            - NumberScores.of(labels, worse, main_score=main_score).values[main_score]
         ),
         rel=1e-3,
     )
@@ -63,5 +63,5 @@ def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn, main):
 
 def test_a_correlation_with_a_constant_is_0():
     numbers = np.array([1.0, 2.0, 4.0])
-    assert NumberScores.of(numbers, np.full(3, 7 / 3), main="mae").values["pearson"] == 0
-    assert NumberScores.of(np.full(3, 0.1), numbers, main="mae").values["spearman"] == 0
+    assert NumberScores.of(numbers, np.full(3, 7 / 3), main_score="mae").values["pearson"] == 0
+    assert NumberScores.of(np.full(3, 0.1), numbers, main_score="mae").values["spearman"] == 0

@@ -27,13 +27,13 @@ def batch_of(rows, labels):
     )
 
 
-def metrics_of(names, main="token_accuracy"):
-    return TaggingMetrics(names, main, lambda logits, batch: logits.argmax(-1))
+def metrics_of(names, main_score="token_accuracy"):
+    return TaggingMetrics(names, main_score, lambda logits, batch: logits.argmax(-1))
 
 
-def scores_of(labels, predicted, names, *, order=None, size=3, main="token_accuracy"):
+def scores_of(labels, predicted, names, *, order=None, size=3, main_score="token_accuracy"):
     order = np.arange(len(labels)) if order is None else order
-    metrics = metrics_of(names, main)
+    metrics = metrics_of(names, main_score)
     for start in range(0, len(labels), size):
         rows = order[start : start + size]
         answers = [answer for row in rows for answer in predicted[row]]
@@ -122,8 +122,8 @@ def test_entities_are_counted_as_by_seqeval(data, names):
 
 def test_entity_f1_leads_the_report_with_an_interval_over_sentences_and_one_for_each_type():
     labels, predicted = [[1, 2, 0, 3]] * 20, [[1, 2, 0, 3]] * 14 + [[1, 0, 0, 3]] * 6
-    scores = scores_of(labels, predicted, BIO, main="entity_f1").with_intervals(seed=0)
-    assert scores.main == "entity_f1" and scores.values["entity_f1"] == pytest.approx(2 * 34 / 80)
+    scores = scores_of(labels, predicted, BIO, main_score="entity_f1").with_intervals(seed=0)
+    assert scores.main_score == "entity_f1" and scores.values["entity_f1"] == pytest.approx(2 * 34 / 80)
     low, high = scores.as_dict()["entity_f1_ci95"]
     assert 0.7 < low < 0.85 < high < 1
     of_x, of_y = scores.per_entity["x"], scores.per_entity["y"]

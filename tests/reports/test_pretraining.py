@@ -20,8 +20,8 @@ COUNTS = {
 }  # fmt: skip
 
 
-def split_of(scores, main):
-    split = SimpleNamespace(main=main, values=scores, n=scores["n"], as_dict=lambda: dict(scores))
+def split_of(scores, main_score):
+    split = SimpleNamespace(main_score=main_score, values=scores, n=scores["n"], as_dict=lambda: dict(scores))
     split.with_intervals = lambda seed=0: split
     return split
 

@@ -195,7 +195,7 @@ def test_other_kinds_of_targets_have_a_page_a_screen_and_predictions(tmp_path, r
     report = build_report(run, {"test": scores}, {})
     write_report(tmp_path, report, facts, Rows(examples), scores)
     page = Page(tmp_path / "report.html")
-    assert f"{report['splits']['test'][scores.main]:.3f}" in page.text and "script" not in page.tags
+    assert f"{report['splits']['test'][scores.main_score]:.3f}" in page.text and "script" not in page.tags
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == len(examples) + 1
     show_report(report, {}, [], io.StringIO())
 

@@ -85,7 +85,7 @@ BIO = ["O", "B-x", "I-x"]
 
 
 def test_without_entities_the_score_is_token_accuracy_and_entity_scores_are_refused():
-    assert task_of().score == task_of().metrics().main == "token_accuracy"
+    assert task_of().main_score == task_of().metrics().main_score == "token_accuracy"
     with pytest.raises(
         SettingError, match="task.score=entity_f1 needs BIO or BIOES labels.* Set task.score=token_accuracy."
     ):

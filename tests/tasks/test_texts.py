@@ -151,7 +151,7 @@ def test_scores_and_predictions_agree_on_the_threshold_and_f1_is_of_the_positive
     assert scores.as_dict()["threshold"] == 0.2 and scores.values["f1"] == scores.per_class["fraud"]["f1"]
     other = task_of(labels=["fraud", "ham"], positive_label="fraud", score=ClassificationScore.f1_macro)
     scores = scores_of(other, torch.eye(2)[[1, 1, 1]], 0, 1, 1)
-    assert (scores.main, scores.positive_label, scores.values["f1"]) == ("f1_macro", "fraud", 0.0)
+    assert (scores.main_score, scores.positive_label, scores.values["f1"]) == ("f1_macro", "fraud", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     settled, threshold, positive = resolve_task(task, corpus), None, 1
     if isinstance(settled, ClassificationConfig):
         threshold, positive = threshold_rule(settled), positive_class(settled, corpus.labels)
+    main_score = task.main_score(corpus.labels) if isinstance(task, TaggingConfig) else cast("Any", settled).score.value
     frozen = frozen_vectors(corpus.split("train"), config.tokenizer, choose_compute())
     report = build_baseline_report(
         task=task.name,
@@ -46,7 +47,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         labels=targets_of(rows, len(corpus.labels)),
         names=corpus.labels,
         fitted=baselines(corpus.splits, split, threshold, positive, frozen=frozen),
-        main=task.main_score(corpus.labels) if isinstance(task, TaggingConfig) else cast("Any", settled).score.value,
+        main_score=main_score,
         positive=positive,
     )
     report |= {"origin": corpus.splits.origin}

@@ -1,6 +1,4 @@
-"""encoderlab distill: trains a small student to predict what a larger teacher predicts, and reports how
-close it comes.
-"""
+"""encoderlab distill: trains a small student to predict what a larger teacher predicts, and says how close it comes."""
 
 from dataclasses import replace
 from typing import Any, cast

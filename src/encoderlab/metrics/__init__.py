@@ -13,17 +13,17 @@ from encoderlab.metrics.texts import LabelSetScores, NumberScores, classificatio
 
 
 def scores_of_predictions(
-    labels: Any, predicted: Any, names: Sequence[str], main: str, positive: int = 1
+    labels: Any, predicted: Any, names: Sequence[str], main_score: str, positive: int = 1
 ) -> PredictionScores:
     """Return the scores of predictions without probabilities, such as a baseline's: a list with an array of class ids
     for each sentence, class ids [n], sets of labels bool [n, labels], or numbers [n]. `names` are the labels',
     `positive` is the class that F1 of two is about.
     """
     if isinstance(labels, list):
-        return TaggingScores.of(labels, list(predicted), label_names=list(names), main=main)
+        return TaggingScores.of(labels, list(predicted), label_names=list(names), main_score=main_score)
     predicted = np.asarray(predicted)
     if labels.dtype.kind in "iu":
-        return classification_scores(labels, predicted, names, main, positive)
+        return classification_scores(labels, predicted, names, main_score, positive)
     if labels.dtype == bool:
-        return LabelSetScores.of(labels, predicted, label_names=list(names), main=main)
-    return NumberScores.of(labels, predicted, main=main)
+        return LabelSetScores.of(labels, predicted, label_names=list(names), main_score=main_score)
+    return NumberScores.of(labels, predicted, main_score=main_score)

@@ -29,7 +29,7 @@ class PretrainingScores(SplitScores):
     hits: np.ndarray
     token_labels: np.ndarray
     pairs_right: np.ndarray | None
-    main: str = "mlm_accuracy"
+    main_score: str = "mlm_accuracy"
 
     def kinds(self, *others: None) -> tuple[np.ndarray, np.ndarray]:
         pairs_right = np.zeros(self.n, np.int64) if self.pairs_right is None else self.pairs_right
@@ -114,7 +114,7 @@ class TeacherVectorsScores(SplitScores):
     """
 
     cosines: np.ndarray
-    main: str = "sequence_cosine"
+    main_score: str = "sequence_cosine"
 
     def kinds(self, *others: None) -> tuple[np.ndarray, np.ndarray]:
         return self.cosines[:, None], np.ones(self.n, np.int64)

@@ -18,7 +18,7 @@ from encoderlab.metrics.intervals import bootstrap_totals, middle, middle_around
 
 @dataclass(frozen=True, kw_only=True)
 class SplitScores(ABC):
-    """The scores of one split: `values` by name, of which a report puts `main` first.
+    """The scores of one split: `values` by name, of which a report puts `main_score` first.
 
     `n` counts rows, and `rows` are their positions in the split, rising. `intervals` are the 95% intervals that
     `with_intervals` adds.
@@ -27,7 +27,7 @@ class SplitScores(ABC):
     n: int
     values: dict[str, float]
     rows: np.ndarray
-    main: str
+    main_score: str
     intervals: dict[str, list[float]] = field(default_factory=dict)
 
     @abstractmethod
@@ -63,9 +63,7 @@ class SplitScores(ABC):
         return replace(self, intervals=intervals, **of_each)
 
     def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
-        """Return the names of single classes and their counts, [..., 3, classes], by the field that holds their
-        scores.
-        """
+        """Return single classes' names and counts, [..., 3, classes], by the field that holds their scores."""
         return {}
 
     def details(self) -> dict[str, Any]:
@@ -102,8 +100,8 @@ class PredictionScores(SplitScores):
         `predicted` holds the other predictions for all rows of the split. The bootstrap is paired: a row is drawn with
         both its predictions, because two methods share their hard rows.
         """
-        scores = self.scores_of(self.resampled(seed, self.on_scored_rows(predicted)))[self.main]
-        lead = (scores[:, 0] - scores[:, 1]) * (-1.0 if is_lower_better(self.main) else 1.0)
+        scores = self.scores_of(self.resampled(seed, self.on_scored_rows(predicted)))[self.main_score]
+        lead = (scores[:, 0] - scores[:, 1]) * (-1.0 if is_lower_better(self.main_score) else 1.0)
         return float(lead[0]), middle(lead[1:])
 
     def on_scored_rows(self, predicted: Any) -> Any:

@@ -80,13 +80,13 @@ class TaggingScores(ClassScores):
 class TaggingMetrics(Metrics):
     """Collects a prediction for each target position.
 
-    `labels` names the classes in the order of their ids, `main` the score that a report puts first. `decode` picks the
-    labels.
+    `labels` names the classes in the order of their ids, `main_score` the score that a report puts first. `decode`
+    picks the labels.
     """
 
-    def __init__(self, labels: Sequence[str], main: str, decode: Decode) -> None:
+    def __init__(self, labels: Sequence[str], main_score: str, decode: Decode) -> None:
         super().__init__()
-        self.labels, self.main, self.decode = list(labels), main, decode
+        self.labels, self.main_score, self.decode = list(labels), main_score, decode
 
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
         """Return the rows, [batch]; the row of each target, its label, prediction, loss and confidence, [targets]."""
@@ -111,6 +111,6 @@ class TaggingMetrics(Metrics):
         starts = np.searchsorted(row[order].numpy(), rows[1:])
         columns = (np.split(column[order].numpy(), starts) for column in (labels, predicted, confidences.double()))
         of_labels, of_predictions, of_confidences = columns
-        scores = TaggingScores.of(of_labels, of_predictions, label_names=self.labels, main=self.main)
+        scores = TaggingScores.of(of_labels, of_predictions, label_names=self.labels, main_score=self.main_score)
         values = {"loss": float(losses.double().mean()), **scores.values}
         return replace(scores, values=values, rows=rows, confidences=of_confidences)

@@ -27,7 +27,7 @@ class ClassificationScores(ClassScores):
     """
 
     NAMES = ("accuracy", "f1_macro", "f1_weighted", "matthews")
-    main: str = "accuracy"
+    main_score: str = "accuracy"
     probabilities: np.ndarray | None = None
     positive: int | None = None
     threshold: float | None = None
@@ -57,26 +57,30 @@ class ClassificationScores(ClassScores):
 
 
 def classification_scores(
-    labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main: str, positive: int
+    labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main_score: str, positive: int
 ) -> ClassificationScores:
     """Return the scores of class ids, [n] each. `positive` is the class that F1 of two is about."""
     of_two = positive if len(names) == 2 else None
-    return ClassificationScores.of(labels, predicted, label_names=list(names), main=main, positive=of_two)
+    return ClassificationScores.of(labels, predicted, label_names=list(names), main_score=main_score, positive=of_two)
 
 
 class ClassificationMetrics(TextMetrics):
     """Collects one prediction for each row.
 
-    `labels` names the classes in the order of their ids. `main` is the score that a report puts first. Of two classes,
-    `positive` is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which probability on it
-    is predicted; one that is not known is fitted on the scored rows themselves. None: the more probable class is.
+    `labels` names the classes in the order of their ids. `main_score` is the score that a report puts first. Of two
+    classes, `positive` is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which
+    probability on it is predicted; one not known is fitted on the scored rows. None: the more probable class is.
     """
 
     def __init__(
-        self, labels: Sequence[str], main: str = "accuracy", positive: int = 1, threshold: ThresholdRule | None = None
+        self,
+        labels: Sequence[str],
+        main_score: str = "accuracy",
+        positive: int = 1,
+        threshold: ThresholdRule | None = None,
     ) -> None:
         super().__init__()
-        self.labels, self.main, self.threshold, self.positive = list(labels), main, threshold, positive
+        self.labels, self.main_score, self.threshold, self.positive = list(labels), main_score, threshold, positive
 
     def scores(self) -> ClassificationScores:
         """Return `loss` (mean cross entropy of a row, in nats), `accuracy`, `f1_macro`, `f1_weighted` and `matthews`
@@ -92,7 +96,7 @@ class ClassificationMetrics(TextMetrics):
         positive, chances = labels == self.positive, probabilities[:, self.positive]
         threshold = None if self.threshold is None else self.threshold.on(chances, positive)
         predicted = probabilities.argmax(-1) if threshold is None else predict_from(chances, threshold, self.positive)
-        scores = classification_scores(labels, predicted, self.labels, self.main, self.positive)
+        scores = classification_scores(labels, predicted, self.labels, self.main_score, self.positive)
         values = {"loss": float(losses.mean()), **scores.values}
         if scores.positive is not None and len(np.unique(labels)) == 2:
             from sklearn.metrics import average_precision_score, roc_auc_score
@@ -133,13 +137,13 @@ class LabelSetMetrics(TextMetrics):
     """Collects a probability of each label for each row.
 
     `labels` names them in the order of their ids. `thresholds` maps a label's name to the probability from which it is
-    predicted. Those of other labels are fitted to the very rows that are scored (`fit_thresholds`). `main` names the
-    score that a report puts first.
+    predicted. Those of other labels are fitted to the very rows that are scored (`fit_thresholds`). `main_score`
+    names the score that a report puts first.
     """
 
-    def __init__(self, labels: Sequence[str], thresholds: Mapping[str, float], main: str) -> None:
+    def __init__(self, labels: Sequence[str], thresholds: Mapping[str, float], main_score: str) -> None:
         super().__init__()
-        self.labels, self.thresholds, self.main = list(labels), dict(thresholds), main
+        self.labels, self.thresholds, self.main_score = list(labels), dict(thresholds), main_score
 
     def scores(self) -> LabelSetScores:
         """Return `loss` (mean binary cross entropy of a label, in nats), `f1_micro`, `f1_macro` (over the labels that
@@ -153,7 +157,8 @@ class LabelSetMetrics(TextMetrics):
         refuse_non_finite(losses)
         labels, probabilities = targets.numpy() > 0, logits.double().sigmoid().numpy()
         thresholds = self._thresholds(probabilities, labels)
-        scores = LabelSetScores.of(labels, probabilities >= thresholds, label_names=self.labels, main=self.main)
+        predicted = probabilities >= thresholds
+        scores = LabelSetScores.of(labels, predicted, label_names=self.labels, main_score=self.main_score)
         columns = zip(labels.T, probabilities.T, strict=True)  # of labels; one that no row has is not ranked
         precisions = [float(average_precision_score(*one)) if one[0].any() else None for one in columns]
         for own, precision, threshold in zip(scores.per_class.values(), precisions, thresholds.tolist(), strict=True):
@@ -225,12 +230,12 @@ class RegressionMetrics(TextMetrics):
     """Collects a number for each row, and scores them in the user's units: a scaled number times `deviation`, plus
     `mean`.
 
-    `main` names the score that a report puts first.
+    `main_score` names the score that a report puts first.
     """
 
-    def __init__(self, mean: float, deviation: float, main: str) -> None:
+    def __init__(self, mean: float, deviation: float, main_score: str) -> None:
         super().__init__()
-        self.mean, self.deviation, self.main = mean, deviation, main
+        self.mean, self.deviation, self.main_score = mean, deviation, main_score
 
     def scores(self) -> NumberScores:
         """Return `loss` (mean squared error of the scaled numbers) and the scores of `NumberScores`."""
@@ -239,7 +244,7 @@ class RegressionMetrics(TextMetrics):
         losses = (scaled[1] - scaled[0]) ** 2
         refuse_non_finite(losses)
         labels, predicted = (rounded(side * self.deviation + self.mean, self.deviation) for side in scaled)
-        scores = NumberScores.of(labels, predicted, main=self.main)
+        scores = NumberScores.of(labels, predicted, main_score=self.main_score)
         return replace(scores, values={"loss": float(losses.mean()), **scores.values}, rows=rows)
 
 

@@ -61,12 +61,12 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
     return [table, *([Text(verdict["sentence"], tone=TONES.get(verdict.get("outcome"), "bold"))] if verdict else [])]
 
 
-def _table(rows: Mapping[str, Mapping[str, Any]], main: str) -> Table:
+def _table(rows: Mapping[str, Mapping[str, Any]], main_score: str) -> Table:
     """Return a row for each model with its scores, the model's lead over it and its seconds, the first marked."""
     first, *fitted = (one for one in rows.values() if "skipped" not in one)
-    preferred = ("average_precision", *SECOND) if main == "f1" else SECOND
-    others = [name for name in preferred if name != main and all(name in one for one in (first, *fitted))]
-    columns = [main, *others[:1]]
+    preferred = ("average_precision", *SECOND) if main_score == "f1" else SECOND
+    others = [name for name in preferred if name != main_score and all(name in one for one in (first, *fitted))]
+    columns = [main_score, *others[:1]]
     if "mlm_accuracy" in first:
         columns = [name for name in PRETRAINING_SCORES if name in first]
     is_paired = any("model_leads_by" in one for one in fitted)
@@ -93,24 +93,24 @@ def build_baseline_report(
     labels: Any,
     names: Sequence[str],
     fitted: Mapping[str, Baseline],
-    main: str,
+    main_score: str,
     positive: int = 1,
 ) -> dict[str, Any]:
     """Return what `encoderlab baseline` prints and writes: JSON-safe.
 
     `labels` are the targets of the rows of `split`, in the form of a baseline's predictions; `names` are the classes'.
-    `main` names the score that comes first; for two classes, `positive` is the one that F1 is about. Each baseline has
-    its scores with 95% intervals, scores by class and the confusion.
+    `main_score` names the score that comes first; for two classes, `positive` is the one that F1 is about. Each
+    baseline has its scores with 95% intervals, scores by class and the confusion.
     """
     reports: dict[str, dict[str, Any]] = {}
     for name, one in fitted.items():
         if one.predicted is None:
             reports[name] = {"skipped": one.skipped}
         else:
-            scores = scores_of_predictions(labels, one.predicted, names, main, positive)
+            scores = scores_of_predictions(labels, one.predicted, names, main_score, positive)
             reports[name] = {**one.scores, **scores.with_intervals(SEED).as_dict()}
     report = {"command": "baseline", "task": task, "seed": SEED, "scored_split": split, "n": len(labels)}
-    return json_safe({**report, "main_figure": main, "labels": list(names), "baselines": reports})
+    return json_safe({**report, "main_figure": main_score, "labels": list(names), "baselines": reports})
 
 
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:

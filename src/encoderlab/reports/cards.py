@@ -33,12 +33,13 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = ()) -> str:
     """Return the card of a trained model from its report.json; `labels` are those it predicts, none for an encoder."""
-    scored, main = report["splits"][report["scored_split"]], report["main_figure"]
+    scored, main_score = report["splits"][report["scored_split"]], report["main_figure"]
     is_encoder = "mlm_accuracy" in scored or "teacher" in report
-    score = plain(wording.named_score(main, scored))
+    score = plain(wording.named_score(main_score, scored))
     lines = [] if is_encoder else [_predicts(labels)]
     lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
-    lines.append(f"{score} on {report['scored_split']} ({scored['n']:,} rows): {wording.with_interval(scored, main)}")
+    value = wording.with_interval(scored, main_score)
+    lines.append(f"{score} on {report['scored_split']} ({scored['n']:,} rows): {value}")
     lines.append(f"Weights of {wording.checkpoint_words(report['checkpoint'])}")
     first, *_ = splits = list(report["splits"].values())
     results = {
@@ -57,9 +58,9 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
         use=USE_ENCODER if is_encoder else USE,
         results=results,
         baselines=[
-            f"{BASELINE_NAMES.get(name, name)}: {score} {wording.score(baseline[main])}"
+            f"{BASELINE_NAMES.get(name, name)}: {score} {wording.score(baseline[main_score])}"
             for name, baseline in report["baselines"].items()
-            if baseline.get(main) is not None
+            if baseline.get(main_score) is not None
         ],
         splits=split_facts(facts),
         origin=origin(facts),

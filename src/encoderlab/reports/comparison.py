@@ -268,11 +268,11 @@ def build_comparison(
 
 
 def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
-    main = list(dict.fromkeys(run.report["main_figure"] for run in runs))
-    if metric is None and len(main) > 1:
-        remedy = f"Set score={' or score='.join(main)}"
-        raise SettingError(f"The runs have different main scores: {' and '.join(main)}", remedy=remedy)
-    metric = metric or str(main[0])
+    main_scores = list(dict.fromkeys(run.report["main_figure"] for run in runs))
+    if metric is None and len(main_scores) > 1:
+        remedy = f"Set score={' or score='.join(main_scores)}"
+        raise SettingError(f"The runs have different main scores: {' and '.join(main_scores)}", remedy=remedy)
+    metric = metric or str(main_scores[0])
     labels = dict.fromkeys(str(run.scores.get("positive_label")) for run in runs)
     if metric in wording.OF_POSITIVE and len(labels) > 1:
         remedy = "Set score=f1_macro, or train with one task.positive_label"

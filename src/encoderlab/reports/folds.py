@@ -52,7 +52,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     """
     reports = [fold.report for fold in folds]
     scores = [report["splits"][TESTED] for report in reports]
-    n_rows, first, main = sum(one["n"] for one in scores), reports[0], reports[0]["main_figure"]
+    n_rows, first, main_score = sum(one["n"] for one in scores), reports[0], reports[0]["main_figure"]
     share = n_rows / sum(fold.trained_on for fold in folds)
     names = [name for name in scores[0] if name != "n" and all(_is_number(one.get(name)) for one in scores)]
     over = {name: mean_of([one[name] for one in scores], share) for name in names}
@@ -60,7 +60,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     for name, one in over.items():
         least, most = -1.0 if name in CORRELATIONS else 0.0, math.inf if is_lower_better(name) else 1.0
         means |= {name: one.value, f"{name}_ci95": np.clip(np.array(one.interval), least, most)}
-    baselines = _baselines(reports, main, share)
+    baselines = _baselines(reports, main_score, share)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     unused = f"The test split ({unused_test_rows:,} rows) was not used, because folds are made of the training rows"
     each = [
@@ -75,7 +75,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
         "deviations": {name: one.deviation for name, one in over.items()},
         "folds": each,
         "baselines": baselines,
-        "verdict": verdict_on(baselines, f"Over the folds, the model's {wording.named_score(main, scores[0])}"),
+        "verdict": verdict_on(baselines, f"Over the folds, the model's {wording.named_score(main_score, scores[0])}"),
         "throughput": {"train_seconds": None if None in seconds else round(sum(seconds), 3)},
         "checkpoint": {"step": None, "chosen_by": "one of each fold", "chosen_on": None},
         "notes": [INTERVAL, *([unused] if unused_test_rows else [])],
@@ -98,15 +98,15 @@ def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
     return per_class
 
 
-def _baselines(reports: Sequence[Mapping[str, Any]], main: str, share: float) -> dict[str, dict[str, Any]]:
+def _baselines(reports: Sequence[Mapping[str, Any]], main_score: str, share: float) -> dict[str, dict[str, Any]]:
     """Return the mean main score of each baseline that every fold has, and the model's lead over it."""
     baselines = {}
     for name in reports[0]["baselines"]:
         each = [report["baselines"].get(name, {}) for report in reports]
-        if all(_is_number(one.get(main)) and _is_number(one.get("model_leads_by")) for one in each):
+        if all(_is_number(one.get(main_score)) and _is_number(one.get("model_leads_by")) for one in each):
             lead = mean_of([one["model_leads_by"] for one in each], share)
-            score, seconds = float(np.mean([one[main] for one in each])), sum(one.get("seconds") or 0 for one in each)
-            own = {main: score, "seconds": seconds, "model_leads_by": lead.value}
+            mean, seconds = np.mean([one[main_score] for one in each]), sum(one.get("seconds") or 0 for one in each)
+            own = {main_score: float(mean), "seconds": seconds, "model_leads_by": lead.value}
             baselines[name] = own | {"model_leads_by_ci95": lead.interval}
     return baselines
 
@@ -198,8 +198,8 @@ def show_folds_report(
 
 def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_labels: int) -> list[Block]:
     """Return what page and screen show: the mean, the baselines, each fold, and labels to check."""
-    main, scores = report["main_figure"], report["splits"][OUT_OF_FOLD]
-    mean = f"Mean {wording.named_score(main, scores)} {wording.with_interval(scores, main)}"
+    main_score, scores = report["main_figure"], report["splits"][OUT_OF_FOLD]
+    mean = f"Mean {wording.named_score(main_score, scores)} {wording.with_interval(scores, main_score)}"
     labels: list[Block] = []
     if to_check is not None:
         words = "label_errors.csv is empty: none stands out, or the model is no better than the most frequent label."

@@ -58,7 +58,7 @@ def run_report(run: Mapping[str, Any], splits: Mapping[str, SplitScores], **own:
     scored, seed = scored_split(splits), run["seed"]
     report = {
         "scored_split": scored,
-        "main_figure": splits[scored].main,
+        "main_figure": splits[scored].main_score,  # the name by which programs know the main score
         "splits": {name: {**one.with_intervals(seed).as_dict(), **_calibration(one)} for name, one in splits.items()},
         "baselines": {},
         "verdict": None,
@@ -73,7 +73,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
         yield "The model was trained on these rows, so the scores show what it remembers, not what it can do."
     if checkpoint.get("chosen_on") == scored:
         yield f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
-    if scores.main.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main] == 1:
+    if scores.main_score.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main_score] == 1:
         possible = f"an error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)"
         rows = wording.counted(scores.n, "row")
         yield f"Every prediction is right, so the interval has no width; with {rows}, {possible}."
@@ -88,8 +88,8 @@ def build_report(
     name = scored_split(splits)
     scored = splits[name]
     compared = {key: _baseline(baseline, scored, run["seed"]) for key, baseline in baselines.items()}
-    main = wording.named_score(scored.main, {"positive_label": getattr(scored, "positive_label", None)})
-    verdict = verdict_on(compared, f"The model's {main}", where=", on the same rows")
+    named = wording.named_score(scored.main_score, {"positive_label": getattr(scored, "positive_label", None)})
+    verdict = verdict_on(compared, f"The model's {named}", where=", on the same rows")
     report = run_report(run, splits, baselines=compared, verdict=verdict)
     if isinstance(scored, ClassificationScores) and scored.probabilities is not None:
         scarce = scarce_classes(name, {key: int(one["support"]) for key, one in scored.per_class.items()})
@@ -120,9 +120,9 @@ def _baseline(baseline: Baseline, scores: PredictionScores, seed: int) -> dict[s
     """Return the baseline's scores, and by how much the model's main score is better on the same rows."""
     if baseline.skipped:
         accuracy = {"accuracy": None} if isinstance(scores, ClassificationScores) else {}
-        return {**accuracy, scores.main: None, "skipped": baseline.skipped}
+        return {**accuracy, scores.main_score: None, "skipped": baseline.skipped}
     ahead, bounds = scores.lead_over(baseline.predicted, seed)
-    own = {} if scores.main in baseline.scores else {scores.main: scores.values[scores.main] - ahead}
+    own = {} if scores.main_score in baseline.scores else {scores.main_score: scores.values[scores.main_score] - ahead}
     return {**baseline.scores, **own, "model_leads_by": ahead, "model_leads_by_ci95": bounds}
 
 
@@ -181,15 +181,15 @@ def title_of(report: Mapping[str, Any]) -> str:
 
 def headline(report: Mapping[str, Any]) -> str:
     """Return the main score in words, and if most rows have one class, also how well the others are predicted."""
-    scored, main = report["splits"][report["scored_split"]], report["main_figure"]
-    words = f"{wording.named_score(main, scored)} {wording.with_interval(scored, main)} on {report['scored_split']}"
-    words += f" ({scored['n']:,} rows)"
+    scored, main_score = report["splits"][report["scored_split"]], report["main_figure"]
+    words = f"{wording.named_score(main_score, scored)} {wording.with_interval(scored, main_score)}"
+    words += f" on {report['scored_split']} ({scored['n']:,} rows)"
     support = {name: one["support"] for name, one in scored.get("per_class", {}).items()}
     if "confusion" not in scored or max(support.values()) <= MAJORITY * sum(support.values()):
         return words
     rare = min(support, key=support.__getitem__)
     parts = [words]
-    if (main, scored.get("positive_label")) != ("f1", rare):
+    if (main_score, scored.get("positive_label")) != ("f1", rare):
         parts.append(f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}")
     if len(support) > 2:
         parts.append(f"macro F1 {wording.score(scored['f1_macro'])}")
@@ -286,10 +286,10 @@ def metric_lines(folder: Path) -> list[dict[str, Any]]:
 
 def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) -> dict[str, Plot]:
     """Return the plots of a run by name."""
-    main, drawn = report["main_figure"], {}
+    main_score, drawn = report["main_figure"], {}
     if lines := metric_lines(folder):
-        what = f"Loss, {wording.words_of(main)} on validation and learning rate over the optimizer's steps."
-        drawn["curves"] = Plot(plots.curves(lines, [("loss", "loss", main, "")]), what)
+        what = f"Loss, {wording.words_of(main_score)} on validation and learning rate over the optimizer's steps."
+        drawn["curves"] = Plot(plots.curves(lines, [("loss", "loss", main_score, "")]), what)
     if isinstance(scores, ClassificationScores | TaggingScores):
         drawn["confusion"] = Plot(plots.confusion_plot(scores.confusion, scores.label_names), "Confusion matrix.")
         what = "Accuracy in bins of confidence, and how many predictions each bin holds."
@@ -305,9 +305,9 @@ def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) ->
 
 def page_head(report: Mapping[str, Any]) -> list[Block]:
     """Return the main score, how it compares, and notes."""
-    scored, main = report["splits"][report["scored_split"]], report["main_figure"]
+    scored, main_score = report["splits"][report["scored_split"]], report["main_figure"]
     return [
-        Text(wording.score(scored[main]), tone="headline"),
+        Text(wording.score(scored[main_score]), tone="headline"),
         Text(f"{headline(report)}."),
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),

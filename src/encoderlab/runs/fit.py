@@ -210,10 +210,10 @@ class _Fitting:
         """Stop the training clock to `evaluate` on validation, if there is any, and to save a checkpoint."""
         self.journal.pause()
         if evaluate and self.validation is not None:
-            scores, main = self.assembly.evaluate(self.validation), self.assembly.task.score
-            sign = -1.0 if is_lower_better(main) else 1.0
-            self.progress.offer(sign * scores.values[main], scores.values["loss"])
-            self.journal.evaluation("validation", scores, main)
+            scores, main_score = self.assembly.evaluate(self.validation), self.assembly.task.main_score
+            sign = -1.0 if is_lower_better(main_score) else 1.0
+            self.progress.offer(sign * scores.values[main_score], scores.values["loss"])
+            self.journal.evaluation("validation", scores, main_score)
         if evaluate:
             self.progress.evaluated = self.progress.step
         self.save()
@@ -241,7 +241,7 @@ class _Fitting:
         checkpoint = {"step": last, "chosen_by": "last step", "chosen_on": None}
         if self.training.keep is Keep.best and best:
             if best == last or self._load(best):
-                checkpoint = {"step": best, "chosen_by": self.assembly.task.score, "chosen_on": "validation"}
+                checkpoint = {"step": best, "chosen_by": self.assembly.task.main_score, "chosen_on": "validation"}
             else:
                 notes.append(f"The best checkpoint, of step {best:,}, was damaged, so the last step is used")
                 print(f"encoderlab: {notes[-1]}", file=sys.stderr)

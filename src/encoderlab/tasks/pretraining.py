@@ -131,7 +131,7 @@ class TeacherVectors(Encoding):
         self, config: TeacherVectorsConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int
     ) -> None:
         super().__init__(config, tokenizer, labels, max_length)
-        self.config, self.score = config, "sequence_cosine"
+        self.config, self.main_score = config, "sequence_cosine"
         self.heads = HeadSizes(teacher_width=config.teacher_width)
         self.is_ordinary = np.ones(tokenizer.vocabulary_size, dtype=bool)
         self.is_ordinary[list(tokenizer.special_ids)] = False

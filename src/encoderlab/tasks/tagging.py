@@ -55,7 +55,7 @@ class Tagging(Task):
         return encoded
 
     def metrics(self) -> TaggingMetrics:
-        return TaggingMetrics(self.labels, self.score, self._decoded)
+        return TaggingMetrics(self.labels, self.main_score, self._decoded)
 
     def _decoded(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the id of the label of each target word: [targets, labels] -> int64 [targets]."""

@@ -70,12 +70,12 @@ class Task(ABC):
     windows: Windowing | None = None  # how texts longer than `max_length` are read; None: truncated
 
     def __init__(
-        self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, score: str, *, shortest: int
+        self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str, *, shortest: int
     ) -> None:
         if max_length < shortest:
             wrong = f"model.max_length={max_length} leaves no room for a token besides the special ones"
             raise SettingError(wrong, allowed=f"at least {shortest} for this task")
-        self.tokenizer, self.labels, self.max_length, self.score = tokenizer, list(labels), max_length, score
+        self.tokenizer, self.labels, self.max_length, self.main_score = tokenizer, list(labels), max_length, main_score
 
     @property
     def key(self) -> str:

@@ -24,14 +24,7 @@ from encoderlab.tasks.config import (
     RegressionConfig,
     TaskConfig,
 )
-from encoderlab.tasks.task import (
-    RowPrediction,
-    Target,
-    Task,
-    Windowing,
-    refuse_unknown_label,
-    sequences_of,
-)
+from encoderlab.tasks.task import RowPrediction, Target, Task, Windowing, refuse_unknown_label, sequences_of
 
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
@@ -47,8 +40,8 @@ class TextTask(Task):
         labels: Sequence[str],
         max_length: int,
     ) -> None:
-        score = "accuracy" if config.score is ClassificationScore.auto else config.score.value
-        super().__init__(tokenizer, labels, max_length, score, shortest=SHORTEST)
+        main_score = "accuracy" if config.score is ClassificationScore.auto else config.score.value
+        super().__init__(tokenizer, labels, max_length, main_score, shortest=SHORTEST)
         self.windows = Windowing.of(config)
         self.heads = HeadSizes(
             sequence_classes=len(self.labels) or 1,
@@ -85,7 +78,7 @@ class Classification(TextTask):
         return label
 
     def metrics(self) -> ClassificationMetrics:
-        return ClassificationMetrics(self.labels, self.score, self.positive, self.threshold)
+        return ClassificationMetrics(self.labels, self.main_score, self.positive, self.threshold)
 
     def predictions_of(self, logits: Float[Tensor, "rows classes"]) -> list[RowPrediction]:
         """Return the most probable label of each row; the positive label is predicted from its threshold."""
@@ -120,7 +113,7 @@ class Multilabel(TextTask):
         return tuple(int(id_ in label) for id_ in range(len(self.labels)))
 
     def metrics(self) -> LabelSetMetrics:
-        return LabelSetMetrics(self.labels, self.thresholds, self.score)
+        return LabelSetMetrics(self.labels, self.thresholds, self.main_score)
 
     def predictions_of(self, logits: Float[Tensor, "rows labels"]) -> list[RowPrediction]:
         """Return the labels of each row whose probability reaches their threshold."""
@@ -151,7 +144,7 @@ class Regression(TextTask):
         return (label - self.mean) / self.deviation
 
     def metrics(self) -> RegressionMetrics:
-        return RegressionMetrics(self.mean, self.deviation, self.score)
+        return RegressionMetrics(self.mean, self.deviation, self.main_score)
 
     def predictions_of(self, logits: Float[Tensor, "rows one"]) -> list[RowPrediction]:
         """Return the number of each row in the user's units."""
