@@ -14,7 +14,7 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.records import Start, run_folder, run_to_resume
+from encoderlab.runs.records import Beginning, run_folder, run_to_resume
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 
@@ -136,7 +136,7 @@ def test_changed_rows_are_refused(started):
 
     def opened(fingerprint):
         corpus = SimpleNamespace(fingerprints=lambda: {"train": fingerprint})
-        return run_folder(Start({}, run), config, "train", corpus)
+        return run_folder(Beginning({}, run), config, "train", corpus)
 
     with pytest.raises(DataError, match="train"), opened("g"):
         pass

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.horizon import TimeBudget, fixed_by_rows, horizon_of, total_steps
+from encoderlab.training.horizon import TimeBudget, horizon_of, resolve_by_rows, steps_per_epoch, total_steps
 from encoderlab.training.optimizer import learning_rate_at
 from tests.stand_ins import Clock
 
@@ -19,7 +19,7 @@ def run(seconds, durations, *, compiled=False):
     config = TrainingConfig(schedule=Schedule.linear, warmup=0.1, learning_rate=1.0)
     ends, rates = [], []
     for done, duration in enumerate(durations):
-        steps = budget.steps(done)
+        steps = budget.expected_total(done)
         if steps == done:
             break
         rates.append(learning_rate_at(done, steps, config))
@@ -50,9 +50,9 @@ def test_a_budget_resumes_with_what_was_left_of_it():
     clock = Clock(1000.0)
     budget = TimeBudget(100.0, clock=clock)
     budget.resume(40.0)
-    assert budget.steps(20) == 20 + 30  # 60 seconds are left, and a step took two
+    assert budget.expected_total(20) == 20 + 30  # 60 seconds are left, and a step took two
     clock.now += 60
-    assert (budget.steps(50), budget.spent()) == (50, 100.0)
+    assert (budget.expected_total(50), budget.spent()) == (50, 100.0)
 
 
 FINETUNING = TrainingConfig(epochs=None, min_steps=1000, max_epochs=20, evaluations=10, patience=4, batch_size=32)
@@ -69,13 +69,13 @@ FINETUNING = TrainingConfig(epochs=None, min_steps=1000, max_epochs=20, evaluati
     ],
 )
 def test_the_number_of_rows_decides_how_often_they_are_read(rows, epochs, steps, every):
-    fixed = fixed_by_rows(FINETUNING, rows)
+    fixed = resolve_by_rows(FINETUNING, rows)
     assert (fixed.epochs, total_steps(fixed, rows), fixed.evaluate_every) == (epochs, steps, every)
 
 
 @given(rows=st.integers(1, 10**7), batch_size=st.integers(1, 512))
 def test_every_run_has_at_least_one_epoch_and_no_more_evaluations_than_requested(rows, batch_size):
-    fixed = fixed_by_rows(replace(FINETUNING, batch_size=batch_size), rows)
+    fixed = resolve_by_rows(replace(FINETUNING, batch_size=batch_size), rows)
     steps = total_steps(fixed, rows)
     assert 1 <= fixed.epochs <= 20
     assert steps * batch_size >= rows
@@ -87,7 +87,7 @@ def test_every_run_has_at_least_one_epoch_and_no_more_evaluations_than_requested
     [({"epochs": 3.0}, 3, 282, 29), ({"steps": 50}, None, 50, 5), ({"epochs": 0.5, "evaluate_every": 7}, 0.5, 47, 7)],
 )
 def test_explicit_settings_override_the_number_of_rows(given, epochs, steps, every):
-    fixed = fixed_by_rows(replace(FINETUNING, **given), 3_000)
+    fixed = resolve_by_rows(replace(FINETUNING, **given), 3_000)
     assert (fixed.epochs, total_steps(fixed, 3_000), fixed.evaluate_every) == (epochs, steps, every)
 
 
@@ -101,7 +101,7 @@ def test_explicit_settings_override_the_number_of_rows(given, epochs, steps, eve
     ],
 )
 def test_long_rows_are_read_fewer_times(rows, tokens, epochs):
-    assert fixed_by_rows(replace(FINETUNING, max_tokens=2_000_000), rows, tokens).epochs == epochs
+    assert resolve_by_rows(replace(FINETUNING, max_tokens=2_000_000), rows, tokens).epochs == epochs
 
 
 def test_a_first_step_in_which_code_is_compiled_keeps_the_warmup_and_the_rest_of_the_budget():
@@ -123,5 +123,5 @@ def test_a_first_step_in_which_code_is_compiled_keeps_the_warmup_and_the_rest_of
     ],
 )
 def test_steps_follow_from_epochs_unless_set(settings, steps):
-    horizon, per_epoch = horizon_of(TrainingConfig(batch_size=32, **settings), rows=100)
-    assert (horizon.steps(0), per_epoch) == (steps, 4)
+    config = TrainingConfig(batch_size=32, **settings)
+    assert (horizon_of(config, rows=100).expected_total(0), steps_per_epoch(config, rows=100)) == (steps, 4)

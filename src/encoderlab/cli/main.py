@@ -135,12 +135,12 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     from encoderlab.config.schemas import COMMAND_CONFIGS
 
     line = read_line(command, arguments)
-    start = partial(_start, command, processes)
+    call = partial(_call_command, command, processes)
     if line.shows_config:
         with suppress(MissingSettingError):
             composed(line)  # Hydra would print what is refused when it runs
     elif line.sweep is not None:
-        import_module("encoderlab.sweeps.sweep").sweep(line, start)
+        import_module("encoderlab.sweeps.sweep").sweep(line, call)
         return
     errors: list[Exception] = []
 
@@ -148,7 +148,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
         try:
             with explained(command):
                 settings = typed(config, COMMAND_CONFIGS[command])
-            start(settings, line.overrides)
+            call(settings, line.overrides)
         except Exception as error:  # raised below: Hydra would add a line of its own
             errors.append(error)
 
@@ -157,7 +157,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
         raise errors[0]
 
 
-def _start(command: str, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
+def _call_command(command: str, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
     """Run a command. With resume=FOLDER, its settings are the recorded ones plus the `overrides` that may change; only
     here is it known which were typed. (`records.beginning_of` then finds nothing to change.)
     """

@@ -11,12 +11,12 @@ from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import run_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_init_from, resolve_training
 from encoderlab.runs.corpus import Corpus, DocumentCorpus, pair_facts
 from encoderlab.runs.distillation import TaskTeacher, fingerprints, start_student, taught_rows, teach_vectors
 from encoderlab.runs.fit import dry_run, fit, score_splits
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.records import open_run, start_of, summary_of
+from encoderlab.runs.records import beginning_of, open_run, summary_of
 from encoderlab.runs.saved_model import SavedModel, load_pretrained
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig, TaskConfig, TeacherVectorsConfig
@@ -35,8 +35,8 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
         refuse_endless(config)
     else:
         _check_task(config.task, processes)
-    config, start = start_of(config, "distill", processes)
-    pretrained = load_start(config, processes)
+    config, beginning = beginning_of(config, "distill", processes)
+    pretrained = load_init_from(config, processes)
     with processes.main_process_first():
         prepare = _prepare_documents if learns_vectors else _prepare_examples
         config, assembly, corpus, rows = prepare(config, pretrained, processes)
@@ -45,7 +45,7 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
     if config.dry_run:
         return dry_run(assembly, rows, "distill")
     files = fingerprints(config)
-    with open_run("distill", assembly, corpus, rows, config=config, start=start, files=files) as run:
+    with open_run("distill", assembly, corpus, rows, config=config, beginning=beginning, files=files) as run:
         fitted = fit(assembly, rows, run.folder)
         if isinstance(corpus, Corpus):
             assembly, scores = score_splits(assembly, rows)

@@ -10,11 +10,11 @@ from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.reports import pretraining as reports
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.training import show_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_start, resolve_training
+from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_init_from, resolve_training
 from encoderlab.runs.corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.fit import Fitted, dry_run, fit
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.records import Run, files_of, open_run, run_facts, start_of, summary_of
+from encoderlab.runs.records import Run, beginning_of, files_of, open_run, run_facts, summary_of
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import PretrainingConfig
@@ -33,8 +33,8 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
         wrong = f"task={task.name} needs labels, which pretraining does not use"
         raise SettingError(wrong, remedy=f"Remove task, or run encoderlab train task={task.name}")
     refuse_endless(config)
-    config, start = start_of(config, "pretrain", processes)
-    pretrained = load_start(config, processes)
+    config, beginning = beginning_of(config, "pretrain", processes)
+    pretrained = load_init_from(config, processes)
     with processes.main_process_first():
         corpus = DocumentCorpus.load(
             config.dataset, cast("PretrainingConfig", config.task), cache_folder(config.cache_dir)
@@ -49,7 +49,7 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
     assembly = resolve_training(assembly, rows)
     if config.dry_run:
         return dry_run(assembly, rows, "pretrain")
-    with open_run("pretrain", assembly, corpus, rows, config=config, start=start) as run:
+    with open_run("pretrain", assembly, corpus, rows, config=config, beginning=beginning) as run:
         fitted = fit(assembly, rows, run.folder)
         scores = {name: cast("PretrainingScores", assembly.evaluate(rows[name])) for name in scored}
         processes.leave()

@@ -21,15 +21,15 @@ from encoderlab.runs.assembly import (
     cache_folder,
     few_rows_note,
     has_few_rows,
-    load_start,
+    load_init_from,
     resolve_training,
 )
 from encoderlab.runs.corpus import Corpus, reading_notes
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted, dry_run, fit, score_splits, threshold_notes
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.frozen import frozen_vectors, start_from_linear_model, starts_from_linear_model
-from encoderlab.runs.records import Run, files_of, open_run, run_facts, start_of, summary_of
+from encoderlab.runs.frozen import frozen_vectors, set_linear_head, wants_linear_head
+from encoderlab.runs.records import Run, beginning_of, files_of, open_run, run_facts, summary_of
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.task import build_task, uneven_note
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -40,7 +40,7 @@ from encoderlab.tasks.texts import Classification
 from encoderlab.training.batches import Rows
 
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
-LINEAR_START = "The head was initialised with a logistic regression on vectors: many labels have few rows each"
+LINEAR_HEAD = "The head was initialised with a logistic regression on vectors: many labels have few rows each"
 SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
 
 
@@ -68,8 +68,8 @@ def train_on_labels(
         from encoderlab.runs.folds import cross_validate
 
         return cross_validate(config, command, processes, train_on_labels)
-    config, start = start_of(config, command, processes)
-    pretrained = load_start(config, processes)
+    config, beginning = beginning_of(config, command, processes)
+    pretrained = load_init_from(config, processes)
     with processes.main_process_first():
         config, corpus = load_examples(config, scored=finish is None)
         if finish is None:
@@ -84,13 +84,13 @@ def train_on_labels(
     if config.dry_run:
         return dry_run(assembly, rows, command)
     notes = []
-    if config.starts_from is not None and starts_from_linear_model(assembly, corpus):
-        notes.append(LINEAR_START)
-        resumed = start.resumed
+    if config.starts_from is not None and wants_linear_head(assembly, corpus):
+        notes.append(LINEAR_HEAD)
+        resumed = beginning.resumed
         if resumed is None or not any(resumed.checkpoints.glob("step-*")):  # otherwise its weights replace these
-            start_from_linear_model(assembly, cast("ExampleRows", rows["train"]))
-            print(LINEAR_START, file=sys.stderr)
-    with open_run(command, assembly, corpus, rows, config=config, start=start) as run:
+            set_linear_head(assembly, cast("ExampleRows", rows["train"]))
+            print(LINEAR_HEAD, file=sys.stderr)
+    with open_run(command, assembly, corpus, rows, config=config, beginning=beginning) as run:
         fitted = fit(assembly, rows, run.folder)
         fitted.notes.extend(notes)
         assembly, scores = score_splits(assembly, rows)
@@ -174,7 +174,7 @@ def _baselines(corpus: Corpus, split: str, config: RunConfig, assembly: Assembly
         frozen = f"a run of {steps} steps is a trial, and reading all rows with an encoder would take longer"
     else:
         frozen = frozen_vectors(corpus.split("train"), config.tokenizer, assembly.compute)
-    configured = build_task(config.task, task.tokenizer, task.labels, task.max_length)
-    if isinstance(configured, Classification):
-        return baselines(corpus.splits, split, configured.threshold, configured.positive, frozen=frozen)
+    unfitted = build_task(config.task, task.tokenizer, task.labels, task.max_length)
+    if isinstance(unfitted, Classification):
+        return baselines(corpus.splits, split, unfitted.threshold, unfitted.positive, frozen=frozen)
     return baselines(corpus.splits, split, frozen=frozen)

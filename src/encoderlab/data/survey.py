@@ -157,8 +157,8 @@ def _as_array(hashes: Iterable[bytes]) -> np.ndarray:
 def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return which rows have the text of an earlier row, or of a row of another split: bool [rows].
 
-    Also which of them have a label that the earlier row, or no such row of the other split, has (bool), and the first
-    row with the text (int64).
+    Also which of them have a label that the earlier row does not have, or that no such row of the other split has
+    (bool), and the first row with the text (int64).
     """
     if not len(reference.texts):
         return np.zeros(len(split.texts), bool), np.zeros(len(split.texts), bool), np.zeros(len(split.texts), np.int64)

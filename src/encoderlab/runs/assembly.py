@@ -164,7 +164,7 @@ def assemble(
     few = False
     if pretrained is not None and isinstance(config.task, ClassificationConfig) and isinstance(corpus, Corpus):
         few = has_few_rows(config, corpus) or few_rare_rows(config, corpus) > 0
-    training = horizon.fixed_for_few_rows(config.training, few, model_config.n_layers)
+    training = horizon.resolve_for_few_rows(config.training, few, model_config.n_layers)
     settings = replace(settings, task=task_config, model=model_config, training=training)
     task = tasks.build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
@@ -241,15 +241,15 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
     micro_batches = choose_micro_batches(config.training, config.model, longest, device, assembly.processes)
     # Windows do not change the number of epochs: a row is one example, however much of it is read.
     tokens = int(np.minimum(lengths, assembly.task.max_length).sum())
-    passes = horizon.passes_for(config.training, config.task.passes, len(assembly.task.labels))
-    training = horizon.fixed_by_rows(config.training, n_rows, tokens, passes)
+    factor = horizon.length_factor_for(config.training, config.task.length_factor, len(assembly.task.labels))
+    training = horizon.resolve_by_rows(config.training, n_rows, tokens, factor)
     training = replace(training, accumulate=micro_batches.number)
     if training.learning_rate is None:
         training = replace(training, learning_rate=peak_for_width(config.model.d_model))
         print(f"training.learning_rate={training.learning_rate:g}, suited to the encoder's width", file=sys.stderr)
     labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
     n = len(rows["validation"]) if "validation" in rows else None
-    if n is not None and (fixed := horizon.fixed_by_validation(training, n, labels)) != training:
+    if n is not None and (fixed := horizon.keep_last_if_few_validation_rows(training, n, labels)) != training:
         few = f"{n:,} validation {'row is' if n == 1 else 'rows are'} too few to choose a checkpoint"
         least = f"training.min_validation_rows={training.min_validation_rows}"
         print(f"{few}, so the last is kept, and training does not stop early ({least})", file=sys.stderr)
@@ -324,7 +324,7 @@ def _tokenizer(
     return tokenizer
 
 
-def load_start(config: RunConfig, processes: Processes) -> SavedModel | None:
+def load_init_from(config: RunConfig, processes: Processes) -> SavedModel | None:
     """Return the encoder that the run starts from, read by the main process; None for fresh weights.
 
     Of a model to be sharded, the others only get the shapes of the weights.

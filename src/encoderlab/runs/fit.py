@@ -100,7 +100,8 @@ class TrainState:
             label_weights=assembly.label_weights,
         )
         compiled = assembly.compiled == COMPILED
-        self.horizon, self.per_epoch = horizon_of(training, len(train), self.processes, compiled=compiled)
+        self.horizon = horizon_of(training, len(train), self.processes, compiled=compiled)
+        self.per_epoch = steps_per_epoch(training, len(train))
         micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
         self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
 

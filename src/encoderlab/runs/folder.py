@@ -1,7 +1,7 @@
-"""The run folder: every path of a run is named here and nowhere else; and the model folder that `run=` names.
+"""The run folder, whose paths are named here; and the model folder that `run=` names.
 
-One process locks a run folder, with a lock that ends with the process. The report is the last file a run writes: a
-folder with a report is finished.
+`reports`, which may not import this module, repeats the paths that it writes. One process locks a run folder, with a
+lock that ends with the process. The report is the last file a run writes: a folder with a report is finished.
 """
 
 from __future__ import annotations

@@ -32,20 +32,20 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
     assert config.folds is not None
     resume = config.resume or (records.AUTO if config.run_dir is not None else None)
     named = replace(config, resume=resume, dry_run=False)
-    settings, start = records.start_of(named, command, processes)
-    if start.resumed is not None:
+    settings, beginning = records.beginning_of(named, command, processes)
+    if beginning.resumed is not None:
         config = replace(settings, dry_run=config.dry_run)
     with processes.main_process_first():
         corpus, folded = _whole(config)
     if config.dry_run:
         records.announce(f"{config.folds} folds take {config.folds} runs like this one, the first:")
         return train(_of_fold(config, 1, run_dir=None), command, processes)
-    with processes.entered_by_main(lambda: records.run_folder(start, config, command, corpus)) as folder:
+    with processes.entered_by_main(lambda: records.run_folder(beginning, config, command, corpus)) as folder:
         if processes.is_main:
             training = config.training
             hardware = (training.device, training.precision.value, training.threads)
             compute = choose_compute(*hardware, deterministic=training.deterministic)
-            records.record_start(folder, command, config, compute, corpus, start.composed)
+            records.record_start(folder, command, config, compute, corpus, beginning.composed)
         labels = corpus.survey[OUT_OF_FOLD].labels
         config = replace(config, task=resolve_labels(config.task, corpus.labels, labels))  # the same in every fold
         staying = replace(processes, stay=True)  # for the next fold

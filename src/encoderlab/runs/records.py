@@ -71,8 +71,8 @@ Config = TypeVar("Config", bound=RunConfig)
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """How a run starts: its settings as `composed`, with open ones open, and the folder it is `resumed` in."""
+class Beginning:
+    """How a run begins: its settings as `composed`, with open ones open, and the folder it is `resumed` in."""
 
     composed: dict[str, Any]
     resumed: RunFolder | None = None
@@ -80,7 +80,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run in progress: its command, its settings with all that was open decided, and its folder."""
+    """A run in progress: its command, its folder, and its settings, with all that was open decided, except a threshold
+    that is fitted after training: here its rule, in `Assembly.config` the number.
+    """
 
     command: str
     config: RunConfig
@@ -92,7 +94,7 @@ class Run:
             keep_only_weights(self.folder.checkpoints, {step})
 
 
-def start_of(config: Config, command: str, processes: Processes) -> tuple[Config, Start]:
+def beginning_of(config: Config, command: str, processes: Processes) -> tuple[Config, Beginning]:
     """Return the settings of a new run or, if `config.resume` names one, those of the run to resume.
 
     Raises SettingError or DataError if there is no such run, it has other settings, the folder of a new one is not
@@ -104,12 +106,12 @@ def start_of(config: Config, command: str, processes: Processes) -> tuple[Config
     run = processes.broadcast_from_main(lambda: run_to_resume(config, command))
     if run is None:
         processes.broadcast_from_main(lambda: check_free(config.run_dir))
-        return config, Start(_plain(config))
+        return config, Beginning(_plain(config))
     settings, folder = run
     if settings.folds != config.folds:  # from Python, where resume= brings the settings only now
         remedy = f"Set folds={settings.folds} too"
         raise SettingError(f"The run in {folder.root} has folds={settings.folds}", remedy=remedy)
-    return settings, Start(_plain(settings), folder)
+    return settings, Beginning(_plain(settings), folder)
 
 
 @contextmanager
@@ -120,7 +122,7 @@ def open_run(
     rows: Mapping[str, Rows],
     *,
     config: RunConfig,
-    start: Start,
+    beginning: Beginning,
     files: Mapping[str, str] | None = None,
 ) -> Iterator[Run]:
     """Open the folder of a run, new or resumed, record its settings there, and print what is about to be trained.
@@ -128,20 +130,21 @@ def open_run(
     `files` are the fingerprints of what it reads besides the corpus, by the setting that names it. On an error a new
     folder is deleted, unless a step's checkpoint in it is worth keeping.
     """
-    processes, training = assembly.processes, assembly.config.training
-    config = replace(config, task=assembly.config.task, model=assembly.config.model, training=training)
-    with processes.entered_by_main(lambda: run_folder(start, config, command, corpus, files)) as folder:
+    processes, final = assembly.processes, assembly.config
+    # Not `assembly.config` itself, which has no settings of a single command, such as init_from.
+    config = replace(config, task=final.task, model=final.model, training=final.training)
+    with processes.entered_by_main(lambda: run_folder(beginning, config, command, corpus, files)) as folder:
         if processes.is_main:
-            record_start(folder, command, config, assembly.compute, corpus, start.composed, files)
+            record_start(folder, command, config, assembly.compute, corpus, beginning.composed, files)
         epoch = "window" if config.dataset.is_stream else "epoch"
-        length = length_in_words(training, len(rows["train"]), evaluated="validation" in rows, epoch=epoch)
+        length = length_in_words(config.training, len(rows["train"]), evaluated="validation" in rows, epoch=epoch)
         announce(f"{assembly.model.n_parameters:,} parameters", *assembly.choices, length, f"run folder {folder.root}")
         yield Run(command, config, folder)
 
 
 @contextmanager
 def run_folder(
-    start: Start,
+    beginning: Beginning,
     config: RunConfig,
     command: str,
     corpus: Corpus | DocumentCorpus,
@@ -150,7 +153,7 @@ def run_folder(
     """Open the folder to fill: that of a resumed run, or a new one. Raises DataError if its rows or `files` have
     changed since.
     """
-    folder = start.resumed
+    folder = beginning.resumed
     if folder is not None:
         record = _record(folder)
         rows = {name: split.get("fingerprint") for name, split in record["dataset"]["splits"].items()}

@@ -92,7 +92,7 @@ class TaskConfig:
 
     group: ClassVar[str] = "task"
     target: ClassVar[TargetKind] = "label"
-    passes: ClassVar[int] = 1  # how many times longer to train if the number of rows decides
+    length_factor: ClassVar[int] = 1  # how many times longer to train if the number of rows decides
 
     name: str = setting(REQUIRED, "The task's name; run folders are sorted by it.")
 
@@ -166,7 +166,7 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     """Any number of labels for a whole text, or for a pair of texts."""
 
     target: ClassVar[TargetKind] = "label_set"
-    passes: ClassVar[int] = 4  # most labels are rare, and rows say little about them; BERT read GoEmotions four times
+    length_factor: ClassVar[int] = 4  # most labels are rare, and rows say little of them; BERT read GoEmotions 4 times
 
     score: MultilabelScore = setting(
         MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report."

@@ -74,7 +74,7 @@ class TrainingConfig:
         least=1,
     )
     max_epochs: int = setting(20, "With epochs=null: most epochs, however few rows there are.", least=1)
-    many_labels_passes: int = setting(
+    many_labels_passes: int = setting(  # a factor, not epochs
         1,
         "With epochs=null: factor on the number of steps for a task with 50 labels or more, whose new head takes "
         "longer to learn.",

@@ -22,9 +22,9 @@ def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
     return math.ceil(rows / config.batch_size)
 
 
-def passes_for(config: TrainingConfig, passes: int, labels: int) -> int:
-    """Return the factor on the steps that the number of rows suggests: `passes`, or more for many `labels`."""
-    return max(passes, config.many_labels_passes) if labels >= MANY_LABELS else passes
+def length_factor_for(config: TrainingConfig, factor: int, labels: int) -> int:
+    """Return the factor on the steps that the number of rows suggests: `factor`, or more for many `labels`."""
+    return max(factor, config.many_labels_passes) if labels >= MANY_LABELS else factor
 
 
 def total_steps(config: TrainingConfig, rows: int) -> int:
@@ -32,30 +32,30 @@ def total_steps(config: TrainingConfig, rows: int) -> int:
     return config.steps or max(round(_epochs(config, rows) * steps_per_epoch(config, rows)), 1)
 
 
-def fixed_by_rows(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1) -> TrainingConfig:
+def resolve_by_rows(config: TrainingConfig, rows: int, tokens: int = 0, length_factor: int = 1) -> TrainingConfig:
     """Return the settings with `epochs` and `evaluate_every` decided if they were left open.
 
     The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between
     the run has about `min_steps` steps. Long rows, with `tokens` tokens in total, are read fewer times, but at least
-    FEW_EPOCHS: about `max_tokens` tokens in all. A task that takes longer to learn has `passes` times as many steps and
-    tokens. If `steps` or `budget` decide, `epochs` stays open, because nothing reads it.
+    FEW_EPOCHS: about `max_tokens` tokens in all. A task that takes longer to learn has `length_factor` times as many
+    steps and tokens. If `steps` or `budget` decide, `epochs` stays open, because nothing reads it.
 
-    >>> fixed = fixed_by_rows(TrainingConfig(epochs=None, evaluations=10), rows=3_000)
+    >>> fixed = resolve_by_rows(TrainingConfig(epochs=None, evaluations=10), rows=3_000)
     >>> fixed.epochs, fixed.evaluate_every
     (11.0, 104)
     """
     if config.steps is None and config.budget is None:
-        config = replace(config, epochs=_epochs(config, rows, tokens, passes))
+        config = replace(config, epochs=_epochs(config, rows, tokens, length_factor))
     if config.evaluate_every is not None or config.evaluations is None or config.budget is not None:
         return config
     return replace(config, evaluate_every=math.ceil(total_steps(config, rows) / config.evaluations))
 
 
-def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, passes: int = 1) -> float:
+def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, factor: int = 1) -> float:
     if config.epochs is not None:
         return config.epochs
-    by_steps = max(round(passes * config.min_steps / steps_per_epoch(config, rows)), 1)
-    by_tokens = max(passes * config.max_tokens // tokens, FEW_EPOCHS) if tokens and config.max_tokens else by_steps
+    by_steps = max(round(factor * config.min_steps / steps_per_epoch(config, rows)), 1)
+    by_tokens = max(factor * config.max_tokens // tokens, FEW_EPOCHS) if tokens and config.max_tokens else by_steps
     return float(min(by_steps, by_tokens, config.max_epochs))
 
 
@@ -69,21 +69,22 @@ def can_choose_by(config: TrainingConfig, rows: int, labels: int = 0) -> bool:
     return config.min_validation_rows == 0 or rows >= max(config.min_validation_rows, ROWS_PER_LABEL * labels)
 
 
-def fixed_by_validation(config: TrainingConfig, rows: int, labels: int = 0) -> TrainingConfig:
+def keep_last_if_few_validation_rows(config: TrainingConfig, rows: int, labels: int = 0) -> TrainingConfig:
     """Return the settings for this many validation `rows`: with too few, keep the last checkpoint and never stop early.
 
-    >>> fixed_by_validation(TrainingConfig(patience=4, min_validation_rows=100), rows=30).patience
+    >>> keep_last_if_few_validation_rows(TrainingConfig(patience=4, min_validation_rows=100), rows=30).patience is None
+    True
     """
     return config if can_choose_by(config, rows, labels) else replace(config, keep=Keep.last, patience=None)
 
 
-def fixed_for_few_rows(config: TrainingConfig, few: bool, n_layers: int) -> TrainingConfig:
+def resolve_for_few_rows(config: TrainingConfig, few: bool, n_layers: int) -> TrainingConfig:
     """Return the settings with `batching` and `freeze_layers` decided if they were left open, for a `few` rows or more.
 
     A few rows are batched at random: of three batches by length, the same rows would meet in each epoch. The embeddings
     and the lowest quarter of the layers stay as they are.
 
-    >>> fixed = fixed_for_few_rows(TrainingConfig(batching=None, freeze_layers=None), few=True, n_layers=4)
+    >>> fixed = resolve_for_few_rows(TrainingConfig(batching=None, freeze_layers=None), few=True, n_layers=4)
     >>> fixed.batching.value, fixed.freeze_layers
     ('random', 1)
     """
@@ -105,8 +106,8 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
         length = f"{config.budget} of steps of {config.batch_size:,} rows ({per_epoch:,} per {epoch})"
     else:
         steps = total_steps(config, rows)
-        every, passes = min(every, steps), steps / per_epoch
-        epochs = f"{passes:.3g}" if passes < 1000 else f"{passes:,.0f}"
+        every, n_epochs = min(every, steps), steps / per_epoch
+        epochs = f"{n_epochs:.3g}" if n_epochs < 1000 else f"{n_epochs:,.0f}"
         counted = f"{steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
         length = f"{epochs} {epoch}{'s' * (epochs != '1')}, {counted}"
     if evaluated:
@@ -123,8 +124,8 @@ class Horizon:
     def __init__(self, total: int) -> None:
         self.total = total
 
-    def steps(self, done: int) -> int:
-        """Return the expected number of steps after `done` ones; the run is over when both are equal."""
+    def expected_total(self, done: int) -> int:
+        """Return how many steps the run is expected to have in all, estimated after `done`; it is over if no more."""
         return self.total
 
     def spent(self) -> float:
@@ -152,7 +153,7 @@ class TimeBudget(Horizon):
         self._spent = 0.0
         self._started: float | None = None
 
-    def steps(self, done: int) -> int:
+    def expected_total(self, done: int) -> int:
         now = self.clock()
         if self._started is None:
             self._started = now - self._spent
@@ -174,11 +175,10 @@ class TimeBudget(Horizon):
 
 def horizon_of(
     training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
-) -> tuple[Horizon, int]:
-    """Return where training on `rows` rows ends, and how many steps make an epoch."""
-    per_epoch = steps_per_epoch(training, rows)
+) -> Horizon:
+    """Return where training on `rows` rows ends."""
     if training.budget is not None:
         clock = partial(processes.broadcast_from_main, time.monotonic)  # shared: all must end after the same step
         [compiling] = processes.all_reduce_sum([int(compiled)])
-        return TimeBudget(seconds_of(training.budget), clock, compiled=compiling > 0), per_epoch
-    return Horizon(total_steps(training, rows)), per_epoch
+        return TimeBudget(seconds_of(training.budget), clock, compiled=compiling > 0)
+    return Horizon(total_steps(training, rows))

@@ -147,7 +147,7 @@ def optimize(
     optimizer, config, guard = learner.optimizer, learner.config, learner.guard
     learner.model.train()
     batches, number = iter(batches), after
-    while number < (steps := horizon.steps(number)) and (micro_batches := next(batches, None)):
+    while number < (steps := horizon.expected_total(number)) and (micro_batches := next(batches, None)):
         learning_rate = set_learning_rate(optimizer, learning_rate_at(number, steps, config))
         number += 1
         totals = count_totals(micro_batches, learner.processes)
