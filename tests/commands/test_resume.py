@@ -168,3 +168,5 @@ def test_the_same_command_line_resumes_whatever_the_rows_decided(command, stop_a
     stop_after(-1)
     command(*line)
     assert (tmp_path / "run" / "report.json").is_file()
+    settings = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert settings["tokenizer"]["lowercase"] is (task != "tagging")

@@ -132,7 +132,7 @@ def open_run(
     """
     processes, final = assembly.processes, assembly.config
     # Not `assembly.config` itself, which has no settings of a single command, such as init_from.
-    config = replace(config, task=final.task, model=final.model, training=final.training)
+    config = replace(config, task=final.task, model=final.model, tokenizer=final.tokenizer, training=final.training)
     with processes.entered_by_main(lambda: run_folder(beginning, config, command, corpus, files)) as folder:
         if processes.is_main:
             record_start(folder, command, config, assembly.compute, corpus, beginning.composed, files)
