@@ -1,6 +1,7 @@
-"""A task decides how an example becomes ids and targets, and what a prediction means; nothing else ever mentions one.
+"""A task defines how an example becomes ids and targets, what a prediction means, and which metrics score it.
 
-Ids become the sequences that BERT reads: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] (Devlin et al. 2019, section 3).
+Model, loss and loop never mention a task. Ids become the sequences that BERT reads: [CLS] a [SEP], or [CLS] a [SEP] b
+[SEP] (Devlin et al. 2019, section 3).
 """
 
 from __future__ import annotations
