@@ -129,9 +129,7 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
         if other.scored != first.scored:
             tasks, splits = f"{other.report['task']} and {first.report['task']}", f"{other.split} and {first.split}"
             wrong = f"{other.folder} and {first.folder} were scored on different rows of {first.split}"
-            remedy = (
-                "Score both on the same rows with encoderlab eval run=... split=... dataset=..., and compare those runs"
-            )
+            remedy = "Score both on the same rows with encoderlab eval run=... split=... dataset=..., and compare those"
             raise DataError(f"{wrong} (tasks: {tasks}; splits: {splits})", remedy=remedy)
 
 

@@ -86,9 +86,8 @@ def _importance(assembly: Assembly, example: Example, encoded: Encoded, class_: 
     # The log-odds log(p / (1 - p)) of one class of several do not change if all logits grow equally, as its logit does.
     # For one label of a set they are its logit; a number is explained as it is.
     double = logits.astype(np.float64)
-    others = (
-        np.logaddexp.reduce(np.delete(double, index, axis=1), axis=1) if task.heads.sequence_target == "label" else 0
-    )
+    is_one_of_several = task.heads.sequence_target == "label"
+    others = np.logaddexp.reduce(np.delete(double, index, axis=1), axis=1) if is_one_of_several else 0
     odds = (double[:, index] - others) * task.unit
     scores = np.repeat((odds[0] - odds[1:]) / np.maximum(sizes, 1), sizes)
     covered = [[span for position in word if (span := spans[position]) is not None] for word in words]

@@ -194,9 +194,8 @@ def processes_of_torchrun() -> Processes:
     try:
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return replace(SINGLE_PROCESS, restarted=restarted)
-        rank, size, local_rank, local_size, _ = (
-            int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
-        )
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
+        rank, size, local_rank, local_size, _ = (int(os.environ[name]) for name in names)
         machine = int(os.environ.get("GROUP_RANK", "0"))
     except (KeyError, ValueError) as error:
         wrong = f"Several processes need all of torchrun's environment variables ({error})"
