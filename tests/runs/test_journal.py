@@ -39,6 +39,11 @@ def scores():
     return metrics.scores()
 
 
+def take(journal, number):
+    journal.progress.count(step(number))
+    journal.step(step(number))
+
+
 def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -46,7 +51,7 @@ def lines(path):
 def test_the_first_step_and_every_nth_one_are_logged(tmp_path):
     with Journal(tmp_path / "metrics.jsonl", log_every=4, per_epoch=5, progress=Progress()) as journal:
         for number in range(1, 11):
-            journal.step(step(number))
+            take(journal, number)
     logged = lines(tmp_path / "metrics.jsonl")
     assert [(line["kind"], line["step"], line["epoch"]) for line in logged] == [
         ("step", 1, 0.2),
@@ -75,7 +80,7 @@ def test_speed_is_steps_so_far_over_seconds_so_far(tmp_path, clock):
     with Journal(tmp_path / "metrics.jsonl", 1, 3, Progress()) as journal:
         for number in (1, 2, 3):
             clock.now += 2
-            journal.step(step(number))
+            take(journal, number)
     assert [(line["tokens_per_second"], line["examples_per_second"]) for line in lines(tmp_path / "metrics.jsonl")] == [
         (15, 2)
     ] * 3
@@ -90,14 +95,14 @@ def test_speed_is_steps_so_far_over_seconds_so_far(tmp_path, clock):
 def test_only_training_counts_as_training_time(tmp_path, clock):
     with Journal(tmp_path / "metrics.jsonl", 100, 2, Progress()) as journal:
         clock.now += 3
-        journal.step(step(1))
+        take(journal, 1)
         journal.pause()
         clock.now += 1000
         journal.evaluation("validation", scores(), "accuracy")
         clock.now += 1000
         journal.resume()
         clock.now += 5
-        journal.step(step(2))
+        take(journal, 2)
         journal.pause()
     assert journal.throughput()["train_seconds"] == 8.0
     assert journal.throughput()["tokens_per_second"] == 60 / 8
@@ -108,13 +113,13 @@ def test_a_resumed_journal_continues_after_the_checkpoint(tmp_path):
     path = tmp_path / "metrics.jsonl"
     with Journal(path, 1, 2, Progress()) as journal:
         for number in (1, 2, 3):
-            journal.step(step(number))
+            take(journal, number)
             journal.evaluation("validation", scores(), "accuracy")
     with path.open("a") as file:
         file.write('{"kind": "step", "step": 2, "cut off by a ki')
     with Journal(path, 1, 2, Progress(step=2, evaluated=1)) as journal:
         assert [(line["kind"], line["step"]) for line in lines(path)] == [("step", 1), ("evaluation", 1), ("step", 2)]
-        journal.step(step(3))
+        take(journal, 3)
     assert [line["step"] for line in lines(path)] == [1, 1, 2, 3]
 
 
@@ -137,7 +142,7 @@ def test_counts_continue_after_a_resume(tmp_path, clock):
     progress = Progress(step=2, evaluated=2, seconds=4.0, tokens=60)
     with Journal(tmp_path / "metrics.jsonl", 1, 2, progress) as journal:
         clock.now += 2
-        journal.step(step(3))
+        take(journal, 3)
     assert lines(tmp_path / "metrics.jsonl")[0]["tokens_per_second"] == 15.0
 
 

@@ -185,6 +185,7 @@ class _Fitting:
         steps = state.steps.take(state.learner, state.horizon, progress.step)
         try:
             for step in () if self.stopped_early else steps:
+                progress.count(step)
                 self.journal.step(step)
                 stop_if_interrupted(self.processes)
                 evaluate = self._is_due(self.evaluate_every)

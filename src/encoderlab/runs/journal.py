@@ -42,6 +42,13 @@ class Progress:
     tokens: int = 0
     padded_tokens: int = 0
 
+    def count(self, step: Step) -> None:
+        """Add a step that was taken."""
+        self.step, self.of = step.number, step.of
+        self.examples += step.totals.examples
+        self.tokens += step.totals.tokens
+        self.padded_tokens += step.totals.padded_tokens
+
     def offer(self, score: float, loss: float) -> None:
         """Record the evaluation after the last step. Ties in the score go to the lower loss, and ties in both to the
         earlier one; a tie is no better score for patience.
@@ -52,7 +59,7 @@ class Progress:
 
 
 class Journal:
-    """Writes a line per logged step and per evaluation, shows the progress, and counts it in `progress`.
+    """Writes a line per logged step and per evaluation, shows the progress, and adds to it the seconds of training.
 
     Only every `log_every`-th step's numbers are read from the device. A line holds the counts so far, so that the speed
     between any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; and `time`, in
@@ -88,17 +95,13 @@ class Journal:
             self._events.close()
 
     def step(self, step: Step) -> None:
-        """Count a step, and log it if its turn has come."""
-        progress = self.progress
-        progress.step, progress.of, self._bar.total = step.number, step.of, step.of
-        progress.examples += step.totals.examples
-        progress.tokens += step.totals.tokens
-        progress.padded_tokens += step.totals.padded_tokens
+        """Log a step, which `progress` has counted, if its turn has come."""
+        self._bar.total = step.of
         if step.number == 1 or step.number % self.log_every == 0:
             numbers = step.numbers()
             self.pause()
             speed, totals = self._speed(), ("examples", "tokens", "padded_tokens", "seconds")
-            counts = {name: round(getattr(progress, name), 4) for name in totals}
+            counts = {name: round(getattr(self.progress, name), 4) for name in totals}
             self._write("step", **numbers, **speed, **counts, time=round(time.time(), 3))
             self._shown |= {"loss": f"{numbers['loss']:.3f}", "tokens/s": f"{speed['tokens_per_second']:,.0f}"}
             self._bar.set_postfix(self._shown, refresh=False)

@@ -80,12 +80,10 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run in progress: its command, its folder, and its settings, with all that was open decided, except a threshold
-    that is fitted after training: here its rule, in `Assembly.config` the number.
-    """
+    """A run in progress: its command, its settings with all that was open decided, and its folder."""
 
     command: str
-    config: RunConfig
+    config: RunConfig  # of a threshold that is fitted after training, the rule: `Assembly.config` has the number
     folder: RunFolder
 
     def drop_state(self, step: int) -> None:

@@ -112,7 +112,7 @@ def evaluate(
     in halves, which changes no score. Raises MemoryTooSmallError if one row is too much. The model is left in the mode
     it was found in, because a loop may be training a wrapper that would not notice.
     """
-    alone = processes.size == 1
+    alone = processes.size == 1  # DDP would need less than FSDP2, but is treated alike
 
     def columns(batch: Batch) -> tuple[Tensor, ...] | None:
         # Weights that FSDP2 gathers in inference mode could not be trained afterwards.
@@ -125,7 +125,6 @@ def evaluate(
     model.eval()
     try:
         batches = _until_interrupted(batches, processes)
-        # Copies of a whole model (DDP) need not keep step, but are treated alike.
         for _, kept in predict_batches(batches, columns, compute, independent=alone):
             if kept is not None:
                 metrics.keep(kept)

@@ -64,10 +64,8 @@ def count_targets(batch: Batch) -> dict[str, int]:
     return {name: len(labels) for name, labels in counts.items() if labels is not None}
 
 
-def _teacher_losses(
-    prediction: Prediction, batch: Batch, teacher: TeacherOutputs
-) -> Iterator[tuple[str, Float[Tensor, ""]]]:
-    """Yield the losses against the teacher's logits or, if it has none, against its vectors."""
+def _teacher_losses(prediction: Prediction, batch: Batch, teacher: TeacherOutputs) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names and losses (scalars) against the teacher's logits or, if it has none, against its vectors."""
     logits, vectors = (_of_rows(x, batch) for x in (prediction.sequence_logits, prediction.sequence_vectors))
     sequences = (logits, teacher.sequence_logits, vectors, teacher.sequence_vectors)
     tokens = (prediction.token_logits, teacher.token_logits, prediction.token_vectors, teacher.token_vectors)
