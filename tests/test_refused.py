@@ -38,6 +38,9 @@ CLI = [
     ("train ~model.n_layer", SETTING, "model.n_layer"),
     ("train sed=1", SETTING, "seed"),
     ("train +xyzzy=1", SETTING, "xyzzy"),
+    ("train training=smoke model=tiny task.class_weights=5", SETTING, "task.class_weights is 5"),
+    (f"train {OWN.replace('classification', 'multilabel')} task.thresholds=0.5", SETTING, "task.thresholds is 0.5"),
+    ("train hydra/sweeper=optuna -m seed=1,2", SETTING, "trials=N"),
     ("train modell=tiny", SETTING, "model"),
     ("train +trainig.epochs=1", SETTING, "training.epochs"),
     ("train training.lr=1", SETTING, "training.learning_rate"),
@@ -115,6 +118,7 @@ CLI = [
 ]
 
 ROWS = [
+    ("finetune texts.txt", DATA, "dataset.format=conll"),
     ("train task=classification dataset=files", SETTING, "dataset.path"),
     ("train task=classification dataset=files dataset.path=nowhere.csv", DATA, "nowhere.csv"),
     (f"train {OWN} dataset.text=revew", DATA, "dataset.text=review"),
@@ -131,7 +135,7 @@ DOCUMENTS = [
     ("pretrain model=as_pretrained", SETTING, "init_from"),
 ]
 
-REPORTS = [("compare nowhere", DATA, "nowhere")]
+REPORTS = [("compare nowhere", DATA, "nowhere"), ("compare", SETTING, "encoderlab compare FOLDER FOLDER")]
 
 TRAIN = [
     (f"train {OWN} folds=1", SETTING, "folds"),

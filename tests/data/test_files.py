@@ -5,6 +5,8 @@ import io
 import json
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,6 +192,9 @@ def test_a_folder_per_label_with_or_without_splits(tmp_path):
         dataset(tmp_path, place, f"from {place}")
     flat = FilesDataset(path=str(tmp_path / "flat"), validation_fraction=0.0).load(tmp_path)
     assert flat.labels == ["neg", "pos"] and rows_of(flat) == [("from flat/neg/2.txt", 0), ("from flat/pos/1.txt", 1)]
+    dataset(tmp_path, "flat/lost.txt", "of no label")
+    with pytest.raises(DataError, match="lost.txt is not a .txt file in a label folder"):
+        FilesDataset(path=str(tmp_path / "flat")).load(tmp_path)
     whole = FilesDataset(path=str(tmp_path / "whole"), validation_fraction=0.0).load(tmp_path)
     assert rows_of(whole, "test") == [("from whole/test/pos/3.txt", 1)]
 
@@ -236,6 +241,10 @@ def test_further_columns_of_other_types_in_other_files_are_texts(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text(rows)
     train = FilesDataset(path=f"{tmp_path}/*.jsonl", validation_fraction=0.0).load(tmp_path).by_name["train"]
     assert [row["id"] for row in train.carried] == ["1", "1", "x1", "x1"]
+    times = pa.array([1, 2], pa.timestamp("s", "no/zone"))  # which cannot be written as texts
+    pq.write_table(pa.table({"text": ["a0", "a1"], "label": ["0", "1"], "id": times}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="Give a column the same type in every file"):
+        FilesDataset(path=[f"{tmp_path}/a.parquet", f"{tmp_path}/b.jsonl"]).load(tmp_path)
 
 
 def test_a_name_of_a_column_may_be_long(tmp_path):
@@ -371,9 +380,10 @@ def test_documents_are_separated_by_blank_lines_and_paragraphs_by_line_ends(tmp_
 
 
 def test_the_lines_of_a_lone_document_are_documents(tmp_path, capsys):
-    splits = dataset(tmp_path, "a.txt", "one\ntwo\nthree\n").documents(tmp_path)
+    splits = dataset(tmp_path, "a.txt", "one\ntwo\nthree\n\n").documents(tmp_path)
     assert [*splits.by_name["train"].documents()] == [["one"], ["two"], ["three"]]
-    assert "task.second_sentence=none" in capsys.readouterr().err
+    noted = capsys.readouterr().err
+    assert "task.second_sentence=none" in noted and "1 of 4 rows lack a text and were dropped" in noted
 
 
 def test_the_windows_of_excel_and_semicolons_are_read(tmp_path, capsys):

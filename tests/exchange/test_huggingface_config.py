@@ -68,6 +68,7 @@ def test_settings_of_distilbert_are_read_from_config_json(tmp_path):
         ),
         ({"num_hidden_layers": "2"}, r"num_hidden_layers=2\. Allowed: a whole number\."),
         ({"num_hidden_layers": 10**9}, r"model\.n_layers is 1000000000\. Allowed: at least 1, at most 1000\."),
+        ({"layer_norm_eps": 10**400}, r"layer_norm_eps=10+\. Allowed: a number\."),
         ({"vocab_size": 0}, r"vocab_size=0\. Allowed: 1 to 2\^31"),
         ({"vocab_size": 14}, r"word_embeddings\.weight, config\.json requires \[14, 8\], the weights have \[13, 8\]"),
         (

@@ -346,6 +346,8 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     elif group == "dataset" and ("task", name) in SCHEMAS:
         wrong = f"task={name} has no data of its own"
         remedy = "Set dataset=files dataset.path=... or dataset=hub dataset.path=..."
+    elif (group, name) == ("hydra/sweeper", "optuna"):
+        wrong, options, remedy = f"{group}={name} is not supported", [], "Add trials=N to search with Optuna"
     elif group == "hydra/launcher" and not options:
         wrong, remedy = f"hydra/launcher needs {name}", "Run pip install 'encoderlab[parallel]' or 'encoderlab[slurm]'"
     return SettingError(wrong, allowed=", ".join(options), remedy=remedy)
@@ -384,7 +386,8 @@ class MissingSettingError(SettingError):
 
 def required_setting(key: str) -> MissingSettingError:
     """Return the error for a missing setting that has no default."""
-    return MissingSettingError(f"{key} is not set", remedy=f"Set {key}=...")
+    remedy = "Run encoderlab compare FOLDER FOLDER ..." if key == "runs" else f"Set {key}=..."
+    return MissingSettingError(f"{key} is not set", remedy=remedy)
 
 
 def _bad_value(error: errors.ValidationError) -> SettingError:

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -129,11 +130,10 @@ def concatenated(parts: Sequence[RawRows]) -> RawRows:
         return field.with_type(pa.large_string()) if field.name.startswith(CARRIED) else field
 
     tables = [part.table for part in parts]
-    try:
+    with suppress(pa.ArrowException):
         return RawRows(pa.concat_tables(tables, promote_options="permissive"), where)
-    except pa.ArrowException:
-        texts = [table.cast(pa.schema(map(as_text, table.schema))) for table in tables]
     try:
+        texts = [table.cast(pa.schema(map(as_text, table.schema))) for table in tables]
         return RawRows(pa.concat_tables(texts, promote_options="permissive"), where)
     except pa.ArrowException as error:
         wrong = f"{parts[0].where(0)} and the other files cannot be combined: {error}"

@@ -59,10 +59,11 @@ def read_table(
     named `as_text`.
     """
     lines, dropped, place = array("q"), array("q"), place_namer(path, kind)
-    used = columns.by_setting().values()
+    used, labelled = columns.by_setting().values(), columns.label is not None or bool(columns.label_columns)
+    lacking = "lack a text or a label" if labelled else "lack a text"
 
     def batches() -> Iterator[pa.RecordBatch]:
-        copied = columns.label is None and not columns.label_columns  # predict copies all columns, in their order
+        copied = not labelled  # predict copies all columns, in their order
         for numbers, values in read_batches(path, kind, columns, dialect, as_text):
             checks, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
             lines.extend(np.asarray(numbers)[kept].tolist())
@@ -71,7 +72,8 @@ def read_table(
             mask, others = pa.array(kept), [name for name in values if copied or name not in used]
             yield pa.record_batch({**checks, **{f"{CARRIED}{name}": values[name].filter(mask) for name in others}})
         if not lines:
-            raise DataError(f"{path} has no rows{' with text and label' * bool(dropped)}", remedy="Choose another file")
+            wrong = f"{path} has no rows{f' but those that {lacking}' * bool(dropped)}"
+            raise DataError(wrong, remedy="Choose another file")
 
     try:
         with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
@@ -82,7 +84,7 @@ def read_table(
         return read_table(path, kind, columns, dialect, folder, {*as_text, mixed.column})
     if dropped:
         where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
-        words = f"{len(dropped)} of {len(lines) + len(dropped)} rows lack a text or a label and were dropped"
+        words = f"{len(dropped)} of {len(lines) + len(dropped)} rows {lacking} and were dropped"
         print(f"encoderlab: {path}: {words}: {where}", file=sys.stderr)
     return RawRows(table, lambda row: place(lines[row]))
 
@@ -333,6 +335,10 @@ def _cell(value: Any) -> str:
 
 def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield a text per line, blank ones too; or documents, a paragraph per line, with blank lines between them."""
+    if others := {*columns.by_setting()} - {"text"}:
+        wrong = f"{path} holds texts and no columns, so none for {columns.setting.format(min(others))}"
+        remedy = "Choose a table such as .csv, or dataset.format=conll for a word and its label in each line"
+        raise DataError(wrong, remedy=remedy)
     lines = enumerate(text_lines(path, encoding), start=1)
     if columns.documents:
         groups = (list(some) for filled, some in groupby(lines, lambda one: bool(one[1].strip())) if filled)
@@ -343,8 +349,9 @@ def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
 def label_files(folder: Path) -> list[Path]:
     """Return the .txt files in the sub-folders of `folder`, by label and name. Raises DataError if there are others."""
     layout = "one sub-folder per label with a .txt file per example"
+    beside = [entry for entry in visible(folder) if not entry.is_dir() and entry.suffix == ".txt"]
     files = [file for entry in visible(folder) if entry.is_dir() for file in visible(entry)]
-    if other := next((file for file in files if file.suffix != ".txt" or file.is_dir()), None):
+    if other := next(chain(beside, (file for file in files if file.suffix != ".txt" or file.is_dir())), None):
         raise DataError(f"{other} is not a .txt file in a label folder", allowed=layout)
     if not files:
         table = next((entry for entry in visible(folder) if entry.is_file()), None)

@@ -253,7 +253,8 @@ def _suffix(heads: HeadSizes) -> str:
 def _number(folder: Path, fields: dict[str, Any], key: str | None, default: Any) -> Any:
     """Return the value of `key` in config.json, or else the default, as a number of the default's type."""
     value = default if key is None else fields.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | type(default)):
+    is_number = isinstance(value, int | type(default)) and not isinstance(value, bool)
+    if not is_number or abs(value) > 2**53:  # the largest up to which a float is exact; no setting comes near
         kind = "a whole number" if isinstance(default, int) else "a number"
         raise DataError(f"{folder}: config.json has an invalid value: {key}={str(value)[:80]}", allowed=kind)
     return type(default)(value)

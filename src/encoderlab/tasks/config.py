@@ -104,7 +104,7 @@ class TaskConfig:
 
 def _check_numbers(by_label: Any, setting: str, allowed: str, fits: Callable[[float], bool]) -> None:
     """Raise SettingError unless a setting holds a number that `fits` for each label."""
-    numbers = by_label.values() if isinstance(by_label, dict) else [by_label]
+    numbers = by_label.values() if isinstance(by_label, dict) else [None]
     if not all(isinstance(one, int | float) and not isinstance(one, bool) and fits(one) for one in numbers):
         raise SettingError(f"{setting} is {by_label}", allowed=allowed)
 
