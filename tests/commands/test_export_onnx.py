@@ -96,6 +96,7 @@ def test_a_damaged_graph_what_needs_weights_and_what_a_graph_lacks_are_refused(c
     for setting in ("device=mps", "precision=bf16"):
         with pytest.raises(SettingError, match=f"{setting} does not work with"):
             command("predict", "run=there", "text=()", setting)
+    command("predict", "run=there", "text=()")  # of which nothing is kept that would answer for another graph
     (tmp_path / "there" / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(DataError, match=r"damaged: model\.onnx"):
         command("predict", "run=there", "text=()")

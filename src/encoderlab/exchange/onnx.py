@@ -180,9 +180,10 @@ class GraphModel(nn.Module):
 
     def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
         super().__init__()
-        self.path, self.n_parameters, self.of_tokens = path, shape.n_parameters, shape.token_head is not None
+        self.n_parameters, self.of_tokens = shape.n_parameters, shape.token_head is not None
         self.window_pooling: WindowPooling | None = shape.window_pooling
-        self.inputs = [one.name for one in _session(path, torch.get_num_threads()).get_inputs()]
+        self.session = lru_cache(maxsize=4)(lambda threads: _session(path, threads))
+        self.inputs = [one.name for one in self.session(torch.get_num_threads()).get_inputs()]
 
     def forward(self, batch: Batch) -> Prediction:
         """Return logits for each row, or for each target position; see `EncoderWithHeads.forward`."""
@@ -198,12 +199,11 @@ class GraphModel(nn.Module):
 
     def _logits(self, ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Tensor:
         columns = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
-        session = _session(self.path, torch.get_num_threads())  # with fewer if several batches are computed at a time
+        session = self.session(torch.get_num_threads())  # with fewer if several batches are computed at a time
         (logits,) = session.run(["logits"], {name: columns[name] for name in self.inputs})
         return torch.from_numpy(np.asarray(logits))
 
 
-@lru_cache(maxsize=4)
 def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     if find_spec("onnxruntime") is None:
         needed = f"{path.parent} needs onnxruntime, which is not installed"
