@@ -47,8 +47,8 @@ def test_predictions_csv_has_every_kind_of_label(tmp_path, labels, predicted, na
     [
         (["a.csv, line 2", "a.csv, lines 3 to 5"], {"line": [2, 3]}),
         (["a.csv, line 2", "my, b.xlsx, row 7"], {"file": ["a.csv", "my, b.xlsx"], "line": [2, 7]}),
-        (["good/1.txt", "bad/1.txt"], {"file": ["good/1.txt", "bad/1.txt"], "line": ["", ""]}),
+        (["good/1.txt", "bad/1.txt"], {"file": ["good/1.txt", "bad/1.txt"]}),
     ],
 )
-def test_a_place_is_a_line_and_of_several_files_a_file(where, columns):
+def test_a_place_is_a_file_if_there_are_several_and_a_line(where, columns):
     assert place_columns(where) == columns and list(place_columns(where)) == list(columns)

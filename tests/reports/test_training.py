@@ -10,6 +10,7 @@ from dataclasses import replace
 import matplotlib.image
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from encoderlab.baselines.supervised import Baseline
 from encoderlab.metrics import scores_of_predictions
@@ -132,7 +133,7 @@ def test_a_pipe_is_not_wrapped():
 def test_the_files_of_a_run_are_whole_and_escaped(tmp_path, report, scores, facts):
     metrics(tmp_path)
     examples = Rows(Example(f"word {row} {ATTACK}", ATTACK) for row in range(200))
-    carried = [{"id": row, "label": None} for row in range(200)]
+    carried = Dataset.from_dict({"id": range(200), "label": [None] * 200})
     write_report(tmp_path, report, facts, examples, scores, explain, carried)
     assert json.loads((tmp_path / "report.json").read_text()) == report
     page = Page(tmp_path / "report.html")

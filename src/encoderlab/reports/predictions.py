@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import numpy as np
 
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.system.files import atomic_write
 
+if TYPE_CHECKING:
+    import datasets
+
+_ROWS_AT_A_TIME = 1000
 _PLACE = re.compile(r"(.*?)(?:, )?(?:lines?|row) (\d+)(?: to \d+)?", re.DOTALL)
 
 
@@ -25,13 +29,13 @@ def texts_of(example: Any) -> tuple[str, ...]:
 
 
 def place_columns(where: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the columns that name the places of rows, such as "reviews.csv, line 7": `line`, after `file` if there are
-    several.
+    """Return the columns that name the places of rows, such as "reviews.csv, line 7": `file` if there are several, and
+    `line`, but not where each row is a file.
     """
     matches = [_PLACE.fullmatch(place) for place in where]
     files = [match[1] if match else place for match, place in zip(matches, where, strict=True)]
     lines = [int(match[2]) if match else "" for match in matches]
-    return {**({"file": files} if len(set(files)) > 1 else {}), "line": lines}
+    return {**({"file": files} if len(set(files)) > 1 else {}), **({"line": lines} if any(matches) else {})}
 
 
 def write_predictions(
@@ -41,7 +45,7 @@ def write_predictions(
     predicted: Any,
     probabilities: np.ndarray | None,
     label_names: Sequence[str],
-    carried: Iterable[Any] | None = None,
+    carried: datasets.Dataset | None = None,
     where: Sequence[str] = (),
 ) -> None:
     """Write a row for each of the `texts` (one, or two of a pair): its place if it is in `where`, text, text_pair if
@@ -60,10 +64,16 @@ def write_predictions(
     if probabilities is not None:  # generators: lists of all cells would take many times the memory of the array
         for name, of_class in zip(label_names, probabilities.T, strict=True):
             columns[f"probability_{name}"] = (float(f"{one:.6g}") for one in of_class)
-    others = list(carried or ())
-    for name, free in carried_names(others[0] if others else (), columns).items():
-        columns[free] = [cell(row[name]) for row in others]
+    if carried is not None:
+        for name, free in carried_names(carried.column_names, columns).items():
+            columns[free] = _cells(carried, name)
     write_table(path, list(columns), zip(*columns.values(), strict=True))
+
+
+def _cells(rows: datasets.Dataset, name: str) -> Iterator[str | int | float]:
+    """Yield the cells of a column, without holding more than a few: others may be as large as the texts."""
+    for batch in rows.select_columns([name]).iter(_ROWS_AT_A_TIME):
+        yield from map(cell, cast("dict[str, list[Any]]", batch)[name])
 
 
 def _named(ids: Any, names: Sequence[str]) -> str | float:

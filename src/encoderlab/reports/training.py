@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,6 +21,8 @@ from encoderlab.reports.facts import Facts, pair_lines, scarce_classes, settings
 from encoderlab.reports.predictions import texts_of, write_predictions
 
 if TYPE_CHECKING:
+    import datasets
+
     from encoderlab.metrics.scores import SplitScores
     from encoderlab.reports.explanation import Explain
 
@@ -248,12 +250,12 @@ def write_report(
     examples: Any,
     scores: PredictionScores,
     explain: Explain | None = None,
-    carried: Iterable[Any] | None = None,
+    carried: datasets.Dataset | None = None,
 ) -> None:
     """Write the files of `report` into the run's `folder`: plots, predictions.csv, report.html, and last report.json.
 
     `examples` are the scored split's, by row; `scores` hold their predictions. `explain` marks the words of mistakes.
-    `carried` yields the columns to copy to predictions.csv, for each scored row.
+    `carried` has the columns to copy to predictions.csv, for each scored row.
     """
     drawn = _plots(folder, report, scores)
     write_pngs(folder, drawn)
