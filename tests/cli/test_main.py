@@ -85,6 +85,9 @@ def test_the_prediction_comes_and_pipes_may_close(tmp_path, brackets_run):
     code = f"{sys.executable} -m encoderlab predict run={brackets_run} 'text=()' threads=1 2>&-"
     ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert ended.stdout.splitlines()[0] == "text,predicted,probability" and ended.stdout.count("\n") == 2
+    code = f"{sys.executable} -m encoderlab predict run={brackets_run} threads=1 <&-"
+    ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "text,predicted\n", "")
     code = f"{sys.executable} -m encoderlab train --info all task=brackets | head -1"
     ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert ended.stdout.count("\n") == 1 and ended.stderr == ""

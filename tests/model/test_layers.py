@@ -39,6 +39,13 @@ def test_rms_norm_does_not_subtract_the_mean_and_scales_the_mean_square_to_one(m
     assert normed.mean() > 0.5
 
 
+@pytest.mark.parametrize("norm", Norm)
+def test_a_vector_of_equal_features_has_finite_gradients(norm, make_config):
+    x = torch.zeros(2, 3, 16, requires_grad=True)
+    build_norm(make_config(norm=norm))(x).sum().backward()
+    assert x.grad.isfinite().all()
+
+
 @pytest.mark.parametrize(("activation", "function"), [(Activation.relu, F.relu), (Activation.gelu, F.gelu)])
 def test_it_is_two_linear_maps_with_the_activation_between_them(activation, function, make_config):
     network, x = FeedForward(make_config(activation=activation)), torch.randn(2, 3, 16)

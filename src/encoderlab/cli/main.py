@@ -74,6 +74,8 @@ def main() -> None:
     atexit.register(gc.freeze)  # the last collections would visit every object of the process: 0.5 s after training
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
     logging.raiseExceptions = False  # or Hydra's --info would print a traceback for each line that `head` does not read
+    if sys.stdin is None:  # closed, as with <&-: nothing to read, but files must not get its number
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     set_up_libraries()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -341,9 +340,12 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows], command: str) -> None:
     frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
     parts = ", ".join(f"{part} {n:,}" for part, n in model.parameters_by_part().items())
     within = f" within training.budget={training.budget}" if budget else ""
+    peak = 0
     if assembly.compute.device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(assembly.compute.device)
-    else:
+    elif sys.platform != "win32":
+        import resource  # which Windows lacks
+
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     lines = {
         f"{command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
@@ -352,7 +354,7 @@ def dry_run(assembly: Assembly, rows: Mapping[str, Rows], command: str) -> None:
         "Rows": ", ".join(f"{len(part):,} {name}" for name, part in rows.items()),
         "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "
         f"({steps / per_epoch:,.2f} epochs of {per_epoch:,}), {evaluations:,} evaluation{'s' * (evaluations != 1)}",
-        "Memory": f"{peak / 2**30:.1f} GiB at most so far",
+        **({"Memory": f"{peak / 2**30:.1f} GiB at most so far"} if peak else {}),
         "Time": f"about {in_words(total)} at {in_words(per_step)} a step on this machine at its present load, besides "
         "reading and tokenising, baselines and the report",
     }
