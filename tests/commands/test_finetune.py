@@ -209,6 +209,20 @@ def test_the_head_of_many_labels_with_few_rows_starts_at_a_linear_model(command,
     assert any("logistic regression" in note for note in report["notes"]) == linear
 
 
+def test_the_head_for_pairs_starts_at_a_linear_model_and_learns_slowly(command, tmp_path):
+    words = ("tea", "rain", "a goal", "the vote", "my bank card", "a song", "snow in May", "two tickets")
+    rows = [f"{a},{b},{'same' if a == b else 'other'}" for a in words for b in (a, words[words.index(a) - 1])]
+    (tmp_path / "pairs.csv").write_text("\n".join(["a,b,label", *rows]) + "\n", encoding="utf-8")
+    columns = ("dataset.text=a", "dataset.text_pair=b", "dataset.validation_fraction=0")
+    files = [f"dataset.{split}={tmp_path / 'pairs.csv'}" for split in ("train", "test")]
+    steps = ("training.steps=1", "baselines=false", f"run_dir={tmp_path / 'run'}")
+    command("finetune", "task=classification", "dataset=files", *files, *columns, *steps)
+    report = report_of(tmp_path / "run")
+    assert report["splits"]["test"]["accuracy"] > 0.8
+    settings = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert settings["training"]["learning_rate"] == pytest.approx(1e-4)
+
+
 def test_a_linear_model_is_fitted_neither_for_a_dry_run_nor_again_for_a_resumed_run(
     command, tmp_path, monkeypatch, stop_after
 ):

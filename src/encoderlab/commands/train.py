@@ -40,7 +40,7 @@ from encoderlab.tasks.texts import Classification
 from encoderlab.training.batches import Rows
 
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
-LINEAR_HEAD = "The head was initialised with a logistic regression on vectors: many labels have few rows each"
+LINEAR_HEAD = "The head was initialised with a logistic regression on the vectors of the encoder"
 SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
 
 

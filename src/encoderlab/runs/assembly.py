@@ -56,7 +56,7 @@ from encoderlab.training.distribution import Whole, distribute, distribution, is
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
-from encoderlab.training.optimizer import freeze, peak_for_width
+from encoderlab.training.optimizer import PEAK_OF_PAIRS, freeze, peak_for_width
 
 LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encoder from scratch, as in BERT
 PRETRAINING_LENGTH = 128
@@ -245,8 +245,11 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
     training = horizon.resolve_by_rows(config.training, n_rows, tokens, factor)
     training = replace(training, accumulate=micro_batches.number)
     if training.learning_rate is None:
-        training = replace(training, learning_rate=peak_for_width(config.model.d_model))
-        print(f"training.learning_rate={training.learning_rate:g}, suited to the encoder's width", file=sys.stderr)
+        of_pairs = assembly.model.separates_pairs and isinstance(config.task, ClassificationConfig)
+        peak = peak_for_width(config.model.d_model) * (PEAK_OF_PAIRS if of_pairs else 1)
+        training = replace(training, learning_rate=peak)
+        suits = f"the encoder's width{', and pairs that are read separately' * of_pairs}"
+        print(f"training.learning_rate={peak:g}, suited to {suits}", file=sys.stderr)
     labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
     n = len(rows["validation"]) if "validation" in rows else None
     if n is not None and (fixed := horizon.keep_last_if_few_validation_rows(training, n, labels)) != training:
