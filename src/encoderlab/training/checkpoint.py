@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 import re
 import shutil
 import sys
@@ -65,16 +64,22 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """Return the weights of a checkpoint. Raises DataError if a file is missing or differs from the manifest."""
     _refuse_damaged(checkpoint)
-    return safetensors.torch.load_file(checkpoint / WEIGHTS)
+    try:
+        return safetensors.torch.load_file(checkpoint / WEIGHTS)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise _damaged(checkpoint, error) from None
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """Return what resuming needs besides the weights: numbers, texts and tensors, never code. Raises DataError."""
     _refuse_damaged(checkpoint)
     try:
-        return torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise DataError(f"The state of {checkpoint} has code in it, or is damaged", remedy="Train again") from None
+        state = torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
+    except Exception as error:  # invalid bytes can raise errors of any kind
+        raise _damaged(checkpoint, str(error) or type(error).__name__) from None
+    if not isinstance(state, dict) or state.get("step") != step_of(checkpoint):
+        raise _damaged(checkpoint, "its state belongs to another step")
+    return state
 
 
 def verified(checkpoint: Path) -> bool:
@@ -133,9 +138,13 @@ def clear_unfinished(folder: Path) -> None:
 
 def _refuse_damaged(checkpoint: Path) -> None:
     if not verified(checkpoint):
-        remedy = "Use another checkpoint of the same run, or train again"
-        wrong = f"The checkpoint {checkpoint} is damaged: a file is missing or differs from the manifest"
-        raise DataError(wrong, remedy=remedy)
+        raise _damaged(checkpoint, "a file is missing or differs from the manifest")
+
+
+def _damaged(checkpoint: Path, reason: object) -> DataError:
+    words = " ".join(str(reason).split())[:200]
+    remedy = "Use another checkpoint of the same run, or train again"
+    return DataError(f"The checkpoint {checkpoint} is damaged: {words}", remedy=remedy)
 
 
 def _set_aside(checkpoint: Path) -> None:
