@@ -19,7 +19,7 @@ def test_training_on_the_built_in_task_needs_no_network(command, no_network, tmp
     [
         (
             ["train", "task=classification", "dataset=hub", "dataset.path=me/rows"],
-            "`encoderlab train` and dataset=files need no network",
+            "dataset=files needs no network",
         ),
         (
             ["train", "tokenizer=pretrained", "tokenizer.name=me/tokenizer"],

@@ -60,7 +60,8 @@ def test_the_data_are_recorded_with_origin_counts_and_fingerprints(folder, confi
     assert {name: split["fingerprint"] for name, split in found["splits"].items()} == corpus.fingerprints()
 
 
-def test_a_report_lists_the_settings_that_were_typed_or_differ_from_the_commands_own(folder, config):
+def test_a_report_lists_the_settings_that_were_typed_or_differ_from_the_commands_own(folder, config, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["python"])  # a run that was started from Python
     record_start(folder, "train", config, CPU, Corpus.load(config.dataset, folder.root, config.task.target))
     from_python = run_facts(folder, "train")["settings"]
     assert from_python["dataset.train_rows"] == 20 and from_python["training.keep"] == "last"

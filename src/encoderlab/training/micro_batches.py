@@ -122,7 +122,7 @@ class StepsWithinMemory:
             smaller = f"Set training.accumulate={number} to compute smaller micro-batches"
             raise MemoryTooSmallError(
                 f"The memory of the device ({device.type}) is too small for step {step}, a batch of {self.batch_size} "
-                f"rows in {self.micro_batches.number} micro-batches",
+                f"rows in {self.micro_batches.number} micro-batch{'es' * (self.micro_batches.number > 1)}",
                 remedy=smaller if helps else "Choose a smaller model, or a smaller model.max_length",
             ) from None
         self.micro_batches = MicroBatches(number, f"memory ran out in step {step:,}", open=True)
