@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--output", type=Path, default=Path("outputs/few"), help="folder of the runs")
             peers = f"what others use, with the folder of its model: {', '.join((*PEERS, MINILM))}"
             one.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
-            one.add_argument("--plot", type=Path, default=ROOT / "docs" / "accuracy_over_rows.png", help="the curve")
+            one.add_argument("--plot", type=Path, default=ROOT / "docs" / "images" / "few_rows.png", help="the curve")
         if name == "suite":
             choices = f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2"
             folders = "suite=FOLDER (of the data; default: $ENCODERLAB_SUITE) output=FOLDER (of the runs)"
