@@ -12,9 +12,8 @@ from encoderlab.batch import Batch, HeadSizes
 from encoderlab.model.config import ModelConfig, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
-from encoderlab.training.compilation import compile_encoder
-from encoderlab.training.config import Compile, TrainingConfig
-from encoderlab.training.horizon import Horizon
+from encoderlab.training.config import Compile, Horizon, TrainingConfig
+from encoderlab.training.distribution import compile_encoder
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 

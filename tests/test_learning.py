@@ -14,9 +14,8 @@ from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.assembly import assemble
 from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
-from encoderlab.training.config import Batching, Precision, Schedule, TrainingConfig
+from encoderlab.training.config import Batching, Horizon, Precision, Schedule, TrainingConfig
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import Horizon
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 

@@ -22,9 +22,9 @@ from encoderlab.config.commands import (
     PretrainConfig,
     RunConfig,
     VectorPooling,
+    settings_to_dict,
 )
 from encoderlab.config.composing import composed, explained, read_line, settings_from_dict
-from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired, reopen

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from encoderlab.model.encoder import Encoder
-from encoderlab.training.micro_batches import MemoryTooSmallError
+from encoderlab.training.batches import MemoryTooSmallError
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from encoderlab.config.schemas import AsPretrained
+from encoderlab.config.commands import AsPretrained
 from encoderlab.errors import SettingError
 from encoderlab.model.config import AGREEING, Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 

@@ -1,8 +1,7 @@
 """Settings of a run: kept as plain values, read back the same, and refused with the name that was meant."""
 
-from encoderlab.config.commands import RunConfig
+from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.config.composing import settings_from_dict
-from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.model.config import ModelConfig

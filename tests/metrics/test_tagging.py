@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics import scores_of_predictions
-from encoderlab.metrics.tagging import TaggingMetrics
+from encoderlab.metrics.entities import TaggingMetrics
 
 
 def batch_of(rows, labels):

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
-from encoderlab.model.pooling import ClsPool, MeanPool, build_pooling, compared, pool_windows, separate_texts
+from encoderlab.model.heads import ClsPool, MeanPool, build_pooling, compared, pool_windows, separate_texts
 
 
 def test_poolings_take_the_first_or_the_mean_of_the_real_tokens():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from encoderlab.model.positions import RotaryPositions, SinusoidalPositions
+from encoderlab.model.layers import RotaryPositions, SinusoidalPositions
 
 
 @given(position=st.integers(0, 99), feature=st.integers(0, 14), width=st.sampled_from([15, 16]))

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from encoderlab.batch import HeadSizes
-from encoderlab.config.commands import FinetuneConfig, RunConfig
-from encoderlab.config.schemas import AsPretrained
+from encoderlab.config.commands import AsPretrained, FinetuneConfig, RunConfig
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, SymbolsConfig
 from encoderlab.errors import DataError, SettingError

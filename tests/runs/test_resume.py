@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from encoderlab.config.commands import RunConfig
-from encoderlab.config.schemas import settings_to_dict
+from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError

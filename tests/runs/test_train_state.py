@@ -14,8 +14,8 @@ from encoderlab.runs.assembly import assemble
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import TrainState
 from encoderlab.tasks.config import TaggingConfig
+from encoderlab.training.batches import MicroBatches
 from encoderlab.training.config import TrainingConfig
-from encoderlab.training.micro_batches import MicroBatches
 
 STEPS = 6
 

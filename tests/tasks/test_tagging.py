@@ -12,7 +12,7 @@ from encoderlab.data.examples import WordsExample
 from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.tasks.config import Decoding, TaggingConfig, TaggingScore
-from encoderlab.tasks.tagging import Tagging
+from encoderlab.tasks.texts import Tagging
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())  # every character of a word is a piece
 LABELS = ["noun", "verb", "other"]

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from encoderlab.system.device import Compute
-from encoderlab.training.compilation import compile_encoder
 from encoderlab.training.config import Compile
+from encoderlab.training.distribution import compile_encoder
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "as set")
 

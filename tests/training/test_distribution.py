@@ -15,7 +15,7 @@ from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.training.distribution import Sharded, distribute
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.horizon import Horizon
+from encoderlab.training.config import Horizon
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.system.processes import connect, processes_of_torchrun

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.horizon import TimeBudget, horizon_of, resolve_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.config import (
+    Schedule,
+    TimeBudget,
+    TrainingConfig,
+    horizon_of,
+    resolve_by_rows,
+    steps_per_epoch,
+    total_steps,
+)
 from encoderlab.training.optimizer import learning_rate_at
 from tests.stand_ins import Clock
 

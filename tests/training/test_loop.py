@@ -11,8 +11,7 @@ from torch import nn
 from encoderlab.batch import Batch, Prediction
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
-from encoderlab.training.config import Schedule, TrainingConfig
-from encoderlab.training.horizon import Horizon
+from encoderlab.training.config import Horizon, Schedule, TrainingConfig
 from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
 from encoderlab.training.optimizer import build_optimizer, learning_rate_at
 

@@ -11,11 +11,9 @@ from encoderlab.batch import Encoded, HeadSizes, Prediction
 from encoderlab.model.layers import Dropout
 from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import hold_encoded
-from encoderlab.training.batches import training_batches
-from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import Horizon
+from encoderlab.training.batches import MemoryTooSmallError, MicroBatches, StepsWithinMemory, training_batches
+from encoderlab.training.config import Horizon, TrainingConfig
 from encoderlab.training.loop import Learner, optimize
-from encoderlab.training.micro_batches import MemoryTooSmallError, MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")

@@ -10,8 +10,7 @@ from torch import nn
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
-from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import Horizon
+from encoderlab.training.config import Horizon, TrainingConfig
 from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
 from encoderlab.training.optimizer import build_optimizer
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
+from encoderlab.training.batches import MemoryTooSmallError
 from encoderlab.training.evaluation import predict_batches
-from encoderlab.training.micro_batches import MemoryTooSmallError
 
 
 @pytest.fixture(autouse=True)

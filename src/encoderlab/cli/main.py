@@ -133,8 +133,8 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
 
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
+    from encoderlab.config.commands import COMMAND_CONFIGS
     from encoderlab.config.composing import MissingSettingError, composed, explained, read_line, run_hydra, typed
-    from encoderlab.config.schemas import COMMAND_CONFIGS
 
     line = read_line(command, arguments)
     call = partial(_call_command, command, processes)

@@ -26,8 +26,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf, errors
 
 from encoderlab.config import config_folder
-from encoderlab.config.commands import SweepConfig
-from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, names_of, register_schemas
+from encoderlab.config.commands import COMMAND_CONFIGS, GROUPS, SCHEMAS, SweepConfig, names_of, register_schemas
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range
 

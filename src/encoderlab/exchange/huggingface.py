@@ -3,6 +3,7 @@
 Two tables hold what they call our weights and our settings, and are read in both directions.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,11 +15,10 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes, TargetKind
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.averaging_layer import UNUSED, add_averaging_layer, without_averaging_layer
 from encoderlab.exchange.weights import check_shapes, read_config, shapes_of, stored_weights
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 from encoderlab.model.heads import without_weights
-from encoderlab.model.positions import SinusoidalPositions
+from encoderlab.model.layers import SinusoidalPositions
 
 BODY = {  # how the names of a family's encoder begin, in a checkpoint that is an encoder and nothing else
     "bert": ("embeddings.", "encoder.", "pooler."),
@@ -318,7 +318,7 @@ def to_huggingface(
 
     DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a
     table of zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that
-    changes nothing, and a mean becomes a layer (see `averaging_layer`). Word dropout, which only training knows, is
+    changes nothing, and a mean becomes a layer (see `add_averaging_layer`). Word dropout, which only training knows, is
     left out. `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons,
     if there is no equivalent.
     """
@@ -438,3 +438,76 @@ def _without_pooler(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Undo `_straight_pooler`."""
     kept = {name: weight for name, weight in weights.items() if name not in _POOL}
     return kept | {"sequence_head.weight": weights["sequence_head.weight"] * STRAIGHT}
+
+
+# Mean pooling as one more layer of BERT, so that transformers' own class computes it and no code travels with a model.
+# A classifier of BERT's reads the first token alone. A layer whose queries and keys are zero attends to all real tokens
+# evenly, so its attention gives every token, the first too, the mean of the values. With the head's weights as values,
+# the mean is that of the logits, which are the logits of the mean. What else the layer does must not show:
+#
+# * The residual connection adds the first token's own vector: the last norm before is scaled down by SMALL, and the
+#   values up again.
+# * Two norms divide by the vector's deviation: two large constants of opposite sign (ANCHOR) determine it, whatever the
+#   logits, and the norms' weights multiply by it again. The mean that they subtract is that of an unused feature, too.
+# * The pooler's tanh is straight near zero, where FLAT moves the logits.
+#
+# Every factor but the norms' is a power of two, so nothing is rounded by them, and what remains changes a logit by
+# about 1e-5. The numbers also fit into bfloat16 and float16.
+SMALL = 2.0**-16
+VALUES, OUTPUT = 2.0**9, 2.0**8  # together they undo SMALL and double the logits
+SCALE = SMALL * VALUES * OUTPUT
+ANCHOR = 2.0**15
+FLAT = 2.0**-14  # tanh(x) is x to within a millionth where |x| < 0.0017: logits below 14
+UNUSED = 3  # features without a logit: the two anchors, and one more
+
+
+def add_averaging_layer(config: ModelConfig, weights: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Return a model with `pooling=pooler` that gives the logits of one with `pooling=mean`, in one layer more."""
+    d_model, d_ff = config.d_model, config.feed_forward_width
+    head = weights["sequence_head.weight"].detach().cpu().float()
+    n_classes, last, new = len(head), f"encoder.layers.{config.n_layers - 1}", f"encoder.layers.{config.n_layers}"
+    deviation = ANCHOR * math.sqrt(2 / d_model)
+    values, anchors, pooler = torch.zeros(d_model, d_model), torch.zeros(d_model), torch.zeros(d_model, d_model)
+    values[:n_classes] = head * VALUES
+    anchors[-2:] = torch.tensor([ANCHOR, -ANCHOR])
+    pooler[:n_classes, :n_classes] = torch.eye(n_classes) * FLAT
+    pooler[:n_classes, -UNUSED] = -FLAT
+    shrunk = {
+        name: weights[name].detach().cpu() * SMALL
+        for name in (f"{last}.feed_forward_norm.weight", f"{last}.feed_forward_norm.bias")
+        if name in weights
+    }
+    added = {
+        f"{new}.attention.query.weight": torch.zeros(d_model, d_model),
+        f"{new}.attention.key.weight": torch.zeros(d_model, d_model),
+        f"{new}.attention.value.weight": values,
+        f"{new}.attention.output.weight": torch.eye(d_model) * OUTPUT,
+        f"{new}.attention.output.bias": anchors,
+        f"{new}.attention_norm.weight": torch.full((d_model,), deviation),
+        f"{new}.feed_forward.inner.weight": torch.zeros(d_ff, d_model),
+        f"{new}.feed_forward.outer.weight": torch.zeros(d_model, d_ff),
+        f"{new}.feed_forward_norm.weight": torch.full((d_model,), deviation),
+        "pool.dense.weight": pooler,
+        "pool.dense.bias": torch.zeros(d_model),
+        "sequence_head.weight": torch.eye(n_classes, d_model) / (SCALE * FLAT),
+    }
+    theirs = replace(config, n_layers=config.n_layers + 1, d_ff=d_ff, pooling=Pooling.pooler)
+    return theirs, {**weights, **shrunk, **added}
+
+
+def without_averaging_layer(
+    config: ModelConfig, weights: Mapping[str, Tensor]
+) -> tuple[ModelConfig, dict[str, Tensor]] | None:
+    """Undo `add_averaging_layer`; None if the last layer is not one."""
+    last, before = (f"encoder.layers.{config.n_layers - number}." for number in (1, 2))
+    output, head = weights[f"{last}attention.output.weight"], weights["sequence_head.weight"]
+    marks = [weights[f"{last}attention.query.weight"], weights[f"{last}feed_forward.inner.weight"]]
+    if config.n_layers < 2 or any(mark.any() for mark in marks):
+        return None
+    if not torch.equal(output, torch.eye(len(output)) * OUTPUT):
+        return None
+    kept = {name: weight for name, weight in weights.items() if not name.startswith((last, "pool."))}
+    for name in (f"{before}feed_forward_norm.weight", f"{before}feed_forward_norm.bias"):
+        kept[name] = kept[name] / SMALL
+    kept["sequence_head.weight"] = weights[f"{last}attention.value.weight"][: len(head)] / VALUES
+    return replace(config, n_layers=config.n_layers - 1, pooling=Pooling.mean), kept

@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from encoderlab.batch import Batch, Prediction, WindowPooling
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.heads import EncoderWithHeads, pool_windows
 from encoderlab.model.packing import FIRST_TOKENS, attendable
-from encoderlab.model.pooling import pool_windows
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.scores import PredictionScores
-from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import LabelSetScores, NumberScores, classification_scores
 
 

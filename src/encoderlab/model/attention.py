@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoderlab.model.config import ModelConfig, Positions
-from encoderlab.model.layers import Dropout
+from encoderlab.model.layers import Dropout, RotaryPositions
 from encoderlab.model.packing import Layout, Mask, SelectedTokens, Tokens
-from encoderlab.model.positions import RotaryPositions
 
 
 def attention_weights(

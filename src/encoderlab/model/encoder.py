@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from encoderlab.model.attention import MultiHeadAttention
 from encoderlab.model.config import ModelConfig, NormPosition
-from encoderlab.model.layers import Dropout, FeedForward, build_norm
+from encoderlab.model.layers import Dropout, FeedForward, build_norm, build_positions
 from encoderlab.model.packing import Ids, Layout, Mask, SelectedTokens, Selection, Tokens
-from encoderlab.model.positions import build_positions
 
 SelectedVectors = Float[Tensor, "*targets d_model"]  # of the selected tokens
 AttentionMap = Float[Tensor, "batch heads length length"]  # [sequence, head, attending token, attended token]

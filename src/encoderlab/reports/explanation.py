@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.scores import PredictionScores
-from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import LabelSetScores, NumberScores
 from encoderlab.reports import wording
 from encoderlab.reports.blocks import Block, Heading, Passage, Table, Text

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from encoderlab.metrics.calibration import LEAST_ROWS, at_temperature, calibration
+from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.scores import PredictionScores
-from encoderlab.metrics.tagging import TaggingScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, Baseline, baseline_blocks, verdict_on

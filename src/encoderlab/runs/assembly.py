@@ -29,8 +29,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.config.commands import OpenRunConfig, RunConfig
-from encoderlab.config.schemas import settings_to_dict
+from encoderlab.config.commands import OpenRunConfig, RunConfig, settings_to_dict
 from encoderlab.data.dataset import VALIDATION_FRACTION, DatasetConfig
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
@@ -47,15 +46,29 @@ from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, TaskConfig
 from encoderlab.tasks.task import Task
-from encoderlab.training import horizon
-from encoderlab.training.batches import Rows, scoring_batches, training_batches
+from encoderlab.training.batches import MicroBatches, Rows, choose_micro_batches, scoring_batches, training_batches
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.compilation import compile_encoder, seconds_uncompiled
-from encoderlab.training.config import TrainingConfig, seconds_of
-from encoderlab.training.distribution import Whole, distribute, distribution, is_sharded
+from encoderlab.training.config import (
+    TrainingConfig,
+    can_choose_by,
+    keep_last_if_few_validation_rows,
+    length_factor_for,
+    resolve_by_rows,
+    resolve_for_few_rows,
+    seconds_of,
+    steps_per_epoch,
+    total_steps,
+)
+from encoderlab.training.distribution import (
+    Whole,
+    compile_encoder,
+    distribute,
+    distribution,
+    is_sharded,
+    seconds_uncompiled,
+)
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.loss import LabelWeights
-from encoderlab.training.micro_batches import MicroBatches, choose_micro_batches
 from encoderlab.training.optimizer import PEAK_OF_PAIRS, freeze, peak_for_width
 
 LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encoder from scratch, as in BERT
@@ -164,7 +177,7 @@ def assemble(
     few = False
     if pretrained is not None and isinstance(config.task, ClassificationConfig) and isinstance(corpus, Corpus):
         few = has_few_rows(config, corpus) or few_rare_rows(config, corpus) > 0
-    training = horizon.resolve_for_few_rows(config.training, few, model_config.n_layers)
+    training = resolve_for_few_rows(config.training, few, model_config.n_layers)
     settings = replace(settings, task=task_config, model=model_config, training=training)
     task = tasks.build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
@@ -201,7 +214,7 @@ def has_few_rows(config: RunConfig, corpus: Corpus) -> bool:
     labels = len(corpus.labels) if isinstance(config.task, ClassificationConfig) else 0
     parts = ("train", "validation") if "validation" in corpus.splits.origin.get("taken_from_train", {}) else ("train",)
     rows = sum(len(corpus.split(name)) for name in parts)
-    return not horizon.can_choose_by(config.training, round(VALIDATION_FRACTION * rows), labels)
+    return not can_choose_by(config.training, round(VALIDATION_FRACTION * rows), labels)
 
 
 def few_rare_rows(config: RunConfig, corpus: Corpus) -> int:
@@ -213,7 +226,7 @@ def few_rare_rows(config: RunConfig, corpus: Corpus) -> int:
     """
     counts = corpus.survey["train"].labels
     rare = sum(counts.values()) - max(counts.values())
-    few = not horizon.can_choose_by(config.training, round(VALIDATION_FRACTION * rare), len(corpus.labels))
+    few = not can_choose_by(config.training, round(VALIDATION_FRACTION * rare), len(corpus.labels))
     return rare if few and tasks.is_uneven(corpus.labels, counts) else 0
 
 
@@ -241,8 +254,8 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
     micro_batches = choose_micro_batches(config.training, config.model, longest, device, assembly.processes)
     # Windows do not change the number of epochs: a row is one example, however much of it is read.
     tokens = int(np.minimum(lengths, assembly.task.max_length).sum())
-    factor = horizon.length_factor_for(config.training, config.task.length_factor, len(assembly.task.labels))
-    training = horizon.resolve_by_rows(config.training, n_rows, tokens, factor)
+    factor = length_factor_for(config.training, config.task.length_factor, len(assembly.task.labels))
+    training = resolve_by_rows(config.training, n_rows, tokens, factor)
     training = replace(training, accumulate=micro_batches.number)
     if training.learning_rate is None:
         of_pairs = assembly.model.separates_pairs and isinstance(config.task, ClassificationConfig)
@@ -252,7 +265,7 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
         print(f"training.learning_rate={peak:g}, suited to {suits}", file=sys.stderr)
     labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
     n = len(rows["validation"]) if "validation" in rows else None
-    if n is not None and (fixed := horizon.keep_last_if_few_validation_rows(training, n, labels)) != training:
+    if n is not None and (fixed := keep_last_if_few_validation_rows(training, n, labels)) != training:
         few = f"{n:,} validation {'row is' if n == 1 else 'rows are'} too few to choose a checkpoint"
         least = f"training.min_validation_rows={training.min_validation_rows}"
         print(f"{few}, so the last is kept, and training does not stop early ({least})", file=sys.stderr)
@@ -267,8 +280,8 @@ def _compile(assembly: Assembly, training: TrainingConfig, rows: int, tokens: in
     if is_sharded(training, processes):
         return "not compiled (its weights are sharded)"
     if training.budget is None:
-        steps, layers = horizon.total_steps(training, rows), model.parameters_by_part()["layers"]
-        read = tokens * steps // horizon.steps_per_epoch(training, rows) // processes.size
+        steps, layers = total_steps(training, rows), model.parameters_by_part()["layers"]
+        read = tokens * steps // steps_per_epoch(training, rows) // processes.size
         seconds = seconds_uncompiled(steps, read, assembly.config.model.n_layers, layers)
     else:
         seconds = seconds_of(training.budget)

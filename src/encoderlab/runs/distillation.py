@@ -24,8 +24,8 @@ from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files import read_unlabelled
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
+from encoderlab.model.heads import MeanPool
 from encoderlab.model.packing import attendable
-from encoderlab.model.pooling import MeanPool
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.predict import encoded_rows, outputs_of

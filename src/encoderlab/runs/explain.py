@@ -27,7 +27,7 @@ from encoderlab.runs.predict import example_of, outputs_of, reads_words, split_e
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import hold_encoded
 from encoderlab.tasks.task import refuse_unknown_label
-from encoderlab.training.compilation import COMPILED
+from encoderlab.training.distribution import COMPILED
 
 MOST_OCCLUSIONS = 128  # of one text: a longer one loses several words at a time; otherwise the cost would be quadratic
 

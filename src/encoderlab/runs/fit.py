@@ -31,13 +31,10 @@ from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupt
 from encoderlab.tasks.config import ClassificationConfig, TaskConfig
 from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training import checkpoint as checkpoints
-from encoderlab.training.batches import Rows
-from encoderlab.training.compilation import COMPILED
-from encoderlab.training.config import Keep, seconds_of
-from encoderlab.training.distribution import random_states, seed_dropout, set_random_states
-from encoderlab.training.horizon import horizon_of, steps_per_epoch, total_steps
+from encoderlab.training.batches import MicroBatches, Rows, StepsWithinMemory
+from encoderlab.training.config import Keep, horizon_of, seconds_of, steps_per_epoch, total_steps
+from encoderlab.training.distribution import COMPILED, random_states, seed_dropout, set_random_states
 from encoderlab.training.loop import Learner
-from encoderlab.training.micro_batches import MicroBatches, StepsWithinMemory
 from encoderlab.training.optimizer import build_optimizer
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from encoderlab.baselines.supervised import MOST_FROZEN_ROWS
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.tokenizers import SymbolsConfig, TokenizerConfig
 from encoderlab.model.config import Pooling
-from encoderlab.model.pooling import WIDTH, compared
+from encoderlab.model.heads import WIDTH, compared
 from encoderlab.runs.assembly import Assembly, has_few_rows
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.predict import encoded_rows, vectors_of
@@ -19,7 +19,7 @@ from encoderlab.shipped import SHIPPED, shipped_folder
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.training.horizon import MANY_LABELS
+from encoderlab.training.config import MANY_LABELS
 
 PROBED, MOST_UNKNOWN = 200, 0.2  # training rows, and the share of their tokens that the shipped encoder may not know
 

@@ -17,8 +17,8 @@ from encoderlab.data.examples import Example, TextExample, WordsExample, grouped
 from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, format_of, text_lines
 from encoderlab.errors import DataError, SettingError
+from encoderlab.model.heads import ClsPool, MeanPool, pool_windows
 from encoderlab.model.packing import FIRST_TOKENS
-from encoderlab.model.pooling import ClsPool, MeanPool, pool_windows
 from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
 from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import DocumentTaskConfig

@@ -27,9 +27,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.commands import CommandConfig, RunConfig
+from encoderlab.config.commands import GROUPS, SCHEMAS, CommandConfig, RunConfig, settings_to_dict
 from encoderlab.config.composing import composed, read_line, settings_from_dict
-from encoderlab.config.schemas import GROUPS, SCHEMAS, settings_to_dict
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.runs.folder import RunFolder, check_free
@@ -38,7 +37,7 @@ from encoderlab.system.device import Compute, processor_name
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Processes
 from encoderlab.training.checkpoint import keep_only_weights
-from encoderlab.training.horizon import length_in_words
+from encoderlab.training.config import length_in_words
 
 if TYPE_CHECKING:
     from encoderlab.runs.assembly import Assembly

@@ -20,9 +20,8 @@ import torch
 import yaml
 from torch import Tensor
 
-from encoderlab.config.commands import RunConfig
+from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.config.composing import settings_from_dict
-from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights, shapes_of

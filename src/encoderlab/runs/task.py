@@ -16,9 +16,8 @@ from encoderlab.runs.corpus import Corpus, DocumentCorpus
 from encoderlab.tasks import config as tasks
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
-from encoderlab.tasks.tagging import Tagging
 from encoderlab.tasks.task import Task, refuse_unknown_label
-from encoderlab.tasks.texts import Classification, Encoding, EncodingConfig, Multilabel, Regression
+from encoderlab.tasks.texts import Classification, Encoding, EncodingConfig, Multilabel, Regression, Tagging
 from encoderlab.training.loss import LabelWeights
 
 TASKS: dict[type[TaskConfig], Any] = {

@@ -28,8 +28,8 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from omegaconf import DictConfig
 
 from encoderlab.config import TRAINING_COMMANDS
+from encoderlab.config.commands import COMMAND_CONFIGS, settings_to_dict
 from encoderlab.config.composing import CommandLine, composed, explained, quote, run_hydra, typed
-from encoderlab.config.schemas import COMMAND_CONFIGS, settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show

@@ -1,4 +1,5 @@
-"""A model in training: in one process, in several that each hold all of it, or in several that each hold a shard.
+"""A model in training: in one process, in several that each hold all of it, or in several that each hold a shard; and
+whether PyTorch's compiler is worth it.
 
 Several processes use PyTorch's DistributedDataParallel (Li et al. 2020), or its `fully_shard` (FSDP2; Zhao et al. 2023;
 the idea is ZeRO's third stage, Rajbhandari et al. 2020). Either way, weights and optimizer states are returned whole,
@@ -9,6 +10,7 @@ dropout are those of each process.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from encoderlab.model.encoder import Encoder
 from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.system.device import Compute
 from encoderlab.system.processes import Processes
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.config import Sharding, TrainingConfig
+from encoderlab.training.config import Compile, Sharding, TrainingConfig
 
 
 class Whole:
@@ -228,3 +232,69 @@ def seed_dropout(seed: int, step: int, processes: Processes) -> None:
     """Seed dropout by seed, step and process, so that each process drops other numbers."""
     drawn = np.random.SeedSequence([seed, step, processes.rank]).generate_state(1, np.uint64)
     torch.manual_seed(int(drawn[0]))
+
+
+RECOMPILATIONS = 256  # of all models, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
+COMPILED = "compiled"
+# Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time
+# after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds
+# these FLOP/s.
+LONG_RUN_SECONDS = 180
+LAYER_SECONDS = 1.5e-3
+FLOPS_PER_SECOND = 1e14
+
+
+def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters: int) -> float:
+    """Return a rough estimate of a GPU's time for `steps` on `tokens` tokens in all, without the heads."""
+    return max(steps * n_layers * LAYER_SECONDS, 6 * layer_parameters * tokens / FLOPS_PER_SECOND)
+
+
+def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
+    """Compile `encoder.encode` (weights keep their names) if requested or faster; return in words what was done.
+
+    `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
+    every batch has another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md).
+    Without a working compiler the encoder stays as it is, and the words say why. Lengths differ from batch to batch, so
+    the code is compiled for any length (`dynamic`). On a CPU only training is compiled: the compiler writes the number
+    of threads into its code, and scoring changes it (see `training.evaluation`).
+    """
+    device = compute.device
+    if choice is Compile.never:
+        return "not compiled (as set)"
+    if choice is Compile.auto and device.type != "cuda":
+        return "not compiled (faster only on CUDA)"
+    if choice is Compile.auto and seconds < LONG_RUN_SECONDS:
+        return "not compiled (faster only in long runs)"
+    torch._dynamo.config.recompile_limit = RECOMPILATIONS
+    if compute.deterministic:  # sum in an order that does not depend on the first batch: a resumed run has another
+        from torch._inductor import config
+
+        config.split_reductions = False
+    plain = encoder.encode
+    compiled = torch.compile(plain, dynamic=True)
+
+    def encode_in_training(*arguments: Any, **named: Any) -> Tensor:
+        return (compiled if encoder.training else plain)(*arguments, **named)
+
+    encoder.encode = encode_in_training if device.type == "cpu" else compiled
+    wrong = _what_is_wrong_with_the_compiler(encoder, compute)
+    if wrong is not None:
+        del encoder.encode  # removes the compiled one, leaving the class's own
+        return f"not compiled (no working compiler: {wrong})"
+    return COMPILED
+
+
+def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:
+    """Run the encoder forward and backward once: nothing else reveals a broken compiler or toolchain."""
+    ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
+    gpus = [compute.device] if compute.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(gpus), compute.autocast():
+            encoder.encode(ids, ids, None).float().sum().backward()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a broken toolchain can raise errors of any kind
+        return " ".join(str(error).split())[:120] or type(error).__name__
+    finally:
+        encoder.zero_grad(set_to_none=True)
+    return None

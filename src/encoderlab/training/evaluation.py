@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes, stop_if_interrupted
-from encoderlab.training.micro_batches import MemoryTooSmallError, is_out_of_memory, release_unused_memory
+from encoderlab.training.batches import MemoryTooSmallError, is_out_of_memory, release_unused_memory
 
 if TYPE_CHECKING:
     from encoderlab.metrics.scores import Metrics, SplitScores

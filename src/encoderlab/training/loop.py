@@ -19,8 +19,7 @@ from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.config import TrainingConfig
-from encoderlab.training.horizon import Horizon
+from encoderlab.training.config import Horizon, TrainingConfig
 from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
 from encoderlab.training.optimizer import clip_gradients, learning_rate_at, set_learning_rate
 
