@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
-from encoderlab.training.batches import MemoryTooSmallError
 from encoderlab.training.evaluation import predict_batches
 
 
@@ -58,13 +57,6 @@ def test_every_row_is_predicted_once_and_in_order_however_little_memory_there_is
     )
     assert [row for _, rows in found for row in rows] == list(range(sum(sizes)))
     assert all(batch.rows.tolist() == rows for batch, rows in found)
-
-
-def test_a_single_row_that_does_not_fit_is_reported():
-    with pytest.raises(
-        MemoryTooSmallError, match=r"The memory of the device \(cpu\) is too small for a batch of 1 x 7"
-    ):
-        list(predict_batches([of_rows(0, 3)], Reader(6), compute(2)))
 
 
 def test_a_processor_computes_one_batch_per_core_at_once():
