@@ -31,12 +31,12 @@ scores = st.lists(st.integers(0, 1000).map(lambda thousandths: thousandths / 100
 p_values = st.lists(st.floats(0, 1, allow_subnormal=False), min_size=1, max_size=12)
 
 
-@given(scores)
-def test_the_interval_over_seeds_is_students_t_interval(values):
-    found = mean_of(values)
+@given(scores, st.sampled_from([0.0, 0.25]))
+def test_the_interval_over_seeds_is_students_t_interval_and_over_folds_the_corrected_one(values, test_to_train):
+    found = mean_of(values, test_to_train)
     assert found.value == pytest.approx(np.mean(values))
     assert found.deviation == pytest.approx(np.std(values, ddof=1))
-    reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) * (1 / len(values) + test_to_train) ** 0.5
     assert found.interval == pytest.approx([found.value - reach, found.value + reach])
 
 

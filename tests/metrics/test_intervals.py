@@ -6,7 +6,6 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.metrics.intervals import mean_of
 from encoderlab.metrics.texts import classification_scores
 
 
@@ -68,11 +67,3 @@ def test_the_lead_over_other_predictions_is_paired():
     expected = by_scipy(lambda a, b, c: np.mean(a == b) - np.mean(a == c), labels, predicted, other)
     assert [low, high] == pytest.approx(expected, abs=0.005)
     assert low > 0
-
-
-def test_the_interval_mean_of_is_the_corrected_resampled_t_interval():
-    scores = [0.81, 0.84, 0.79, 0.86, 0.80]
-    over = mean_of(scores, test_to_train=0.25)
-    reach = scipy.stats.t.ppf(0.975, 4) * np.std(scores, ddof=1) * (1 / 5 + 0.25) ** 0.5
-    assert over.value == pytest.approx(np.mean(scores))
-    assert over.interval == pytest.approx([np.mean(scores) - reach, np.mean(scores) + reach])

@@ -1,4 +1,6 @@
-"""Scores of pretraining: over all target tokens at once, with rows as clusters, and over pairs if there are any."""
+"""Scores of pretraining: over all target tokens at once, with rows as clusters, over pairs if there are any, and of a
+student's vectors.
+"""
 
 import json
 import math
@@ -10,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.pretraining import PretrainingMetrics
+from encoderlab.batch import Batch, Prediction, TeacherOutputs
+from encoderlab.metrics.pretraining import PretrainingMetrics, TeacherVectorsMetrics
 
 VOCABULARY = 11
 KEYS = {"n", "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "target_tokens", "mlm_accuracy_ci95"}
@@ -100,3 +102,44 @@ def test_the_interval_over_tokens_resamples_whole_rows():
     share, half = right.mean(), 1.96 * math.sqrt(0.7 * 0.3 / 200)
     assert intervals["mlm_accuracy"] == pytest.approx([share - half, share + half], abs=0.015)
     assert intervals["nsp_accuracy"] == pytest.approx(intervals["mlm_accuracy"], abs=0.015)
+
+
+LENGTH, WIDTH = 3, 4
+DRAW = torch.Generator().manual_seed(0)
+STUDENT, TEACHER = (torch.randn(5, LENGTH, WIDTH, generator=DRAW) for _ in range(2))
+
+
+def added(metrics, rows, student=STUDENT):
+    ids = torch.zeros(len(rows), LENGTH, dtype=torch.long)
+    of_tokens = torch.arange(len(rows) * LENGTH)
+    teacher = TeacherOutputs(sequence_vectors=TEACHER[rows].mean(1), token_vectors=TEACHER[rows].flatten(0, 1))
+    batch = Batch(ids, ids, None, torch.tensor(rows), of_tokens, None, None, ids.numel(), teacher=teacher)
+    metrics.keep(
+        metrics.columns(
+            Prediction(sequence_vectors=student[rows].mean(1), token_vectors=student[rows].flatten(0, 1)), batch
+        )
+    )
+    return metrics
+
+
+def test_the_figures_are_the_mean_cosines_of_texts_and_of_tokens():
+    found = added(TeacherVectorsMetrics(), [0, 1, 2, 3, 4]).scores()
+    token = torch.cosine_similarity(STUDENT, TEACHER, dim=-1).mean().item()
+    sequence = torch.cosine_similarity(STUDENT.mean(1), TEACHER.mean(1), dim=-1).mean().item()
+    assert found.values == pytest.approx(
+        {"loss": 2 - token - sequence, "sequence_cosine": sequence, "token_cosine": token}, abs=1e-5
+    )
+    low, high = found.with_intervals(0).as_dict()["sequence_cosine_ci95"]
+    assert low < found.values["sequence_cosine"] < high
+
+
+def test_batches_in_another_order_give_the_same_rows():
+    whole, parts = (
+        added(TeacherVectorsMetrics(), [0, 1, 2, 3, 4]),
+        added(added(TeacherVectorsMetrics(), [3, 4]), [2, 0, 1]),
+    )
+    assert parts.scores().rows.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(whole.scores().cosines, parts.scores().cosines, rtol=1e-5)
+    other = TeacherVectorsMetrics()
+    other.replace(parts.collected())
+    assert other.scores().values == parts.scores().values
