@@ -43,7 +43,7 @@ def whole(run_in, cache, tmp_path_factory):
 
 
 # At an evaluation, and not; `scripts/faults run resumed_equals` tries many more.
-@pytest.mark.parametrize("step", [4, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [4, 5])
 def test_a_run_resumes_at_any_step_as_if_it_had_never_stopped(command, stopped, whole, step, capsys):
     stopped(*SHORT, "run_dir=run", step=step)
     assert "Resume with: encoderlab train resume=run" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""The corpus of a pretraining run: sentences stored once, counted by document, and refused if nothing can be paired."""
+"""The corpus of a pretraining run: sentences stored once, counted by document, refused if nothing can be paired, and the
+scores of baselines on them.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -11,6 +13,7 @@ from encoderlab.data.dataset import Pack
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
+from encoderlab.runs.corpus import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.task import build_task
 from encoderlab.tasks.config import SecondSentence
 from tests.runs.small_documents import DOCUMENTS, LONG, documents_in, task_of
@@ -101,3 +104,28 @@ def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(corpus_of):
     task = build_task(corpus.task, SymbolsConfig(symbols="0123456789").build(list, None), [], 32)
     with pytest.raises(DataError, match="knows no word of the train documents.*Set tokenizer=wordpiece"):
         corpus.rows("train", task)
+
+
+def test_pairs_are_counted_before_training(tmp_path):
+    corpus = documents_in(tmp_path)
+    rows = corpus.rows("train", task_of(corpus))
+    facts = pair_facts(rows, corpus)
+    assert [facts[name] for name in ("documents", "paragraphs", "sentences", "pairs")] == [3, 4, 16, 12]
+    assert facts["labels"] == {"follows": 6, "random": 6}
+    assert facts["truncated"] == 0
+    assert guessed_pairs(rows, rows) == {"majority": {"nsp_accuracy": 0.5}}
+    alone = documents_in(tmp_path, second_sentence=SecondSentence.none)
+    single = alone.rows("train", task_of(alone))
+    assert guessed_pairs(single, single) == {} and "labels" not in pair_facts(single, alone)
+
+
+def test_the_most_frequent_token_is_counted_in_training_and_named(tmp_path):
+    corpus = documents_in(tmp_path)
+    rows = corpus.rows("train", task_of(corpus))
+    full_stop = rows.task.tokenizer.encode(["."])[0][0]
+    targets = np.array([full_stop, full_stop, rows.task.tokenizer.encode(["six"])[0][0]])
+    found = guessed_tokens(rows, targets)
+    assert found["most_frequent_token"] == {"mlm_accuracy": pytest.approx(2 / 3), "token_id": full_stop, "token": "."}
+    pieces, size = list(rows.store["input_ids"].values), rows.task.tokenizer.vocabulary_size
+    shares = [(pieces.count(id_) + 1) / (len(pieces) + size) for id_ in targets]
+    assert found["unigram"]["mlm_loss"] == pytest.approx(-np.log(shares).mean())

@@ -1,6 +1,5 @@
-"""Fitting a model: the result is the chosen checkpoint, and an interrupted fit ends in the same way."""
+"""Fitting a model: the result is the chosen checkpoint, and a report says how its threshold was fitted."""
 
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +11,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.texts import classification_scores
 from encoderlab.runs.fit import fit, threshold_notes
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.journal import Journal
-from encoderlab.system import processes as signals
-from encoderlab.system.processes import Interrupted
 from encoderlab.tasks.config import ClassificationConfig, RegressionConfig
-from encoderlab.training.checkpoint import checkpoints
 from encoderlab.training.config import Keep, TrainingConfig
 from tests.run_files import journal_of
 from tests.runs.small_assembly import assembly_of, labelled_rows
@@ -52,26 +47,6 @@ def test_patience_ends_a_fit_that_stops_improving_with_a_note(folder):
     ended, _ = fitted(folder, learning_rate=1e-9, evaluate_every=2, patience=1)
     assert journal_of(folder.root)[-1]["step"] == 4
     assert any("step 4 of 8" in note for note in ended.notes)
-
-
-@pytest.mark.parametrize("step", [3, 4])  # between two evaluations, and at one
-def test_an_interrupted_fit_ends_in_the_same_way_bit_for_bit(folder, tmp_path, monkeypatch, step):
-    _, whole = fitted(RunFolder(tmp_path / "whole"))
-    count = Journal.step
-
-    def interrupted(self, done):
-        count(self, done)
-        signals._Received.number = signal.SIGTERM if done.number == step else None
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Journal, "step", interrupted)
-        with pytest.raises(Interrupted):
-            fitted(folder)
-    signals._Received.number = None
-    assert max(int(path.name.removeprefix("step-")) for path in checkpoints(folder.checkpoints)) == step
-    _, resumed = fitted(folder)
-    assert all(torch.equal(resumed[name], weight) for name, weight in whole.items())
-    assert journal_of(folder.root) == journal_of(tmp_path / "whole")
 
 
 def test_a_checkpoint_of_another_model_is_refused(folder):

@@ -1,6 +1,5 @@
 """Cross-validation: a run for each fold in one folder, of which finished ones are never repeated."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,9 @@ class Folds:
         self.failing, self.trained, self.reported = failing, [], []
 
     def train(self, config, command, processes):
-        assert (
-            processes.stay or config.run_dir is None
-        )  # a process that left after a fold would be missing from the next
+        assert processes.stay, "a process that left after a fold would be missing from the next"
         assert config.folds is None and config.resume is None
         self.trained.append(config.dataset.fold)
-        if config.run_dir is None:
-            return
         folder = RunFolder(Path(config.run_dir))
         (folder.checkpoints / "step-1").mkdir(parents=True, exist_ok=True)
         if config.dataset.fold == self.failing:
@@ -91,10 +86,3 @@ def test_the_same_command_line_resumes_and_keeps_finished_folds(config, validate
     assert "Fold 1 of 3 is finished" in capsys.readouterr().err
     with pytest.raises(SettingError, match="already holds a run"):
         validated(config, resumed)
-
-
-def test_a_dry_run_covers_the_first_fold_and_writes_no_folder(config, validated, capsys):
-    folds = Folds()
-    assert validated(replace(config, dry_run=True), folds) is None
-    assert (folds.trained, folds.reported, Path("all").exists()) == (["1/3"], [], False)
-    assert "3 folds take 3 runs like this one, the first:" in capsys.readouterr().err

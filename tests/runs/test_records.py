@@ -1,19 +1,23 @@
-"""What a run records before it starts is enough to repeat it, and says what it ran on."""
+"""What a run records before it starts is enough to repeat it, says what it ran on, and decides which run `resume` means and
+which of its settings may change.
+"""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 import yaml
 
-from encoderlab.config.commands import RunConfig
+from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.records import record_start, run_facts
+from encoderlab.runs.records import record_start, run_facts, run_to_resume
 from encoderlab.system.device import Compute
 from encoderlab.tasks.config import ClassificationConfig
 from encoderlab.training.config import Keep, TrainingConfig
@@ -71,3 +75,90 @@ def test_a_report_lists_the_settings_that_were_typed_or_differ_from_the_commands
     record["resumed"] = [{"overrides": ["resume=/home/jo/run", "training.epochs=0.25"]}]
     folder.environment.write_text(json.dumps(record), encoding="utf-8")
     assert run_facts(folder, "train")["settings"] == {"experiment": "a", "seed": 4, "training.epochs": 0.25}
+
+
+def resumable(**changes):
+    config = RunConfig(
+        "cache",
+        ClassificationConfig(name="brackets"),
+        BracketsDataset(),
+        SymbolsConfig(),
+        ModelConfig(),
+        TrainingConfig(),
+    )
+    training = {name: changes.pop(name) for name in ("epochs", "learning_rate", "log_every") if name in changes}
+    return replace(config, training=replace(config.training, **training), **changes)
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """Return a run folder as left by a stopped run."""
+    monkeypatch.chdir(tmp_path)
+
+    def begin(root="outputs/train/brackets/run", command="train", **changes):
+        folder = RunFolder(tmp_path / root)
+        folder.root.mkdir(parents=True)
+        folder.config.write_text(yaml.safe_dump(settings_to_dict(resumable(**changes))), encoding="utf-8")
+        record = {"command": command, "dataset": {"splits": {"train": {"fingerprint": "f"}}}}
+        folder.environment.write_text(json.dumps(record), encoding="utf-8")
+        return folder
+
+    return begin
+
+
+def resumed(config, explicit, command):
+    """Resume a run as the command line does: its own settings below the explicit overrides, then its folder."""
+    run = run_to_resume(config, command, explicit)
+    return run and run_to_resume(run[0], command)
+
+
+def test_a_resumed_run_keeps_its_settings_except_for_allowed_overrides(started):
+    folder = started(epochs=3.0, learning_rate=0.005)
+    typed = resumable(resume=str(folder.root), epochs=7.0, log_every=3)
+    config, found = resumed(typed, ["resume", "training.epochs", "training.log_every"], "train")
+    assert found.root == folder.root
+    assert (config.training.epochs, config.training.log_every, config.training.learning_rate) == (7.0, 3, 0.005)
+
+
+def test_what_was_composed_at_first_may_be_typed_again_after_a_change(started):
+    folder = started(epochs=7.0, log_every=3)
+    record = json.loads(folder.environment.read_text(encoding="utf-8"))
+    composed = settings_to_dict(resumable(epochs=4.0, log_every=9))
+    folder.environment.write_text(json.dumps(record | {"composed": composed}), encoding="utf-8")
+    typed = resumable(resume=str(folder.root), epochs=4.0, log_every=9)
+    config, _ = resumed(typed, ["resume", "training.epochs", "training.log_every"], "train")
+    assert (config.training.epochs, config.training.log_every) == (4.0, 9)
+
+
+def test_a_command_line_may_leave_open_what_the_run_has_decided_or_repeat_the_decision(started):
+    folder = started(learning_rate=0.005)
+    record = json.loads(folder.environment.read_text())
+    composed = {"training": {"learning_rate": None}}
+    folder.environment.write_text(json.dumps(record | {"composed": composed}), encoding="utf-8")
+    for rate in (None, 0.005):
+        typed = resumable(resume=str(folder.root), learning_rate=rate)
+        config, _ = resumed(typed, ["resume", "training.learning_rate"], "train")
+        assert config.training.learning_rate == 0.005
+
+
+@pytest.mark.parametrize("damaged", ["config.yaml", "environment.json"])
+@pytest.mark.parametrize("content", [None, "[", "[1]", '{"command": "eval"}'])
+def test_a_folder_without_a_readable_run_is_refused(started, damaged, content):
+    folder = started()
+    path = folder.root / damaged
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises((DataError, SettingError)):
+        resumed(resumable(resume=str(folder.root)), ["resume"], "train")
+
+
+def test_auto_resumes_the_latest_unfinished_run_of_the_same_settings_or_starts_one(started, capsys):
+    other, mine, done = started(seed=5), started("outputs/train/brackets/b"), started("outputs/train/brackets/c")
+    done.report.write_text("{}")
+    _, found = run_to_resume(resumable(resume="auto"), "train")
+    assert found.root.resolve() == mine.root
+    _, found = run_to_resume(resumable(resume="auto", seed=5), "train")
+    assert found.root.resolve() == other.root
+    assert run_to_resume(resumable(resume="auto", seed=9), "train") is None
+    assert len(capsys.readouterr().err.splitlines()) == 3
