@@ -122,6 +122,8 @@ ROWS = [
     ("train task=classification dataset=files", SETTING, "dataset.path"),
     ("train task=classification dataset=files dataset.path=nowhere.csv", DATA, "nowhere.csv"),
     (f"train {OWN} dataset.text=revew", DATA, "dataset.text=review"),
+    (f"data {OWN.replace('classification', 'tagging')} dataset.validation_fraction=0", DATA, "task=classification"),
+    (f"data {OWN} dataset.validation_fraction=0 model.max_length=4", SETTING, "model.max_length=4"),
 ]
 
 DOCUMENTS = [

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from encoderlab.errors import DataError, SettingError
-
 ROWS = [f"a film number {n} that goes on,{('dull', 'fine')[n % 2]}" for n in range(60)]
 ODD = {5: "a film number 1 that goes on,dull", 9: '"it was <b>great</b>",fine', 20: '" ",dull'}
 FILE = (
@@ -106,15 +104,3 @@ def test_labelled_words_are_counted_as_training_tokenises_them(command, capsys):
     assert found["pieces"]["unknown_pieces"] == 0 and found["pieces"]["pieces_per_word"] == 1
     (row,) = found["splits"]["train"]["examples"]
     assert len(row["label"].split()) == len(row["text"].split()) == row["tokens"] == len(row["pieces"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (["task=tagging", *FILE[1:]], DataError, "a tagging task needs sequences of labelled words"),
-        ([*FILE, "model.max_length=4"], SettingError, "model.max_length=4 leaves no room"),
-    ],
-)
-def test_unreadable_data_is_refused_in_one_line(command, films, arguments, error, message):
-    with pytest.raises(error, match=message):
-        command("data", *SMALL, *arguments)

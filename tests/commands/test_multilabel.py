@@ -99,13 +99,6 @@ def test_an_exported_model_predicts_the_same_sets(command, topics_run, printed):
     assert again["predicted"] == ours["predicted"]
 
 
-@pytest.mark.usefixtures("symbolic_sizes")
-def test_an_8_bit_graph_predicts_sets_of_labels(command, topics_run, printed):
-    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
-    command("export", f"run={topics_run}", "format=int8", "path=small")
-    assert printed("predict", "run=small", TEXT, "format=jsonl")["predicted"] == ["sport", "weather"]
-
-
 def test_baseline_and_data_count_labels(tmp_path, printed):
     write_rows(tmp_path / "rows.csv", 120)
     report = printed("baseline", *FILES, "dataset.path=rows.csv", "format=json")

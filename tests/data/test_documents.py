@@ -134,9 +134,3 @@ def test_the_built_in_articles_are_small_and_name_the_licence_of_each_source(tmp
     splits = ArticlesDataset().documents(tmp_path).by_name
     assert {name: split.total for name, split in splits.items()} == {"train": 2234, "validation": 124, "test": 124}
     assert len(next(splits["train"].documents())) >= 1
-
-
-def test_lines_without_a_blank_one_between_are_documents_and_blank_lines_at_the_end_are_none(tmp_path):
-    (tmp_path / "lines.txt").write_text("One.\nTwo.\nThree.\n\n\n")
-    documents = FilesDataset(path=str(tmp_path / "lines.txt"), validation_fraction=0).documents(tmp_path)
-    assert list(documents.by_name["train"].documents()) == [["One."], ["Two."], ["Three."]]

@@ -71,12 +71,6 @@ def test_a_damaged_store_is_refused(tmp_path, name, damage):
     assert str(refused.value) == f"The cache folder {folder} is damaged. Delete it; it will be rebuilt."
 
 
-def test_a_row_that_does_not_fit_leaves_no_store_behind(tmp_path):
-    with pytest.raises(OverflowError):
-        stored(tmp_path, [{"ids": [70_000]}])
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_two_writers_of_the_same_store_both_succeed(tmp_path):
     first = stored(tmp_path, [{"ids": [1, 2]}])
     second = stored(tmp_path, [{"ids": [1, 2]}])
