@@ -1,4 +1,6 @@
-"""The text estimators: scikit-learn's own checks, its tools around them, and no stray files or output."""
+"""The text estimators: scikit-learn's own checks, its tools around them, inputs in any container, settings as typed, and no
+stray files or output.
+"""
 
 import pickle
 import tempfile
@@ -7,6 +9,9 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
@@ -17,11 +22,22 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import encoderlab
 from encoderlab import TextClassifier, TextRegressor
+from encoderlab.data.examples import TextExample
 from encoderlab.errors import SettingError
-from encoderlab.estimators.text_estimators import InputError
-from tests.estimators.tiny import CLASSES, TEXTS, TINY
+from encoderlab.estimators.text_estimators import InputError, texts_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+SIZES = {"model.n_layers": 1, "model.d_model": 16, "model.n_heads": 2}
+TINY = {
+    "init_from": None,
+    "steps": 2,
+    "batch_size": 8,
+    "validation_fraction": 0.0,
+    "settings": SIZES | {"training.precision": "fp32", "training.threads": 1},
+}
+TEXTS = [f"{word} film, number {number}" for number in range(20) for word in ("a warm and witty", "a dull and empty")]
+CLASSES = ["good", "bad"] * 20
 
 
 NUMBERS = """
@@ -138,3 +154,82 @@ def test_it_learns(shipped):
         classifier.fit(texts, ["good", "bad"] * 30)
     classifier.set_params(settings={"training.precision": "fp32", "training.threads": 1})
     assert classifier.fit(texts, ["good", "bad"] * 30).score(texts, ["good", "bad"] * 30) > 0.9
+
+
+def test_fit_prints_nothing_and_leaves_no_file(tmp_path, monkeypatch, capfd):
+    for name in ("home", "work", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("ENCODERLAB_CACHE", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path / "work")
+    TextClassifier(**TINY | {"validation_fraction": 0.2}).fit(TEXTS, CLASSES)
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(InputError):
+        TextClassifier(**TINY | {"validation_fraction": 0.2}).fit(TEXTS[:2], CLASSES[:2])
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    TextClassifier(**TINY, verbose=True).fit(TEXTS, CLASSES)
+    assert "parameters" in capfd.readouterr().err
+
+
+def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
+    settings = {"training.warmup": 0.25, "training.precision": "fp32", "training.threads": 1}
+    classifier = TextClassifier(steps=2, batch_size=4, learning_rate=np.float64(0.01), dropout=0.2, settings=settings)
+    config = classifier.fit(TEXTS, CLASSES).model_.saved.config
+    assert (config.model.name, config.model.d_model, config.model.dropout) == ("mini-en", 16, 0.2)
+    assert (config.training.warmup, config.training.learning_rate, config.training.batch_size) == (0.25, 0.01, 4)
+    assert config.dataset.validation_fraction == 0  # all of few rows are trained on
+
+
+def test_a_setting_that_does_not_exist_is_refused_by_name():
+    with pytest.raises(SettingError, match="There is no setting training.warm_up. Did you mean training.warmup?"):
+        TextClassifier(settings={"training.warm_up": 0.1}).fit(TEXTS, CLASSES)
+    with pytest.raises(SettingError, match=r'Allowed: a dictionary such as {"training.warmup": 0.1}'):
+        TextClassifier(settings=["training.warmup=0.1"]).fit(TEXTS, CLASSES)
+
+
+def test_a_mapping_can_have_any_class_as_a_key():
+    weights = {"good": np.int64(2), "bad, né: {really}": 0.5}
+    settings = TINY["settings"] | {"task.class_weights": weights}
+    fitted = TextClassifier(**TINY | {"settings": settings}).fit(TEXTS, np.array(list(weights) * 20))
+    assert fitted.model_.saved.config.task.class_weights == {"good": 2, "bad, né: {really}": 0.5}
+    with pytest.raises(SettingError, match="There is no setting task.class_weight. Did you mean task.class_weights?"):
+        TextClassifier(**TINY | {"settings": {"task.class_weight": weights}}).fit(TEXTS, CLASSES)
+    with pytest.raises(SettingError, match="task.class_weights is"):
+        TextClassifier(**TINY | {"settings": {"task.class_weights": {"good": -1}}}).fit(TEXTS, CLASSES)
+
+
+@given(st.lists(st.text(max_size=5), max_size=5))
+def test_texts_are_read_from_any_container(texts):
+    wanted = [TextExample(text) for text in texts]
+    series = pd.Series(texts, dtype=object)
+    for container in (texts, tuple(texts), iter(texts), np.array(texts, object), series, series.to_frame("text")):
+        assert texts_of(container) == wanted
+
+
+@given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=1, max_size=5))
+def test_pairs_are_tuples_lists_or_two_columns(pairs):
+    wanted = [TextExample(*pair) for pair in pairs]
+    frame = pd.DataFrame(pairs, columns=["premise", "hypothesis"], dtype=object)
+    for container in (pairs, list(map(list, pairs)), frame, frame.to_numpy()):
+        assert texts_of(container) == wanted
+
+
+@pytest.mark.parametrize(
+    ("X", "refusal"),
+    [
+        (csr_matrix((2, 2)), "X is not a list of texts|Row 0 of X is"),
+        (
+            "one text",
+            "X is not a list of texts: 'one text'. Allowed: an iterable with a text in each row, or a pair of texts",
+        ),
+        (7, "X is not a list of texts: 7"),
+        (["a", None], "Row 1 of X is None"),
+        ([("a", "b", "c")], r"Row 0 of X is \('a', 'b', 'c'\)"),
+        (pd.DataFrame({"a": ["x"], "b": [3]}), r"Row 0 of X is \['x', 3\]"),
+        (["a", ("b", "c")], "X contains both single texts and pairs of texts. Allowed: one of the two"),
+    ],
+)
+def test_rows_that_are_not_texts_are_refused(X, refusal):
+    with pytest.raises(ValueError, match=refusal) as refused:
+        texts_of(X)
+    assert "\n" not in str(refused.value)
