@@ -7,13 +7,13 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn, Self, cast
+from typing import Any, ClassVar, NoReturn, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -86,37 +86,22 @@ class FittedModel:
             _refuse(error)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _TextEstimator(BaseEstimator):
     """What the two estimators share: their parameters, and how they train."""
 
-    _task: str
-
-    def __init__(
-        self,
-        *,
-        init_from: str | None = SHIPPED,
-        learning_rate: float | None = None,
-        epochs: float | None = None,
-        steps: int | None = None,
-        batch_size: int | None = None,
-        max_length: int | None = None,
-        dropout: float | None = None,
-        validation_fraction: float | None = None,
-        seed: int = 0,
-        settings: Mapping[str, Any] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.init_from = init_from
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.steps = steps
-        self.batch_size = batch_size
-        self.max_length = max_length
-        self.dropout = dropout
-        self.validation_fraction = validation_fraction
-        self.seed = seed
-        self.settings = settings
-        self.verbose = verbose
+    _task: ClassVar[str]
+    init_from: str | None = SHIPPED
+    learning_rate: float | None = None
+    epochs: float | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    max_length: int | None = None
+    dropout: float | None = None
+    validation_fraction: float | None = None
+    seed: int = 0
+    settings: Mapping[str, Any] | None = None
+    verbose: bool = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -151,12 +136,15 @@ class _TextEstimator(BaseEstimator):
             saved = assembly.saved(Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints()))
             kept.append(replace(saved, config=replace(saved.config, dataset=dataset, run_dir=None, cache_dir=".")))
 
-        temporary = TemporaryDirectory(prefix="encoderlab-fit-")
+        quiet = [] if self.verbose else [redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())]
         try:
-            with _ONE_AT_A_TIME, _quiet(self.verbose), torch.random.fork_rng(), temporary as folder:
-                _write_rows(Path(folder, "rows.parquet"), examples, targets)
+            with ExitStack() as stack:
+                for context in (_ONE_AT_A_TIME, *quiet, torch.random.fork_rng()):
+                    stack.enter_context(context)
+                folder = Path(stack.enter_context(TemporaryDirectory(prefix="encoderlab-fit-")))
+                _write_rows(folder / "rows.parquet", examples, targets)
                 command = "train" if self.init_from is None else "finetune"
-                train_on_labels(self._config(Path(folder), command, names), command, SINGLE_PROCESS, keep)
+                train_on_labels(self._config(folder, command, names), command, SINGLE_PROCESS, keep)
                 self.model_ = FittedModel(kept[0])
         except DataError as error:
             _refuse(error)
@@ -309,12 +297,3 @@ def _as_typed(value: Any, *, inside: bool = False) -> str:
     if isinstance(value, bool | None):
         return json.dumps(value)
     return quote(value) if inside and isinstance(value, str) else str(value)
-
-
-@contextmanager
-def _quiet(verbose: bool) -> Iterator[None]:
-    """Suppress what training prints, unless `verbose`."""
-    with ExitStack() as stack:
-        for redirect in () if verbose else (redirect_stdout, redirect_stderr):
-            stack.enter_context(redirect(io.StringIO()))
-        yield
