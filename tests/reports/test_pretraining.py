@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from encoderlab.reports.pretraining import build_pretraining_report, write_pretraining_report
-from encoderlab.reports.training import run_report, show_report
+from encoderlab.reports.training import pretraining_verdict, run_report, show_report, write_encoder_report
 from tests.reports.conftest import Page
 
 SCORES = {
@@ -31,8 +30,8 @@ def report(run):
     """A pretraining report, above its baseline on tokens and level with it on pairs."""
     baselines = {"unigram": {"mlm_accuracy": 0.1}, "majority": {"nsp_accuracy": 0.55}}
     split = split_of(SCORES, "mlm_accuracy")
-    own = {"pairs": COUNTS, "second_sentence": "next"}
-    return build_pretraining_report(run, {"test": split}, baselines, **own)
+    report = run_report(run, {"test": split}, baselines=baselines, pairs=COUNTS, second_sentence="next")
+    return report | {"verdict": pretraining_verdict(report)}
 
 
 def test_each_objective_has_its_verdict(report):
@@ -50,7 +49,7 @@ def test_page_and_screen_show_the_scores_the_baselines(tmp_path, report, facts):
         for n in (1, 2)
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    write_pretraining_report(tmp_path, report, facts)
+    write_encoder_report(tmp_path, report, facts)
     page, screen = Page(tmp_path / "report.html"), io.StringIO()
     show_report(report, {"page": "report.html"}, [], screen)
     for text in (page.text, screen.getvalue()):
@@ -63,7 +62,7 @@ def test_a_student_of_vectors_has_the_same_report(tmp_path, run, facts):
     scores = {"n": 9, "sequence_cosine": 0.8, "sequence_cosine_ci95": [0.7, 0.9], "token_cosine": 0.6, "loss": 0.2}
     counts = {name: value for name, value in COUNTS.items() if name != "labels"}
     report = run_report(run, {"test": split_of(scores, "sequence_cosine")}, teacher="org/MiniLM", pairs=counts)
-    write_pretraining_report(tmp_path, report, facts)
+    write_encoder_report(tmp_path, report, facts)
     screen = io.StringIO()
     show_report(report, {}, [], screen)
     for text in (Page(tmp_path / "report.html").text, screen.getvalue()):

@@ -14,8 +14,7 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
-from encoderlab.reports.pretraining import write_pretraining_report
-from encoderlab.reports.training import build_report, show_report, write_report
+from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
 from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus, DocumentCorpus, guessed_pairs, pair_facts, reading_notes
 from encoderlab.runs.explain import word_importance
@@ -81,7 +80,7 @@ def eval_on_documents(config: EvalConfig, assembly: Assembly, processes: Process
             pairs, guessed = pair_facts(rows["train"], corpus), guessed_pairs(rows["train"], rows[split])
             summary = summary_of("eval", assembly, scored)
             report = pretraining_report(summary, assembly, rows, by_split, pairs=pairs, guessed=guessed)
-            write_pretraining_report(folder.root, report, run_facts(folder, "eval"))
+            write_encoder_report(folder.root, report, run_facts(folder, "eval"))
             line = f"encoderlab embed run={shlex.quote(config.run)} input=texts.txt output=vectors.npy"
             show_report(report, files_of(folder, "page", "report"), [line])
     return folder

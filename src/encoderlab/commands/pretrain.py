@@ -7,9 +7,8 @@ from typing import Any, cast
 from encoderlab.config.commands import PretrainConfig, RunConfig
 from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import PretrainingScores
-from encoderlab.reports import pretraining as reports
+from encoderlab.reports import training as reports
 from encoderlab.reports.cards import model_card
-from encoderlab.reports.training import show_report
 from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_init_from, resolve_training
 from encoderlab.runs.corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.fit import Fitted, dry_run, fit
@@ -88,7 +87,8 @@ def pretraining_report(
     assert isinstance(config.task, PretrainingConfig)
     tokens = guessed_tokens(sample_of(rows["train"]), scores[split].token_labels) if config.baselines else {}
     second = config.task.second_sentence.value
-    return reports.build_pretraining_report(summary, scores, tokens | guessed, pairs=pairs, second_sentence=second)
+    report = reports.run_report(summary, scores, baselines=tokens | guessed, second_sentence=second, pairs=pairs)
+    return report | {"verdict": reports.pretraining_verdict(report)}
 
 
 def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: Fitted, report: dict[str, Any]) -> None:
@@ -96,11 +96,11 @@ def save_encoder(run: Run, assembly: Assembly, corpus: DocumentCorpus, fitted: F
     folder, facts = run.folder, run_facts(run.folder, run.command)
     origin = Origin(fitted.checkpoint, bool(assembly.task.labels), corpus.fingerprints())
     save_model(assembly.saved(origin), folder.model, model_card(report, facts))
-    reports.write_pretraining_report(folder.root, report, facts)
+    reports.write_encoder_report(folder.root, report, facts)
     root = shlex.quote(str(folder.root))
     next_commands = [
         f"encoderlab finetune task=intents init_from={root}",
         f"encoderlab embed run={root} input=texts.txt output=vectors.npy",
     ]
-    show_report(report, files_of(folder, "page", "report", "plots", "model"), next_commands)
+    reports.show_report(report, files_of(folder, "page", "report", "plots", "model"), next_commands)
     run.drop_state(fitted.checkpoint["step"])

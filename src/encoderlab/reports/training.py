@@ -1,4 +1,4 @@
-"""The report of a run on labels, or of its evaluation: report.json, and the page and screen that show it."""
+"""The report of a run, or of its evaluation: report.json, and the page and screen that show it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, Baseline, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.explanation import mistakes_section
-from encoderlab.reports.facts import Facts, pair_lines, scarce_classes, settings_section, survey_section
+from encoderlab.reports.facts import Facts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions
 
 if TYPE_CHECKING:
@@ -128,6 +128,35 @@ def _baseline(baseline: Baseline, scores: PredictionScores, seed: int) -> dict[s
     return {**baseline.scores, **own, "model_leads_by": ahead, "model_leads_by_ci95": bounds}
 
 
+def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return whether the model is above, below or not distinguishable from the best baseline of each objective.
+
+    Baselines have no interval of their own: the lead's is that of the model's score.
+    """
+    scores, verdict = report["splits"][report["scored_split"]], {}
+    for key, metric in (("masked_tokens", "mlm_accuracy"), ("pairs", "nsp_accuracy")):
+        if metric not in scores:
+            continue
+        own, (low, high) = scores[metric], scores[f"{metric}_ci95"]
+        leads = {
+            name: {"model_leads_by": own - other, "model_leads_by_ci95": [low - other, high - other]}
+            for name, one in report["baselines"].items()
+            if (other := one.get(metric)) is not None
+        }
+        if (one := verdict_on(leads, f"The model's {metric[:3].upper()} accuracy")) is not None:
+            verdict[key] = one
+    return {"sentence": " ".join(one["sentence"] for one in verdict.values()), **verdict} if verdict else None
+
+
+def show_pairs(
+    pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None
+) -> None:
+    """Print what training reads and the baselines' scores on pairs, which may be none."""
+    scores = {BASELINE_NAMES.get(name, name): wording.score(one.get("nsp_accuracy")) for name, one in baselines.items()}
+    each = ", ".join(f"{name} {value}" for name, value in scores.items())
+    show([*pair_lines(pairs), Text(each, "Baselines on pairs (no encoder)")], file)
+
+
 def show_report(
     report: Mapping[str, Any], files: Mapping[str, str], next_commands: Sequence[str], file: TextIO | None = None
 ) -> None:
@@ -141,7 +170,7 @@ def show_report(
         *single_class_warning(report),
         *_summary(report),
         *baseline_blocks(report),
-        *_class_table(scored.get("per_entity") or scored.get("per_class", {}), _kind(scored), MOST_ON_SCREEN),
+        *_class_table(scored, "per_entity" if scored.get("per_entity") else "per_class", MOST_ON_SCREEN),
         *(pair_lines(report["pairs"]) if "pairs" in report else []),
         *(Text(note, "Note") for note in report["notes"]),
         Items.files(files),
@@ -217,18 +246,15 @@ def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
     return [Text(words, "Warning", tone="bad")]
 
 
-def _kind(scored: Mapping[str, Any]) -> str:
-    return "type" if scored.get("per_entity") else "class" if "confusion" in scored else "label"
-
-
-def _class_table(per_class: Mapping[str, Mapping[str, Any]], kind: str, most: int) -> list[Block]:
-    """Return a row for each class, entity type or label; of too many, for those with the lowest F1."""
-    if not per_class:
+def _class_table(scored: Mapping[str, Any], key: str, most: int) -> list[Block]:
+    """Return a row for each class, entity type or label of a split; of too many, for those with the lowest F1."""
+    selected, few = list(scored.get(key, {}).items()), ""
+    if not selected:
         return []
-    selected, few = list(per_class.items()), ""
-    if len(selected) > most:
+    kind = "type" if key == "per_entity" else "class" if "confusion" in scored else "label"
+    if (n := len(selected)) > most:
         selected = sorted(selected, key=lambda one: (one[1]["support"] == 0, one[1]["f1"]))[:most]
-        few = f"The {most} with the lowest F1 of {len(per_class):,}; report.json has all."
+        few = f"The {most} with the lowest F1 of {n:,}; report.json has all."
     extra = [key for key in EXTRA_COLUMNS if key in selected[0][1]]
     rows = [
         [
@@ -257,41 +283,52 @@ def write_report(
     `examples` are the scored split's, by row; `scores` hold their predictions. `explain` marks the words of mistakes.
     `carried` has the columns to copy to predictions.csv, for each scored row.
     """
-    drawn = _plots(folder, report, scores)
-    write_pngs(folder, drawn)
     texts = [texts_of(examples[int(row)]) for row in scores.rows]
     probabilities, names = getattr(scores, "probabilities", None), getattr(scores, "label_names", [])
     where = [examples.where(int(row)) for row in scores.rows] if report["data"] else ()
     about = (scores.labels, scores.predicted, probabilities, names)
     write_predictions(folder / "predictions.csv", texts, *about, carried, where)
-    write_html_json(folder / "report.html", title_of(report), [
-        *page_head(report),
-        *page_scores(report, drawn),
-        *mistakes_section(examples, scores, explain),
-        *survey_section(facts),
-        *settings_section(facts),
-    ], report)  # fmt: skip
+    sections = [*mistakes_section(examples, scores, explain), *survey_section(facts)]
+    _write_page(
+        folder, report, _curves(folder, report) | _plots_of(report, scores), [*sections, *settings_section(facts)]
+    )
 
 
-def write_pngs(folder: Path, drawn: Mapping[str, Plot]) -> None:
-    """Write each plot to plots/<name>.png."""
+def write_encoder_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
+    """Write the report of an encoder that learned from documents: the curves, report.html, and last report.json."""
+    splits = split_facts(facts).items()
+    documents = [[name, wording.number(one["documents"])] for name, one in splits if "documents" in one]
+    data = [Heading("Data"), *pair_lines(report["pairs"]), Table(("split", "documents"), documents)]
+    _write_page(folder, report, _curves(folder, report), [*data, *settings_section(facts)])
+
+
+def _write_page(folder: Path, report: Mapping[str, Any], drawn: Mapping[str, Plot], sections: Sequence[Block]) -> None:
+    """Write each plot to plots/<name>.png, report.html with these `sections` below the scores, and report.json."""
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     for name, plot in drawn.items():
         plots.write_png(plot.figure, folder / "plots" / f"{name}.png")
+    write_html_json(folder / "report.html", title_of(report), [*_page_blocks(report, drawn), *sections], report)
 
 
-def metric_lines(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of the run's metrics.jsonl; none if it has not trained."""
-    path = folder / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
+    """Return the plot of the run's metrics.jsonl; none if it has not trained."""
+    path, main_score = folder / "metrics.jsonl", report["main_figure"]
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    if not lines:
+        return {}
+    scores = "Losses, scores" if "pairs" in report else f"Loss, {wording.words_of(main_score)}"
+    columns = [("loss", "loss", main_score, "")]
+    if "second_sentence" in report:
+        paired = any("loss_sequence" in line or "nsp_loss" in line for line in lines)
+        columns = [("loss_token" if paired else "loss", "mlm_loss", "mlm_accuracy", "masked tokens: ")]
+        columns += [("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: ")] * paired
+    what = f"{scores} on validation and learning rate over the optimizer's steps."
+    return {"curves": Plot(plots.curves(lines, columns), what)}
 
 
-def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) -> dict[str, Plot]:
-    """Return the plots of a run by name."""
-    main_score, drawn = report["main_figure"], {}
-    if lines := metric_lines(folder):
-        what = f"Loss, {wording.words_of(main_score)} on validation and learning rate over the optimizer's steps."
-        drawn["curves"] = Plot(plots.curves(lines, [("loss", "loss", main_score, "")]), what)
+def _plots_of(report: Mapping[str, Any], scores: PredictionScores) -> dict[str, Plot]:
+    """Return the plots of predictions by name."""
+    drawn: dict[str, Plot] = {}
     if isinstance(scores, ClassificationScores | TaggingScores):
         drawn["confusion"] = Plot(plots.confusion_plot(scores.confusion, scores.label_names), "Confusion matrix.")
         what = "Accuracy in bins of confidence, and how many predictions each bin holds."
@@ -305,27 +342,22 @@ def _plots(folder: Path, report: Mapping[str, Any], scores: PredictionScores) ->
     return drawn
 
 
-def page_head(report: Mapping[str, Any]) -> list[Block]:
-    """Return the main score, how it compares, and notes."""
-    scored, main_score = report["splits"][report["scored_split"]], report["main_figure"]
-    return [
-        Text(wording.score(scored[main_score]), tone="headline"),
-        Text(f"{headline(report)}."),
-        *single_class_warning(report),
-        Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
-        *baseline_blocks(report),
-        *(Text(wording.shown(note), "Note") for note in report["notes"]),
-    ]
-
-
-def page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
-    """Return the sections on scores: of each split, over the steps, by class, by threshold, and of confidence."""
+def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
+    """Return the main score, how it compares, notes, and the sections on scores: of each split, over the steps, by
+    class, by threshold, and of confidence.
+    """
     scored = report["splits"][report["scored_split"]]
 
     def section(title: str, name: str, about: str = "") -> list[Block]:
         return [Heading(title), Text(about), drawn[name]] if name in drawn else []
 
     return [
+        Text(wording.score(scored[report["main_figure"]]), tone="headline"),
+        Text(f"{headline(report)}."),
+        *single_class_warning(report),
+        Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
+        *baseline_blocks(report),
+        *(Text(wording.shown(note), "Note") for note in report["notes"]),
         Heading("Scores"),
         *_summary(report),
         Text(INTERVALS, tone="quiet"),
@@ -339,19 +371,17 @@ def page_scores(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Bl
 
 def _classes(scored: Mapping[str, Any]) -> list[Block]:
     """Return the sections on types of entities and on classes."""
-    names, confusion = [wording.shown(name, 40) for name in scored.get("per_class", {})], scored.get("confusion")
-    blocks: list[Block] = []
-    if scored.get("per_entity"):
+    names, blocks = [wording.shown(name, 40) for name in scored.get("per_class", {})], []
+    if table := _class_table(scored, "per_entity", MOST_ON_PAGE):
         words = "An entity is right if its first word, its last word and its type are: as conlleval counts."
-        blocks += [Heading("Entities"), Text(words), *_class_table(scored["per_entity"], "type", MOST_ON_PAGE)]
-    if names:
-        table = _class_table(scored["per_class"], "label" if confusion is None else "class", MOST_ON_PAGE)
+        blocks += [Heading("Entities"), Text(words), *table]
+    if table := _class_table(scored, "per_class", MOST_ON_PAGE):
         blocks += [Heading("Classes"), *table]
-    if names and confusion is not None:
+    if len(names) > MOST_OF_A_MATRIX and "confusion" in scored:
+        blocks.append(Text("plots/confusion.png shows which classes are confused."))
+    elif "confusion" in scored:
         words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
-        matrix = [Heading("Confusion matrix", level=3), Text(words), Matrix(names, confusion)]
-        elsewhere = Text("plots/confusion.png shows which classes are confused.")
-        blocks += matrix if len(names) <= MOST_OF_A_MATRIX else [elsewhere]
+        blocks += [Heading("Confusion matrix", level=3), Text(words), Matrix(names, scored["confusion"])]
     return blocks
 
 
