@@ -95,13 +95,13 @@ def batch_of(rows, labels):
 
 def scores_of(labels, predicted, names, *, order=None, size=3, main_score="token_accuracy"):
     order = np.arange(len(labels)) if order is None else order
-    metrics = TaggingMetrics(names, main_score, lambda logits, batch: logits.argmax(-1))
+    metrics, kept = TaggingMetrics(names, main_score, lambda logits, batch: logits.argmax(-1)), []
     for start in range(0, len(labels), size):
         rows = order[start : start + size]
         answers = [answer for row in rows for answer in predicted[row]]
         logits = torch.eye(len(names))[torch.tensor(answers, dtype=torch.long)] * 3
-        metrics.keep(metrics.columns(Prediction(token_logits=logits), batch_of(rows, [labels[row] for row in rows])))
-    return metrics.scores()
+        kept.append(metrics.columns(Prediction(token_logits=logits), batch_of(rows, [labels[row] for row in rows])))
+    return metrics.scores(kept)
 
 
 @settings(max_examples=40, deadline=None)

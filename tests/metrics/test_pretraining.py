@@ -34,14 +34,14 @@ def batch_of(rows, labels, pairs=None):
 def scores_of(labels, logits, pairs=None, pair_logits=None, *, order=None, size=3):
     """Score `logits`: for each row, [its target tokens, vocabulary]."""
     order = list(range(len(labels))) if order is None else order
-    metrics = PretrainingMetrics(None if pairs is None else "next")
+    metrics, kept = PretrainingMetrics(None if pairs is None else "next"), []
     for start in range(0, len(order), size):
         rows = order[start : start + size]
         token_logits = torch.cat([logits[row].reshape(-1, VOCABULARY) for row in rows])
         sequence_logits = None if pairs is None else pair_logits[rows]
         batch = batch_of(rows, [labels[row] for row in rows], None if pairs is None else [pairs[row] for row in rows])
-        metrics.keep(metrics.columns(Prediction(sequence_logits, token_logits), batch))
-    return metrics.scores()
+        kept.append(metrics.columns(Prediction(sequence_logits, token_logits), batch))
+    return metrics.scores(kept)
 
 
 def drawn(seed, sizes):
@@ -109,21 +109,17 @@ DRAW = torch.Generator().manual_seed(0)
 STUDENT, TEACHER = (torch.randn(5, LENGTH, WIDTH, generator=DRAW) for _ in range(2))
 
 
-def added(metrics, rows, student=STUDENT):
+def columns_of(rows, student=STUDENT):
     ids = torch.zeros(len(rows), LENGTH, dtype=torch.long)
     of_tokens = torch.arange(len(rows) * LENGTH)
     teacher = TeacherOutputs(sequence_vectors=TEACHER[rows].mean(1), token_vectors=TEACHER[rows].flatten(0, 1))
     batch = Batch(ids, ids, None, torch.tensor(rows), of_tokens, None, None, ids.numel(), teacher=teacher)
-    metrics.keep(
-        metrics.columns(
-            Prediction(sequence_vectors=student[rows].mean(1), token_vectors=student[rows].flatten(0, 1)), batch
-        )
-    )
-    return metrics
+    vectors = Prediction(sequence_vectors=student[rows].mean(1), token_vectors=student[rows].flatten(0, 1))
+    return TeacherVectorsMetrics().columns(vectors, batch)
 
 
 def test_the_figures_are_the_mean_cosines_of_texts_and_of_tokens():
-    found = added(TeacherVectorsMetrics(), [0, 1, 2, 3, 4]).scores()
+    found = TeacherVectorsMetrics().scores([columns_of([0, 1, 2, 3, 4])])
     token = torch.cosine_similarity(STUDENT, TEACHER, dim=-1).mean().item()
     sequence = torch.cosine_similarity(STUDENT.mean(1), TEACHER.mean(1), dim=-1).mean().item()
     assert found.values == pytest.approx(
@@ -134,12 +130,7 @@ def test_the_figures_are_the_mean_cosines_of_texts_and_of_tokens():
 
 
 def test_batches_in_another_order_give_the_same_rows():
-    whole, parts = (
-        added(TeacherVectorsMetrics(), [0, 1, 2, 3, 4]),
-        added(added(TeacherVectorsMetrics(), [3, 4]), [2, 0, 1]),
-    )
-    assert parts.scores().rows.tolist() == [0, 1, 2, 3, 4]
-    np.testing.assert_allclose(whole.scores().cosines, parts.scores().cosines, rtol=1e-5)
-    other = TeacherVectorsMetrics()
-    other.replace(parts.collected())
-    assert other.scores().values == parts.scores().values
+    whole = TeacherVectorsMetrics().scores([columns_of([0, 1, 2, 3, 4])])
+    parts = TeacherVectorsMetrics().scores([columns_of([3, 4]), columns_of([2, 0, 1])])
+    assert parts.rows.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(whole.cosines, parts.cosines, rtol=1e-5)

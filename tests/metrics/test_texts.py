@@ -27,14 +27,14 @@ def batch_of(rows, labels, dtype=torch.int32):
 
 def scores_of(labels, logits, names, *, order=None, size=7):
     order = np.arange(len(labels)) if order is None else order
-    metrics = ClassificationMetrics(names)
+    metrics, kept = ClassificationMetrics(names), []
     for start in range(0, len(labels), size):
         rows = order[start : start + size]
         logits_of_rows = torch.tensor(np.asarray(logits)[rows], dtype=torch.float32)
-        metrics.keep(
+        kept.append(
             metrics.columns(Prediction(sequence_logits=logits_of_rows), batch_of(rows, np.asarray(labels)[rows]))
         )
-    return metrics.scores()
+    return metrics.scores(kept)
 
 
 @pytest.mark.parametrize(("positive", "f1"), [(0, 0.0), (1, 0.994)])
@@ -45,8 +45,7 @@ def test_f1_and_roc_auc_refer_to_the_positive_class(positive, f1):
     logits = torch.zeros(84, 2)
     logits[:, 1] = 3.0
     logits[0, 1] = 2.0  # the likeliest to be fraud, all the same
-    metrics.keep(metrics.columns(Prediction(sequence_logits=logits), batch_of(range(84), labels)))
-    scores = metrics.scores()
+    scores = metrics.scores([metrics.columns(Prediction(sequence_logits=logits), batch_of(range(84), labels))])
     assert scores.values["f1"] == pytest.approx(f1, abs=5e-4)
     assert scores.values["roc_auc"] == 1.0
     assert scores.as_dict()["positive_label"] == ["fraud", "ham"][positive]
@@ -100,10 +99,10 @@ def test_scores_are_json_with_the_keys_of_the_contract():
 
 def test_stored_logits_do_not_change_when_the_model_reuses_its_buffer():
     metrics, buffer = ClassificationMetrics(["no", "yes"]), torch.tensor([[0.0, 1.0]])
-    metrics.keep(metrics.columns(Prediction(sequence_logits=buffer), batch_of([0], [1])))
+    first = metrics.columns(Prediction(sequence_logits=buffer), batch_of([0], [1]))
     buffer.copy_(torch.tensor([[1.0, 0.0]]))
-    metrics.keep(metrics.columns(Prediction(sequence_logits=buffer), batch_of([1], [0])))
-    assert metrics.scores().values["accuracy"] == 1.0
+    second = metrics.columns(Prediction(sequence_logits=buffer), batch_of([1], [0]))
+    assert metrics.scores([first, second]).values["accuracy"] == 1.0
 
 
 def test_nan_logits_are_refused_with_a_remedy():
@@ -127,13 +126,11 @@ def drawn_sets():
 def scores_of_sets(labels, logits, thresholds=None, main_score="f1_micro"):
     names = NAMES if labels.shape[1] == len(NAMES) else [f"label {place}" for place in range(labels.shape[1])]
     metrics = LabelSetMetrics(names, dict.fromkeys(names, 0.5) if thresholds is None else thresholds, main_score)
-    order = np.random.default_rng(1).permutation(len(labels))
+    order, kept = np.random.default_rng(1).permutation(len(labels)), []
     for some in np.array_split(order, 4):
         batch = batch_of(some, labels[some], torch.float32)
-        metrics.keep(
-            metrics.columns(Prediction(sequence_logits=torch.tensor(logits[some], dtype=torch.float32)), batch)
-        )
-    return metrics.scores()
+        kept.append(metrics.columns(Prediction(sequence_logits=torch.tensor(logits[some], dtype=torch.float32)), batch))
+    return metrics.scores(kept)
 
 
 def test_the_figures_of_sets_equal_scikit_learns(drawn_sets):
@@ -177,12 +174,12 @@ MEAN, DEVIATION = 20_230_000.0, 120.0
 
 def scores_of_numbers(labels, predicted, main_score="pearson"):
     """Score numbers in the user's units, passed in scaled and out of order as a model gives them."""
-    metrics = RegressionMetrics(MEAN, DEVIATION, main_score)
+    metrics, kept = RegressionMetrics(MEAN, DEVIATION, main_score), []
     for rows in np.array_split(np.random.default_rng(3).permutation(len(labels)), 3):
         scaled, answers = ((side[rows] - MEAN) / DEVIATION for side in (labels, predicted))
         prediction = Prediction(sequence_logits=torch.from_numpy(answers).float()[:, None])
-        metrics.keep(metrics.columns(prediction, batch_of(rows, scaled, torch.float32)))
-    return metrics.scores()
+        kept.append(metrics.columns(prediction, batch_of(rows, scaled, torch.float32)))
+    return metrics.scores(kept)
 
 
 @pytest.fixture(scope="module")

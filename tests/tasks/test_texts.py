@@ -59,8 +59,7 @@ def batch_of(task, *targets):
 def scores_of(task, logits, *targets):
     metrics = task.metrics()
     prediction = Prediction(sequence_logits=torch.as_tensor(logits, dtype=torch.float32))
-    metrics.keep(metrics.columns(prediction, batch_of(task, *targets)))
-    return metrics.scores()
+    return metrics.scores([metrics.columns(prediction, batch_of(task, *targets))])
 
 
 texts = st.text("0123456789()", max_size=20)
@@ -332,7 +331,7 @@ def test_predicted_and_scored_entities_are_valid_sequences():
     chances = logits.softmax(-1)
     assert answers[0].word_confidences == pytest.approx([chances[0, 1].item(), chances[1, 2].item()])
     metrics = task.metrics()
-    metrics.keep(metrics.columns(Prediction(token_logits=logits), batch))
-    assert metrics.scores().values["entity_f1"] == 1
+    kept = metrics.columns(Prediction(token_logits=logits), batch)
+    assert metrics.scores([kept]).values["entity_f1"] == 1
     plain = tagging_of(labels=BIO, decoding=Decoding.argmax).predictions(Prediction(token_logits=logits), batch)
     assert plain[0].labels == ("O", "I-x")

@@ -1,6 +1,4 @@
-"""Scores over a whole split: collected batch by batch, computed once at the end, with intervals that say how certain
-they are.
-"""
+"""Scores over a whole split, computed once from all batches, with intervals that say how certain they are."""
 
 from collections.abc import Sequence
 from typing import Any

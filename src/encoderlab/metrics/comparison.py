@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoderlab.metrics.intervals import middle, t_interval, variance
+from encoderlab.metrics.intervals import bootstrap_totals, middle, t_interval, variance
 from encoderlab.metrics.scores import PredictionScores
 
 SEPARATOR = "|"  # between the labels of a set, in predictions.csv
@@ -49,7 +49,8 @@ def paired_difference(
     is rather too wide than too narrow.
     """
     one, *others = (*first, *second)
-    scores = one.scores_of(one.resampled(seed, *(other.predicted for other in others)))[name]
+    totals = bootstrap_totals(*one.kinds(*(other.predicted for other in others)), seed)
+    scores = one.scores_of(totals)[name]
     lead = scores[:, : len(first)].mean(1) - scores[:, len(first) :].mean(1)
     value, drawn = float(lead[0]), lead[1:]
     if len(first) > 1 and len(second) > 1:

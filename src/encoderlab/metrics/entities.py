@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.scores import ClassScores, Metrics, in_order, precision_recall_f1, refuse_non_finite
+from encoderlab.metrics.scores import ClassScores, Metrics, in_order, joined, precision_recall_f1, refuse_non_finite
 
 OUTSIDE = "O"
 _TYPED = re.compile(r"([BIES])-(.+)", re.DOTALL)
@@ -177,9 +177,6 @@ def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list
     ]
 
 
-Decode = Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's target positions to label ids
-
-
 @dataclass(frozen=True, kw_only=True)
 class TaggingScores(ClassScores):
     """The scores of one split. `labels` and `predicted` hold an array of class ids for each sentence, `confidences` the
@@ -240,16 +237,17 @@ class TaggingScores(ClassScores):
         return {**({"per_entity": self.per_entity} if self.per_entity else {}), **super().details()}
 
 
+@dataclass(frozen=True)
 class TaggingMetrics(Metrics):
-    """Collects a prediction for each target position.
+    """Scores a prediction for each target position.
 
     `labels` names the classes in the order of their ids, `main_score` the score that a report puts first. `decode`
     picks the labels.
     """
 
-    def __init__(self, labels: Sequence[str], main_score: str, decode: Decode) -> None:
-        super().__init__()
-        self.labels, self.main_score, self.decode = list(labels), main_score, decode
+    labels: list[str]
+    main_score: str
+    decode: Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's target positions to label ids
 
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
         """Return the rows, [batch]; the row of each target, its label, prediction, loss and confidence, [targets]."""
@@ -264,9 +262,9 @@ class TaggingMetrics(Metrics):
         confidences = (of_predicted - logits.logsumexp(-1)).exp().clamp(max=1)  # rounding may bring them a hair above
         return (batch.rows, row, labels, predicted, losses, confidences)
 
-    def scores(self) -> TaggingScores:
+    def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> TaggingScores:
         """Return `loss` (mean cross entropy of a target, in nats) and the scores of `TaggingScores`."""
-        all_rows, row, labels, predicted, losses, confidences = self._columns()
+        all_rows, row, labels, predicted, losses, confidences = joined(kept)
         _, rows = in_order(all_rows)
         order = row.argsort(stable=True)  # positions within a row are already in ascending order
         assert len(losses), "no position was a target"

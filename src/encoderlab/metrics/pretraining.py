@@ -4,6 +4,7 @@ a student, which learns to reproduce its teacher's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError
-from encoderlab.metrics.scores import Metrics, SplitScores, in_order, refuse_non_finite, share
+from encoderlab.metrics.scores import Metrics, SplitScores, in_order, joined, refuse_non_finite, share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +45,11 @@ class PretrainingScores(SplitScores):
         }
 
 
+@dataclass(frozen=True)
 class PretrainingMetrics(Metrics):
-    """Collects predictions for target tokens, and for pairs, with their question in `pair_question` (None: pairs not
-    predicted).
-    """
+    """Scores predictions for target tokens, and for pairs: `pair_question` is what they answer (None: no pairs)."""
 
-    def __init__(self, pair_question: str | None) -> None:
-        super().__init__()
-        self.pair_question = pair_question
+    pair_question: str | None
 
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
         """Return the rows, [batch]; the row of each target token, its label, hit or not and its loss, [targets]; and
@@ -69,12 +67,12 @@ class PretrainingMetrics(Metrics):
             pairs = _judged(prediction.sequence_logits, batch.labels.long())
         return batch.rows, row, labels, *_judged(prediction.token_logits, labels), *pairs
 
-    def scores(self) -> PretrainingScores:
+    def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> PretrainingScores:
         """Return `mlm_loss` (mean cross entropy of a target token, in nats), `mlm_accuracy`, `mlm_perplexity` (e to the
         loss), `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of
         both losses. Raises DataError if there was no target token.
         """
-        all_rows, row, labels, hits, losses, pair_hits, pair_losses = self._columns()
+        all_rows, row, labels, hits, losses, pair_hits, pair_losses = joined(kept)
         order, rows = in_order(all_rows)
         if not len(labels):
             raise DataError(f"None of the {len(rows):,} rows to be scored has a known token that could be masked")
@@ -124,7 +122,7 @@ class TeacherVectorsScores(SplitScores):
 
 
 class TeacherVectorsMetrics(Metrics):
-    """Collects cosines between the vectors of student and teacher."""
+    """Scores the cosines between the vectors of student and teacher."""
 
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, Tensor]:
         teacher = batch.teacher
@@ -135,9 +133,9 @@ class TeacherVectorsMetrics(Metrics):
         sums, counts = (torch.zeros_like(sequence).index_add_(0, row, some) for some in (token, torch.ones_like(token)))
         return batch.rows, torch.stack([sequence, sums / counts], dim=1)
 
-    def scores(self) -> TeacherVectorsScores:
+    def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> TeacherVectorsScores:
         """Return `sequence_cosine`, `token_cosine`, and `loss`, the sum of both distances."""
-        rows, cosines = self._columns()
+        rows, cosines = joined(kept)
         order, rows = in_order(rows)
         cosines = cosines[order].double().numpy()
         refuse_non_finite(cosines.sum(1))

@@ -41,15 +41,9 @@ class SplitScores(ABC):
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
         """Return the scores by name, [...] each, from totals of `kinds`, [..., columns]."""
 
-    def resampled(self, seed: int, *others: Any) -> np.ndarray:
-        """Return the totals of the split and of each bootstrap split, [1 + RESAMPLES, sides, columns]. A row is drawn
-        with the predictions of all sides.
-        """
-        return bootstrap_totals(*self.kinds(*others), seed)
-
     def with_intervals(self, seed: int) -> Self:
         """Return the same scores with 95% bootstrap intervals of those that `scores_of` computes."""
-        totals = self.resampled(seed)[1:, 0]
+        totals = bootstrap_totals(*self.kinds(), seed)[1:, 0]
         # Of all scores, a mean over classes alone is biased: see `middle_around`.
         intervals = {
             name: middle_around(self.values[name], drawn) if name == "f1_macro" else middle(drawn)
@@ -100,7 +94,8 @@ class PredictionScores(SplitScores):
         `predicted` holds the other predictions for all rows of the split. The bootstrap is paired: a row is drawn with
         both its predictions, because two methods share their hard rows.
         """
-        scores = self.scores_of(self.resampled(seed, self.on_scored_rows(predicted)))[self.main_score]
+        totals = bootstrap_totals(*self.kinds(self.on_scored_rows(predicted)), seed)
+        scores = self.scores_of(totals)[self.main_score]
         lead = (scores[:, 0] - scores[:, 1]) * (-1.0 if is_lower_better(self.main_score) else 1.0)
         return float(lead[0]), middle(lead[1:])
 
@@ -164,41 +159,27 @@ class ClassScores(PredictionScores):
 
 
 class Metrics(ABC):
-    """Collects predictions batch by batch, in any order, and scores them once."""
-
-    def __init__(self) -> None:
-        self._kept: list[tuple[Tensor, ...]] = []  # of each batch, the columns that `scores` needs
+    """Scores predictions that were made batch by batch, in any order."""
 
     @abstractmethod
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
         """Return what `scores` needs of the predictions for one batch, on their device and without waiting for it."""
 
-    def keep(self, columns: tuple[Tensor, ...]) -> None:
-        """Keep the `columns` of a batch."""
-        self._kept.append(columns)
-
-    def collected(self) -> list[tuple[Tensor, ...]]:
-        """Return what was added, batch by batch, in a form that can be sent to another process."""
-        return [tuple(column.cpu() for column in batch) for batch in self._kept]
-
-    def replace(self, collected: list[tuple[Tensor, ...]]) -> None:
-        """Replace what was added with the outputs of `collected`, of this process and others."""
-        self._kept = list(collected)
-
     @abstractmethod
-    def scores(self) -> SplitScores:
-        """Score all that was added, in the order of the split. Raises TrainingError if a prediction is not a finite
-        number.
+    def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> SplitScores:
+        """Score a split, in its order, from the `columns` of all its batches. Raises TrainingError if a prediction is
+        not a finite number.
         """
 
-    def _columns(self) -> list[Tensor]:
-        """Return each column that was kept, with all batches one after another."""
-        assert self._kept, "nothing was added"
-        return [torch.cat(column).cpu() for column in zip(*self._kept, strict=True)]
+
+def joined(kept: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
+    """Return each column on the CPU, with all batches one after another."""
+    assert kept, "there are no batches"
+    return [torch.cat(column).cpu() for column in zip(*kept, strict=True)]
 
 
 class TextMetrics(Metrics):
-    """Collects the logits of each row: of a label, a set of labels or a number for the whole text."""
+    """Scores the logits of each row: of a label, a set of labels or a number for the whole text."""
 
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
         assert prediction.sequence_logits is not None, "only a model with a head for whole sequences can be scored here"
@@ -206,9 +187,9 @@ class TextMetrics(Metrics):
         # A compiled model may overwrite these with its next output, hence the copy.
         return batch.rows, batch.labels, prediction.sequence_logits.detach().to(torch.float32, copy=True)
 
-    def _in_order(self) -> tuple[np.ndarray, Tensor, Tensor]:
+    def _in_order(self, kept: Sequence[tuple[Tensor, ...]]) -> tuple[np.ndarray, Tensor, Tensor]:
         """Return the rows' positions in their split, [n]; their targets, [n, ...], and their logits, [n, outputs]."""
-        rows, targets, logits = self._columns()
+        rows, targets, logits = joined(kept)
         order, rows = in_order(rows)
         return rows, targets[order], logits[order]
 

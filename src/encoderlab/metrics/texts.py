@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from encoderlab.metrics.calibration import ThresholdRule, fit_thresholds
@@ -64,32 +65,28 @@ def classification_scores(
     return ClassificationScores.of(labels, predicted, label_names=list(names), main_score=main_score, positive=of_two)
 
 
+@dataclass(frozen=True)
 class ClassificationMetrics(TextMetrics):
-    """Collects one prediction for each row.
+    """Scores one prediction for each row.
 
     `labels` names the classes in the order of their ids. `main_score` is the score that a report puts first. Of two
     classes, `positive` is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which
     probability on it is predicted; one not known is fitted on the scored rows. None: the more probable class is.
     """
 
-    def __init__(
-        self,
-        labels: Sequence[str],
-        main_score: str = "accuracy",
-        positive: int = 1,
-        threshold: ThresholdRule | None = None,
-    ) -> None:
-        super().__init__()
-        self.labels, self.main_score, self.threshold, self.positive = list(labels), main_score, threshold, positive
+    labels: list[str]
+    main_score: str = "accuracy"
+    positive: int = 1
+    threshold: ThresholdRule | None = None
 
-    def scores(self) -> ClassificationScores:
+    def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> ClassificationScores:
         """Return `loss` (mean cross entropy of a row, in nats), `accuracy`, `f1_macro`, `f1_weighted` and `matthews`
         (Matthews correlation).
 
         For two classes also `f1`, `roc_auc` and `average_precision` of the positive one; the last two are left out
         where the split holds one class only.
         """
-        rows, targets, logits = self._in_order()
+        rows, targets, logits = self._in_order(kept)
         losses = cross_entropy(logits, targets.long(), reduction="none").double().numpy()
         refuse_non_finite(losses)
         labels, probabilities = targets.long().numpy(), logits.double().softmax(-1).numpy()
@@ -133,26 +130,27 @@ class LabelSetScores(ClassScores):
         return {"per_class": self.per_class}
 
 
+@dataclass(frozen=True)
 class LabelSetMetrics(TextMetrics):
-    """Collects a probability of each label for each row.
+    """Scores a probability of each label for each row.
 
     `labels` names them in the order of their ids. `thresholds` maps a label's name to the probability from which it is
     predicted. Those of other labels are fitted to the very rows that are scored (`fit_thresholds`). `main_score`
     names the score that a report puts first.
     """
 
-    def __init__(self, labels: Sequence[str], thresholds: Mapping[str, float], main_score: str) -> None:
-        super().__init__()
-        self.labels, self.thresholds, self.main_score = list(labels), dict(thresholds), main_score
+    labels: list[str]
+    thresholds: Mapping[str, float]
+    main_score: str
 
-    def scores(self) -> LabelSetScores:
+    def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> LabelSetScores:
         """Return `loss` (mean binary cross entropy of a label, in nats), `f1_micro`, `f1_macro` (over the labels that
         occur), `subset_accuracy`, and `average_precision_macro` over the labels that any row has. `per_class` adds each
         label's own and its threshold.
         """
         from sklearn.metrics import average_precision_score
 
-        rows, targets, logits = self._in_order()
+        rows, targets, logits = self._in_order(kept)
         losses = binary_cross_entropy_with_logits(logits, targets, reduction="none").double().mean(1).numpy()
         refuse_non_finite(losses)
         labels, probabilities = targets.numpy() > 0, logits.double().sigmoid().numpy()
@@ -226,20 +224,20 @@ def _correlation(moments: np.ndarray) -> np.ndarray:
     return np.clip(np.where(is_constant, 0.0, covariance / scale), -1, 1)
 
 
+@dataclass(frozen=True)
 class RegressionMetrics(TextMetrics):
-    """Collects a number for each row, and scores them in the user's units: a scaled number times `deviation`, plus
-    `mean`.
+    """Scores a number for each row in the user's units: a scaled number times `deviation`, plus `mean`.
 
     `main_score` names the score that a report puts first.
     """
 
-    def __init__(self, mean: float, deviation: float, main_score: str) -> None:
-        super().__init__()
-        self.mean, self.deviation, self.main_score = mean, deviation, main_score
+    mean: float
+    deviation: float
+    main_score: str
 
-    def scores(self) -> NumberScores:
+    def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> NumberScores:
         """Return `loss` (mean squared error of the scaled numbers) and the scores of `NumberScores`."""
-        rows, targets, logits = self._in_order()
+        rows, targets, logits = self._in_order(kept)
         scaled = targets.double().numpy(), logits[:, 0].double().numpy()
         losses = (scaled[1] - scaled[0]) ** 2
         refuse_non_finite(losses)

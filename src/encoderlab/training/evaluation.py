@@ -125,19 +125,17 @@ def evaluate(
     model.eval()
     try:
         batches = _until_interrupted(batches, processes)
-        for _, kept in predict_batches(batches, columns, compute, independent=alone):
-            if kept is not None:
-                metrics.keep(kept)
+        predicted = predict_batches(batches, columns, compute, independent=alone)
+        kept = [of_batch for _, of_batch in predicted if of_batch is not None]
     finally:
         model.train(was_training)
     if alone:
-        return metrics.scores()
-    collected = processes.gather(metrics.collected())
+        return metrics.scores(kept)
+    collected = processes.gather([tuple(column.cpu() for column in of_batch) for of_batch in kept])
 
     def scores() -> SplitScores:
         in_turn = chain.from_iterable(zip_longest(*(collected or ())))
-        metrics.replace([batch for batch in in_turn if batch is not None])
-        return metrics.scores()
+        return metrics.scores([of_batch for of_batch in in_turn if of_batch is not None])
 
     return processes.broadcast_from_main(scores)
 
