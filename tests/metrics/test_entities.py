@@ -51,15 +51,15 @@ def test_no_entity_extends_into_the_next_sentence_and_inside_labels_begin_one_wh
     assert read == ["B-per", "I-per", "B-per", "O", "O", "B-per", "B-loc", "I-loc"]
 
 
-def valid_sequences(labels, n_words):
+def valid_sequences(names, n_words):
     """Return the sequences that are read as they are written."""
-    paths = product(range(len(labels.names)), repeat=n_words)
-    read = {path: repaired(labels, np.array(path), np.array([n_words])) for path in paths}
-    return [path for path, names in read.items() if names == [labels.names[id_] for id_ in path]]
+    paths = product(range(len(names)), repeat=n_words)
+    read = {path: repaired(entity_labels(names), np.array(path), np.array([n_words])) for path in paths}
+    return [path for path, valid in read.items() if valid == [names[id_] for id_ in path]]
 
 
-def best_by_trying_all(labels, log_probabilities):
-    paths = valid_sequences(labels, len(log_probabilities))
+def best_by_trying_all(names, log_probabilities):
+    paths = valid_sequences(names, len(log_probabilities))
     return list(max(paths, key=lambda path: sum(log_probabilities[word, id_] for word, id_ in enumerate(path))))
 
 
@@ -71,7 +71,7 @@ def test_decoding_finds_the_best_of_all_valid_sequences(names):
     logits = torch.randn(sum(lengths), len(names)) * 2
     row = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     found = ValidDecoder(labels).decode(logits, row, len(lengths), longest=6).split(lengths)
-    expected = [best_by_trying_all(labels, part.log_softmax(-1)) if len(part) else [] for part in logits.split(lengths)]
+    expected = [best_by_trying_all(names, part.log_softmax(-1)) if len(part) else [] for part in logits.split(lengths)]
     assert [part.tolist() for part in found] == expected
     assert [part.argmax(-1).tolist() for part in logits.split(lengths)] != expected
 

@@ -35,7 +35,6 @@ class EntityLabels:
     `types` are the types of entities, sorted. `bioes` tells the two apart: whether any prefix is E or S.
     """
 
-    names: tuple[str, ...]
     prefixes: tuple[str, ...]
     types_of: tuple[str | None, ...]
     types: tuple[str, ...]
@@ -59,7 +58,7 @@ def entity_labels(names: Sequence[str]) -> EntityLabels | None:
         return None
     prefixes, types_of = tuple(prefix for prefix, _ in pairs), tuple(kind for _, kind in pairs)
     types = tuple(sorted({one for one in types_of if one is not None}))
-    return EntityLabels(tuple(names), prefixes, types_of, types, bool({"E", "S"} & set(prefixes)))
+    return EntityLabels(prefixes, types_of, types, bool({"E", "S"} & set(prefixes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +92,6 @@ def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Span
     return Spans(begins, end, kinds)
 
 
-def entity_counts(labels: EntityLabels, right: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> np.ndarray:
-    """Return how many entities of each type each sentence has: rightly predicted, true, predicted. [sentences, 3,
-    types].
-    """
-    lengths = np.array([len(sentence) for sentence in right], np.int64)
-    sides = [np.concatenate([np.empty(0, np.int64), *side]) for side in (predicted, right)]
-    mine, gold = (spans_of(labels, side, lengths) for side in sides)
-    correct = mine.begins & gold.begins & (mine.end == gold.end) & (mine.kind == gold.kind)
-    sentence = np.repeat(np.arange(len(lengths)), lengths)
-    size = len(lengths) * len(labels.types)
-
-    def counted(where: np.ndarray, kind: np.ndarray) -> np.ndarray:
-        return np.bincount(sentence[where] * len(labels.types) + kind[where], minlength=size)
-
-    counts = [counted(correct, gold.kind), counted(gold.begins, gold.kind), counted(mine.begins, mine.kind)]
-    return np.stack([column.reshape(len(lengths), len(labels.types)) for column in counts], axis=1)
-
-
 FORBIDDEN = -1e4  # added to log-probabilities; finite, so that the least invalid sequence is found if none is valid
 
 
@@ -122,7 +103,9 @@ class ValidDecoder:
         continues, is_open = np.isin(prefixes, ("I", "E")), np.isin(prefixes, ("B", "I"))
         unfinished = is_open & labels.bioes  # in BIO an entity may end after any of its words
         follows = np.where(continues, is_open[:, None] & (kinds[:, None] == kinds), ~unfinished[:, None])
-        self.begin, self.end, self.transitions = map(_penalties, (~continues, ~unfinished, follows))
+        self.begin, self.end, self.transitions = (
+            torch.where(torch.from_numpy(allowed), 0.0, FORBIDDEN) for allowed in (~continues, ~unfinished, follows)
+        )
 
     def decode(self, logits: Tensor, row: Tensor, n_rows: int, longest: int) -> Tensor:
         """Return the id of each word's label, int64 [words], from `logits` [words, labels].
@@ -152,10 +135,6 @@ class ValidDecoder:
             label = previous.gather(1, label)
             path.append(label)
         return torch.cat(path[::-1], 1)
-
-
-def _penalties(allowed: np.ndarray) -> Tensor:
-    return torch.where(torch.from_numpy(allowed), 0.0, FORBIDDEN)
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
@@ -198,20 +177,26 @@ class TaggingScores(ClassScores):
         return np.stack(columns, axis=1), np.ones(has_words.sum(), np.int64)
 
     def _columns(self, predicted: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what each sentence adds to the totals: the columns of classes, and what `entity_counts` gives."""
+        """Return what each sentence adds to the totals: the columns of classes, and of each type of entity how many are
+        rightly predicted, true, and predicted.
+        """
         lengths, classes = np.array([len(sentence) for sentence in self.labels], np.int64), len(self.label_names)
         sentence = np.repeat(np.arange(len(lengths)), lengths)
         true, other = (np.concatenate([np.empty(0, np.int64), *side]) for side in (self.labels, predicted))
 
-        def counted(where: np.ndarray, ids: np.ndarray) -> np.ndarray:
-            cells = sentence[where] * classes + ids[where]
-            return np.bincount(cells, minlength=len(lengths) * classes).reshape(len(lengths), classes)
+        def counted(where: np.ndarray, ids: np.ndarray, kinds: int) -> np.ndarray:
+            cells = sentence[where] * kinds + ids[where]
+            return np.bincount(cells, minlength=len(lengths) * kinds).reshape(len(lengths), kinds)
 
-        hits = counted(true == other, true)
-        columns = self.columns(hits.sum(1) == lengths, hits, counted(true >= 0, true), counted(other >= 0, other))
-        scheme = entity_labels(self.label_names)
-        entities = [] if scheme is None else [entity_counts(scheme, self.labels, predicted).reshape(len(lengths), -1)]
-        return np.concatenate([columns, *entities], axis=1)
+        hits = counted(true == other, true, classes)
+        sums = (counted(ids >= 0, ids, classes) for ids in (true, other))
+        columns = self.columns(hits.sum(1) == lengths, hits, *sums)
+        if (scheme := entity_labels(self.label_names)) is None:
+            return columns
+        gold, mine = (spans_of(scheme, ids, lengths) for ids in (true, other))
+        right = mine.begins & gold.begins & (mine.end == gold.end) & (mine.kind == gold.kind)
+        sides = (right, gold.kind), (gold.begins, gold.kind), (mine.begins, mine.kind)
+        return np.concatenate([columns, *(counted(*side, len(scheme.types)) for side in sides)], axis=1)
 
     def _entities(self, totals: np.ndarray) -> np.ndarray:
         """Return rightly predicted, true and predicted entities of each type: [..., 3, types]."""
