@@ -25,7 +25,6 @@ BODY = {  # how the names of a family's encoder begin, in a checkpoint that is a
     "distilbert": ("embeddings.", "transformer."),
 }
 
-
 # Ours, BERT's and DistilBERT's name of each part, which holds a `weight`, a `bias` or both; None: the family has no
 # such part.
 IN_A_LAYER = (
@@ -54,10 +53,7 @@ HEADS = (
     ("masked_token_head", "cls.predictions", "vocab_projector"),  # the bias of each piece
 )
 PAIR_HEAD = "cls.seq_relationship"  # of BertForPreTraining and BertForNextSentencePrediction
-FAMILIES = (
-    ("bert", "bert.encoder.layer"),
-    ("distilbert", "distilbert.transformer.layer"),
-)  # in the order of the tables
+FAMILIES = ("bert", "bert.encoder.layer"), ("distilbert", "distilbert.transformer.layer")  # as the tables' columns
 NAMES: dict[str, dict[str, str | None]] = {
     family: {
         **{f"encoder.embeddings.{row[0]}": row[n] and f"{family}.embeddings.{row[n]}" for row in EMBEDDINGS},
@@ -66,8 +62,6 @@ NAMES: dict[str, dict[str, str | None]] = {
     }
     for n, (family, layers) in enumerate(FAMILIES, 1)
 }
-
-
 DISTILBERT_EPSILON = 1e-12  # of all its norms, in its code
 # Our settings; the key of each in BERT's and DistilBERT's config.json (None: fixed there), and transformers' default.
 _SETTINGS: tuple[Any, ...] = (
@@ -86,8 +80,6 @@ SETTINGS: dict[str, dict[str, tuple[str | None, Any]]] = {
     family: {row[0]: row[n] for row in _SETTINGS} for n, (family, _) in enumerate(FAMILIES, 1)
 }
 ACTIVATION = {"bert": "hidden_act", "distilbert": "activation"}
-
-
 POOLINGS = {"bert": Pooling.pooler, "distilbert": Pooling.relu_pooler}
 PREFIXES = {"bert": "Bert", "distilbert": "DistilBert"}
 COMMON = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
@@ -102,6 +94,7 @@ INITIALIZER_RANGE = 0.02  # what transformers would draw a fresh head with, wher
 _BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
 STRAIGHT = 2.0**-13  # tanh(STRAIGHT * x) / STRAIGHT is x, to within a millionth where |x| < 14
 _POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions
+Converted = tuple[ModelConfig, dict[str, Tensor]]  # the settings and weights of a model with the same outputs
 _TABLE, _DECODER = "encoder.embeddings.token.weight", "masked_token_head.decoder.weight"
 
 
@@ -298,10 +291,9 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     names = their_names(family, required, pair_head=pair_head)
     check_shapes(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
     weights = {ours: stored[theirs].float().contiguous() for ours, theirs in names.items()}
-    if heads.sequence_classes is not None and _is_straight(weights):
-        config, weights = replace(config, pooling=Pooling.cls), _without_pooler(weights)
-    elif heads.sequence_classes is not None and (original := without_averaging_layer(config, weights)) is not None:
-        config, weights = original
+    if heads.sequence_classes is not None:
+        original = _without_straight_pooler(config, weights) or without_averaging_layer(config, weights)
+        config, weights = original or (config, weights)
     return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, *thresholds_of(fields, labels))
 
 
@@ -400,9 +392,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: str) -
         )
 
 
-def _as_theirs(
-    config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tensor], family: str
-) -> tuple[ModelConfig, dict[str, Tensor]]:
+def _as_theirs(config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tensor], family: str) -> Converted:
     """Return the same model with no setting that the family lacks."""
     weights = dict(weights)
     if config.positions is Positions.sinusoidal:
@@ -428,16 +418,14 @@ def _straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict
     }
 
 
-def _is_straight(weights: Mapping[str, Tensor]) -> bool:
-    """Return whether the pooler is the one that `_straight_pooler` makes."""
-    dense, bias = (weights.get(name) for name in _POOL)
-    return dense is not None and bool((bias == 0).all()) and torch.equal(dense, torch.eye(len(dense)) * STRAIGHT)
-
-
-def _without_pooler(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Undo `_straight_pooler`."""
+def _without_straight_pooler(config: ModelConfig, weights: Mapping[str, Tensor]) -> Converted | None:
+    """Undo `_straight_pooler`; None if the pooler is another one."""
+    dense, bias = (weights[name] for name in _POOL)
+    if bias.any() or not torch.equal(dense, torch.eye(len(dense)) * STRAIGHT):
+        return None
     kept = {name: weight for name, weight in weights.items() if name not in _POOL}
-    return kept | {"sequence_head.weight": weights["sequence_head.weight"] * STRAIGHT}
+    kept["sequence_head.weight"] = weights["sequence_head.weight"] * STRAIGHT
+    return replace(config, pooling=Pooling.cls), kept
 
 
 # Mean pooling as one more layer of BERT, so that transformers' own class computes it and no code travels with a model.
@@ -461,7 +449,7 @@ FLAT = 2.0**-14  # tanh(x) is x to within a millionth where |x| < 0.0017: logits
 UNUSED = 3  # features without a logit: the two anchors, and one more
 
 
-def add_averaging_layer(config: ModelConfig, weights: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
+def add_averaging_layer(config: ModelConfig, weights: Mapping[str, Tensor]) -> Converted:
     """Return a model with `pooling=pooler` that gives the logits of one with `pooling=mean`, in one layer more."""
     d_model, d_ff = config.d_model, config.feed_forward_width
     head = weights["sequence_head.weight"].detach().cpu().float()
@@ -495,9 +483,7 @@ def add_averaging_layer(config: ModelConfig, weights: Mapping[str, Tensor]) -> t
     return theirs, {**weights, **shrunk, **added}
 
 
-def without_averaging_layer(
-    config: ModelConfig, weights: Mapping[str, Tensor]
-) -> tuple[ModelConfig, dict[str, Tensor]] | None:
+def without_averaging_layer(config: ModelConfig, weights: Mapping[str, Tensor]) -> Converted | None:
     """Undo `add_averaging_layer`; None if the last layer is not one."""
     last, before = (f"encoder.layers.{config.n_layers - number}." for number in (1, 2))
     output, head = weights[f"{last}attention.output.weight"], weights["sequence_head.weight"]

@@ -178,19 +178,15 @@ class _SafeConsole(Console):
             yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
 
 
-def console_on(file: TextIO | None) -> Console:
-    """Return a console that prints texts unchanged (brackets too), plain and unwrapped if it is not a terminal.
+def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
+    """Print the blocks, on standard error unless `file` is given. Only pages have plots and matrices.
 
-    This includes notebooks, where rich would make a cell of HTML of each line. Without a file it is standard error.
+    Texts stay as they are, brackets too, and are plain and unwrapped if `file` is not a terminal. This includes
+    notebooks, where rich would make a cell of HTML of each line.
     """
     target = file or sys.stderr
     fixed = None if target.isatty() else UNLIMITED
-    return _SafeConsole(file=target, width=fixed, markup=False, emoji=False, highlight=False, force_jupyter=False)
-
-
-def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
-    """Print the blocks, on standard error unless `file` is given. Only pages have plots and matrices."""
-    console = console_on(file)
+    console = _SafeConsole(file=target, width=fixed, markup=False, emoji=False, highlight=False, force_jupyter=False)
     for block in blocks:
         if isinstance(block, Table):
             console.print("", _rich_table(block), "", sep="\n")

@@ -42,7 +42,7 @@ class FinishedRun:
     """A run with a report, and the `scores` on its scored `split`.
 
     `settings`, flat (`model.n_layers`), are those that distinguish experiments. `scored` identifies the scored rows:
-    task, split, a fingerprint of texts and labels, and the targets.
+    task, split, a fingerprint of texts and labels, and the targets. A pretraining run has no `predictions`.
     """
 
     folder: Path
@@ -51,13 +51,9 @@ class FinishedRun:
     seed: int
     split: str
     scores: dict[str, Any]
+    predictions: Path
     scored: tuple[Any, ...]
     training_rows: int | None
-
-    @property
-    def predictions(self) -> Path:
-        """Return the path of its predictions, which a pretraining run does not have."""
-        return self.folder / "predictions.csv"
 
 
 def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]]:
@@ -99,7 +95,8 @@ def read_run(folder: Path) -> FinishedRun:
         scored += scores.get("target_tokens"), report.get("second_sentence")
         _ = scores[report["main_figure"]], report["throughput"]  # which a comparison reads
         n_rows = rows.get("train", {}).get("rows")
-        return FinishedRun(folder, report, kept, report["seed"], split, scores, scored, n_rows)
+        predictions = folder / "predictions.csv"
+        return FinishedRun(folder, report, kept, report["seed"], split, scores, predictions, scored, n_rows)
     except (KeyError, TypeError, AttributeError) as error:
         wrong = f"{folder} cannot be compared, because its records lack {error}"
         raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None

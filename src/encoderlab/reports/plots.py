@@ -38,11 +38,12 @@ MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 30, 110
 SQUARED = ("pearson", "spearman", "mae", "rmse")  # metrics of numbers, whose loss is a squared error
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of this size in inches."""
+def _new(width: float, height: float, rows: int = 1, columns: int = 1, **grid: Any) -> tuple[Figure, Any]:
+    """Return an empty figure of this size in inches, and its axes: one, or a grid of them."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **grid)
 
 
 def write_png(figure: Figure, path: Path) -> None:
@@ -107,9 +108,9 @@ def curves(lines: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str,
     steps, evaluations = (table[table["kind"] == kind] for kind in ("step", "evaluation"))
     steps = steps.groupby(np.arange(len(steps)) // -(-len(steps) // MOST_POINTS)).mean(numeric_only=True)
     heights = [3.0, 3.0, 1.2] if len(evaluations) else [3.0, 1.2]
-    figure = new_figure(WIDTH * len(columns), sum(heights))
-    grid = figure.subplots(len(heights), len(columns), sharex=True, squeeze=False, height_ratios=heights).T
-    for panels, (training_loss, loss, metric, title) in zip(grid, columns, strict=True):
+    shape = len(heights), len(columns)
+    figure, grid = _new(WIDTH * shape[1], sum(heights), *shape, sharex=True, squeeze=False, height_ratios=heights)
+    for panels, (training_loss, loss, metric, title) in zip(grid.T, columns, strict=True):
         unit = "squared error" if metric in SQUARED else "nats"
         if training_loss in steps:
             losses = steps[training_loss]
@@ -142,8 +143,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     written = len(names) <= MOST_CLASSES_WRITTEN
     side = min(max(4.5, 1.8 + (0.62 if written else 0.2) * len(names)), 24)
     named = range(0, len(names), math.ceil(len(names) / MOST_CLASSES_NAMED))
-    figure = new_figure(side + 1.2, side + 0.4)
-    axes = figure.subplots()
+    figure, axes = _new(side + 1.2, side + 0.4)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     for row, column in np.ndindex(*counts.shape) if written else ():
         color = "white" if shares[row, column] > 0.6 else "black"
@@ -159,8 +159,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
 def numbers_plot(labels: np.ndarray, predicted: np.ndarray) -> Figure:
     """Plot predicted numbers against the true ones, both [n], with the diagonal."""
     shown = slice(None, None, -(-len(labels) // MOST_DOTS))
-    figure = new_figure(WIDTH, 0.8 * WIDTH)
-    axes = figure.subplots()
+    figure, axes = _new(WIDTH, 0.8 * WIDTH)
     axes.scatter(labels[shown], predicted[shown], s=10, color=BLUE, alpha=0.1 + 0.5 * (len(labels) < 500), linewidths=0)
     axes.axline((labels.mean(), labels.mean()), slope=1, color=GREY, linestyle="--", linewidth=1)
     _finish(axes, "true", "predicted")
@@ -180,8 +179,7 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
     has_label = scores.labels == scores.positive
     if not has_label.any() or has_label.all():
         return None
-    figure = new_figure(WIDTH, 0.75 * WIDTH)
-    axes = figure.subplots()
+    figure, axes = _new(WIDTH, 0.75 * WIDTH)
     precision, recall, _ = precision_recall_curve(
         has_label, scores.probabilities[:, scores.positive], drop_intermediate=True
     )
@@ -195,16 +193,16 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
 def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
     """Plot accuracy against confidence; below, the counts of the bins."""
-    figure, bins = new_figure(WIDTH, 5.2), calibration["reliability"]
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    confidences, accuracies, low, counts = zip(
-        *((one["confidence"], one["accuracy"], one["low"], one["n"]) for one in bins), strict=True
-    )
+    import pandas as pd
+
+    figure, (upper, lower) = _new(WIDTH, 5.2, 2, sharex=True, height_ratios=[3, 1])
+    bins: Any = pd.DataFrame(calibration["reliability"])
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
-    upper.plot(confidences, accuracies, "o-", color=BLUE, markersize=5, label=f"ECE {calibration['ece']:.3f}")
+    label = f"ECE {calibration['ece']:.3f}"
+    upper.plot(bins["confidence"], bins["accuracy"], "o-", color=BLUE, markersize=5, label=label)
     upper.set_ylim(-0.03, 1.03)
     _finish(upper, beside="accuracy")
-    lower.bar(low, counts, 1 / calibration["bins"], align="edge", color=BLUE)
+    lower.bar(bins["low"], bins["n"], 1 / calibration["bins"], align="edge", color=BLUE)
     lower.set_xlim(0, 1)
     _finish(lower, "confidence (probability of the prediction)", "predictions")
     return figure
@@ -212,8 +210,7 @@ def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
 
 def settings_plot(rows: Sequence[Mapping[str, Any]], reference: str, score: str) -> Figure:
     """Plot each setting of a comparison: a mark for each seed, the mean and its 95% interval."""
-    figure = new_figure(7.5, 1.2 + 0.38 * len(rows))
-    axes = figure.subplots()
+    figure, axes = _new(7.5, 1.2 + 0.38 * len(rows))
     for place, row in enumerate(rows):
         color = ORANGE if row["label"] == reference else BLUE
         if row["interval"]:
@@ -239,8 +236,7 @@ def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Fi
     side = min(max(2.6, 0.14 * length + 1.0), 12)
     named = range(0, length, math.ceil(length / 80))
     names = [short(tokens[place], 16) for place in named]
-    figure = new_figure(across * side + 1.2, down * side + 0.8)
-    grid = figure.subplots(down, across, squeeze=False)
+    figure, grid = _new(across * side + 1.2, down * side + 0.8, down, across, squeeze=False)
     for axes in grid.flat[heads:]:
         axes.set_visible(False)
     for head, axes in enumerate(grid.flat[:heads]):
