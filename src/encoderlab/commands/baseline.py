@@ -7,7 +7,9 @@ from typing import Any, cast
 from encoderlab.baselines.supervised import baselines, targets_of
 from encoderlab.config.commands import BaselineConfig, TableFormat
 from encoderlab.errors import DataError, SettingError
-from encoderlab.reports.baselines import build_baseline_report, show_baselines
+from encoderlab.metrics import scores_of_predictions
+from encoderlab.reports.baselines import show_baselines
+from encoderlab.reports.blocks import json_safe
 from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.frozen import frozen_vectors
@@ -15,6 +17,8 @@ from encoderlab.runs.task import resolve_task
 from encoderlab.system.device import choose_compute
 from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, TaggingConfig
 from encoderlab.tasks.texts import positive_class, threshold_rule
+
+SEED = 0  # of the bootstrap
 
 
 def baseline(config: BaselineConfig) -> dict[str, Any]:
@@ -41,15 +45,15 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         threshold, positive = threshold_rule(settled), positive_class(settled, corpus.labels)
     main_score = task.main_score(corpus.labels) if isinstance(task, TaggingConfig) else cast("Any", settled).score.value
     frozen = frozen_vectors(corpus.split("train"), config.tokenizer, choose_compute())
-    report = build_baseline_report(
-        task=task.name,
-        split=split,
-        labels=targets_of(rows, len(corpus.labels)),
-        names=corpus.labels,
-        fitted=baselines(corpus.splits, split, threshold, positive, frozen=frozen),
-        main_score=main_score,
-        positive=positive,
-    )
+    targets, names = targets_of(rows, len(corpus.labels)), corpus.labels
+    by_name: dict[str, Any] = {}
+    for name, one in baselines(corpus.splits, split, threshold, positive, frozen=frozen).items():
+        by_name[name] = {"skipped": one.skipped}
+        if one.predicted is not None:
+            scores = scores_of_predictions(targets, one.predicted, names, main_score, positive)
+            by_name[name] = {**one.scores, **scores.with_intervals(SEED).as_dict()}
+    report = {"command": "baseline", "task": task.name, "seed": SEED, "scored_split": split, "n": len(targets)}
+    report = json_safe({**report, "main_figure": main_score, "labels": names, "baselines": by_name})
     report |= {"origin": corpus.splits.origin}
     if config.format is TableFormat.json:
         print(json.dumps(report, indent=2, ensure_ascii=False, default=str))

@@ -190,16 +190,10 @@ class NumberScores(PredictionScores):
     def kinds(self, *others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         from scipy.stats import rankdata
 
-        sides, labels = np.stack([self.predicted, *others]).astype(np.float64), self.labels
-        columns = [
-            (
-                *_moments(labels, side),
-                *_moments(rankdata(labels), rankdata(side)),
-                abs(side - labels),
-                (side - labels) ** 2,
-            )
-            for side in sides
-        ]
+        columns, ranks = [], rankdata(self.labels)
+        for side in np.stack([self.predicted, *others]).astype(np.float64):
+            moments, off = (*_moments(self.labels, side), *_moments(ranks, rankdata(side))), side - self.labels
+            columns.append((*moments, abs(off), off**2))
         return np.array(columns).transpose(2, 0, 1), np.ones(self.n, np.int64)
 
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:

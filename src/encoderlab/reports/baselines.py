@@ -1,13 +1,12 @@
-"""Scores without an encoder next to the model's, the verdict on both, and the report of `encoderlab baseline`."""
+"""Scores without an encoder next to the model's, and the verdict on both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TextIO
 
-from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports import wording
-from encoderlab.reports.blocks import Block, Table, Text, json_safe, show
+from encoderlab.reports.blocks import Block, Table, Text, show
 
 BASELINE_NAMES = {
     "majority": "always the most frequent label",
@@ -23,7 +22,6 @@ BASELINE_NAMES = {
 # The first of these is shown next to the main score.
 SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accuracy")
 PRETRAINING_SCORES = ("mlm_accuracy", "mlm_perplexity", "nsp_accuracy")  # shown next to the baselines
-SEED = 0  # of the bootstrap
 TONES = {"above": "good", "below": "bad"}  # of a verdict's outcome
 
 # Of `encoderlab.baselines`, which this package may not import: `scores`, `predicted`, `skipped`.
@@ -86,35 +84,8 @@ def _table(rows: Mapping[str, Mapping[str, Any]], main_score: str) -> Table:
     )
 
 
-def build_baseline_report(
-    *,
-    task: str,
-    split: str,
-    labels: Any,
-    names: Sequence[str],
-    fitted: Mapping[str, Baseline],
-    main_score: str,
-    positive: int = 1,
-) -> dict[str, Any]:
-    """Return what `encoderlab baseline` prints and writes: JSON-safe.
-
-    `labels` are the targets of the rows of `split`, in the form of a baseline's predictions; `names` are the classes'.
-    `main_score` names the score that comes first; for two classes, `positive` is the one that F1 is about. Each
-    baseline has its scores with 95% intervals, scores by class and the confusion.
-    """
-    reports: dict[str, dict[str, Any]] = {}
-    for name, one in fitted.items():
-        if one.predicted is None:
-            reports[name] = {"skipped": one.skipped}
-        else:
-            scores = scores_of_predictions(labels, one.predicted, names, main_score, positive)
-            reports[name] = {**one.scores, **scores.with_intervals(SEED).as_dict()}
-    report = {"command": "baseline", "task": task, "seed": SEED, "scored_split": split, "n": len(labels)}
-    return json_safe({**report, "main_figure": main_score, "labels": list(names), "baselines": reports})
-
-
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
-    """Print a report from `build_baseline_report`."""
+    """Print the report of `encoderlab baseline`."""
     baselines = report["baselines"]
     where = f"scored on {report['scored_split']} ({wording.number(report['n'])} rows)"
     skipped = [Text(one.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped") for name, one in baselines.items()]
