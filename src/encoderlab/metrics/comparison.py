@@ -78,9 +78,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float, test: str, varies: str) -> Difference:
-    """Return the t interval and test of a difference of means, `of_rows` being the variance that the choice of rows
-    adds.
-    """
+    """Return the t interval and test of a difference of means; `of_rows` is the variance over rows."""
     from scipy import stats
 
     shares = [variance(values) / len(values) for values in scores]

@@ -75,9 +75,7 @@ class Spans:
 
 
 def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Spans:
-    """Return the entities of sentences of `lengths` words with the label ids `ids`, [words]; -1, no prediction, counts
-    as O.
-    """
+    """Return the entities of sentences of `lengths` words with the label ids `ids`, [words], -1 (unknown) being O."""
     prefixes = np.array([*labels.prefixes, "O"])[ids]
     kinds = np.array([-1 if one is None else labels.types.index(one) for one in labels.types_of] + [-1])[ids]
     firsts = np.zeros(len(ids) + 1, bool)
@@ -138,8 +136,7 @@ class ValidDecoder:
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """Return valid label names for the entities that conlleval finds in the sentences, [words]. The
-    sentences, of `lengths` words, follow one another; `ids` are their label ids, [words], -1 (unknown) counting as O.
+    """Return valid label names for the entities of sentences, [words]; the arguments are those of `spans_of`.
 
     IOB1, in which B only separates neighbours of one type, becomes BIO.
     """

@@ -1,6 +1,4 @@
-"""Scores of pretraining: the masked tokens, and whether the second text of a pair follows the first; and the vectors of
-a student, which learns to reproduce its teacher's.
-"""
+"""Scores of pretraining: masked tokens, pairs of texts, and how close a student's vectors are to its teacher's."""
 
 from __future__ import annotations
 
@@ -98,18 +96,14 @@ class PretrainingMetrics(Metrics):
 
 
 def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return whether the most probable class is the right one, and the cross entropy: [targets, classes] -> [targets]
-    each.
-    """
+    """Return whether the most probable class is right, and the cross entropy: [targets, classes] -> [targets] each."""
     logits = logits.detach().float()
     return logits.argmax(-1) == labels, cross_entropy(logits, labels, reduction="none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherVectorsScores(SplitScores):
-    """The scores of one split, and the cosines of each row that they are means of, [n, 2]: of the whole text, and the
-    mean over its tokens.
-    """
+    """The scores of one split, and their cosines in each row, [n, 2]: of the whole text, and the mean of its tokens."""
 
     cosines: np.ndarray
     main_score: str = "sequence_cosine"

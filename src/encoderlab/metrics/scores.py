@@ -167,9 +167,7 @@ class Metrics(ABC):
 
     @abstractmethod
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> SplitScores:
-        """Score a split, in its order, from the `columns` of all its batches. Raises TrainingError if a prediction is
-        not a finite number.
-        """
+        """Score a split from the `columns` of its batches. Raises TrainingError if a prediction is not finite."""
 
 
 def joined(kept: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:

@@ -104,9 +104,7 @@ class ClassificationMetrics(TextMetrics):
 
 
 def predict_from(chances: np.ndarray, threshold: float, positive: int) -> np.ndarray:
-    """Return the `positive` class of two if its probability is at least the threshold, else the other: [n] -> class ids
-    [n].
-    """
+    """Return the `positive` class of two where its probability reaches the threshold, else the other: [n]."""
     return np.where(chances >= threshold, positive, 1 - positive)
 
 

@@ -1,5 +1,4 @@
-"""Compares finished runs: the settings that differ, their scores over seeds, and how far each setting is from a
-reference.
+"""Compares finished runs: the settings that differ, their scores over seeds, and how far each is from a reference.
 
 Runs are read from their folders; only those that were scored on the same rows are compared.
 """
@@ -184,9 +183,7 @@ Settings = Mapping[str, Sequence[FinishedRun]]  # by what distinguishes them, su
 
 
 def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> Settings:
-    """Return the runs that differ only in their seeds by what distinguishes them from the others; of equal settings and
-    seed it is the newest.
-    """
+    """Return the runs that differ only in seed by what distinguishes them from the others; of equal ones the newest."""
     distinct = distinguishing([run.settings for run in runs], differing)
     last = [name.rpartition(".")[2] for name in distinct]
     names = {  # without the group if that is unambiguous
@@ -327,9 +324,7 @@ def _row(label: str, runs: Sequence[FinishedRun], mean: Mean, metric: str) -> di
 
 
 def _baselines(settings: Settings, metric: str) -> Iterator[dict[str, Any]]:
-    """Yield the runs' baselines that have this score: each one once, or for each setting if its scores differ, as on
-    several shares of the training rows.
-    """
+    """Yield the runs' baselines with this score: once, or per setting if it differs, as on shares of the rows."""
     distinct: dict[str, dict[float, dict[str, Any]]] = {}
     for label, runs in settings.items():
         for name, own in runs[0].report.get("baselines", {}).items():

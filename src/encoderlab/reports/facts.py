@@ -44,9 +44,7 @@ _PLACES = ("run_dir=", "resume=")  # a run is repeated in a new folder
 
 
 def repeat_line(facts: Facts) -> str | None:
-    """Return the command line that repeats the run; None if it was started from Python, or resumed with overrides that
-    it was not started with.
-    """
+    """Return the command line that repeats the run; None if started from Python, or resumed with other overrides."""
     record = facts["environment"]
     overrides = record.get("overrides")
     resumed = [one for again in record.get("resumed", []) for one in again["overrides"] or ["from Python"]]

@@ -29,9 +29,7 @@ def texts_of(example: Any) -> tuple[str, ...]:
 
 
 def place_columns(where: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the columns that name the places of rows, such as "reviews.csv, line 7": `file` if there are several, and
-    `line`, but not where each row is a file.
-    """
+    """Return the places of rows, such as "reviews.csv, line 7": `file` if there are several, and `line` if any."""
     matches = [_PLACE.fullmatch(place) for place in where]
     files = [match[1] if match else place for match, place in zip(matches, where, strict=True)]
     lines = [int(match[2]) if match else "" for match in matches]

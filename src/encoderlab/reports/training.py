@@ -84,9 +84,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
 def build_report(
     run: Mapping[str, Any], splits: Mapping[str, PredictionScores], baselines: Mapping[str, Baseline]
 ) -> dict[str, Any]:
-    """Return the content of report.json; `splits` are the labelled ones, `baselines` were scored on the verdict's
-    split.
-    """
+    """Return the content of report.json; `splits` are the labelled ones, `baselines` are of `scored_split`."""
     name = scored_split(splits)
     scored = splits[name]
     compared = {key: _baseline(baseline, scored, run["seed"]) for key, baseline in baselines.items()}
