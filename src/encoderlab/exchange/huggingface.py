@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes, TargetKind
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.weights import check_shapes, read_config, shapes_of, stored_weights
+from encoderlab.exchange.weights import check_shapes, read_config, read_weights, shapes_of, weight_files
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 from encoderlab.model.heads import without_weights
 from encoderlab.model.layers import SinusoidalPositions
@@ -346,7 +347,7 @@ def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tenso
     As in transformers, a decoder that differs from the embeddings is not tied, whatever config.json says.
     """
     stored: dict[str, Tensor] = {}
-    for written, weight in stored_weights(folder):
+    for written, weight in chain.from_iterable(read_weights(file).items() for file in weight_files(folder)):
         name = normal_name(family, written)
         if name.endswith(_BUFFERS):
             continue

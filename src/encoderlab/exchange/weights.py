@@ -5,7 +5,7 @@ ships its encoder, the token embeddings are 8-bit integers with a scale for each
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,6 @@ COMPACT = {"format": "pt", "storage": "compact"}  # the metadata of a file that 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the content of config.json. Raises DataError if it is invalid or has more than LARGEST_JSON bytes."""
     return _json_object(folder / "config.json")
-
-
-def stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield every weight of the checkpoint with its name. Raises DataError.
-
-    PyTorch's own files are never opened: they are pickles, which can run any code.
-    """
-    for file in _weight_files(folder):
-        yield from read_weights(file).items()
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
@@ -68,7 +59,11 @@ def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: weight.shape for name, weight in weights.items()}
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files with the checkpoint's weights. Raises DataError.
+
+    PyTorch's own files are never opened: they are pickles, which can run any code.
+    """
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():

@@ -13,7 +13,7 @@ still plausible (the rule of three).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,20 +29,16 @@ def bootstrap_totals(columns: np.ndarray, counts: np.ndarray, seed: int) -> np.n
     The counts are multiplied as floats, for which there are fast kernels: whole numbers below 2^53 come out exactly.
     """
     of_each = columns.reshape(len(columns), -1).astype(np.float64)
-    drawn = [counts[None], *_resamples(counts, seed)]
-    return np.concatenate([some.astype(np.float64) @ of_each for some in drawn]).reshape(-1, *columns.shape[1:])
-
-
-def _resamples(counts: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """Yield how many rows of each kind each bootstrap split holds, in chunks of [chunk, kinds]."""
-    random, n = np.random.default_rng(seed), int(counts.sum())
+    random, n, totals = np.random.default_rng(seed), int(counts.sum()), [counts[None].astype(np.float64) @ of_each]
     size = max(_DRAWN_AT_ONCE // len(counts), 1)
     for start in range(0, RESAMPLES, size):
         chunk = min(size, RESAMPLES - start)
         if n == len(counts):  # each row is a kind: counting drawn indices is ten times faster than the multinomial
-            yield np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(chunk)])
+            drawn = np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(chunk)])
         else:
-            yield random.multinomial(n, counts / n, size=chunk)
+            drawn = random.multinomial(n, counts / n, size=chunk)
+        totals.append(drawn.astype(np.float64) @ of_each)
+    return np.concatenate(totals).reshape(-1, *columns.shape[1:])
 
 
 def middle(values: np.ndarray) -> list[float]:

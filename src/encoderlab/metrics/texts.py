@@ -52,9 +52,8 @@ class ClassificationScores(ClassScores):
         return scores
 
     def details(self) -> dict[str, Any]:
-        positive = {} if self.positive is None else {"positive_label": self.positive_label}
-        threshold = {} if self.threshold is None else {"threshold": self.threshold}
-        return {**positive, **threshold, **super().details()}
+        own = {"positive_label": self.positive_label, "threshold": self.threshold}
+        return {name: value for name, value in own.items() if value is not None} | super().details()
 
 
 def classification_scores(
@@ -152,7 +151,9 @@ class LabelSetMetrics(TextMetrics):
         losses = binary_cross_entropy_with_logits(logits, targets, reduction="none").double().mean(1).numpy()
         refuse_non_finite(losses)
         labels, probabilities = targets.numpy() > 0, logits.double().sigmoid().numpy()
-        thresholds = self._thresholds(probabilities, labels)
+        are_known = self.thresholds.keys() >= set(self.labels)
+        fitted = np.zeros(len(self.labels)) if are_known else fit_thresholds(probabilities, labels)
+        thresholds = np.array([self.thresholds.get(name, own) for name, own in zip(self.labels, fitted, strict=True)])
         predicted = probabilities >= thresholds
         scores = LabelSetScores.of(labels, predicted, label_names=self.labels, main_score=self.main_score)
         columns = zip(labels.T, probabilities.T, strict=True)  # of labels; one that no row has is not ranked
@@ -168,12 +169,6 @@ class LabelSetMetrics(TextMetrics):
             probabilities=probabilities,
             thresholds=thresholds,
         )
-
-    def _thresholds(self, probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        if len(self.thresholds) == len(self.labels):
-            return np.array([self.thresholds[name] for name in self.labels])
-        fitted = fit_thresholds(probabilities, labels)
-        return np.array([self.thresholds.get(name, own) for name, own in zip(self.labels, fitted, strict=True)])
 
 
 @dataclass(frozen=True, kw_only=True)
