@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 
+from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports.predictions import place_columns, write_predictions
 
 NAMES = ["bad", "good"]
@@ -36,7 +37,8 @@ def read_csv(text):
 )
 def test_predictions_csv_has_every_kind_of_label(tmp_path, labels, predicted, names, cells):
     path = tmp_path / "predictions.csv"
-    write_predictions(path, [('a "quoted"\ntext',), ("b\r",)], labels, predicted, None, names)
+    scores = scores_of_predictions(labels, predicted, names, "")
+    write_predictions(path, [('a "quoted"\ntext',), ("b\r",)], scores)
     rows = read_csv(path.read_bytes().decode())
     assert [row["text"] for row in rows] == ['a "quoted"\ntext', "b\r"]
     assert [[row["label"], row["predicted"]] for row in rows] == cells

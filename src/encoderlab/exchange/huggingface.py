@@ -201,9 +201,7 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
 
 
 def thresholds_of(fields: dict[str, Any], labels: list[str]) -> tuple[dict[str, float] | None, str | None]:
-    """Return what our own export records: thresholds, for all labels or the positive one, and the positive one of two
-    labels; None for what it does not record.
-    """
+    """Return what our export records, or None: thresholds (of all labels or the positive one), and the positive one."""
     named, positive = fields.get("thresholds"), fields.get("positive_label")
     positive = positive if len(labels) == 2 and positive in labels else None
     if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):

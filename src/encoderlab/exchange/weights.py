@@ -24,11 +24,6 @@ SCALE = ".scale"  # suffix of a weight's name for the scales of its rows
 COMPACT = {"format": "pt", "storage": "compact"}  # the metadata of a file that scripts/make_encoder wrote
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the content of config.json. Raises DataError if it is invalid or has more than LARGEST_JSON bytes."""
-    return _json_object(folder / "config.json")
-
-
 def read_weights(file: Path) -> dict[str, Tensor]:
     """Return the weights of a file by name, of compact storage as float32. Raises DataError unless all are floats."""
     try:
@@ -59,6 +54,23 @@ def shapes_of(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: weight.shape for name, weight in weights.items()}
 
 
+def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:
+    """Return the content of a JSON file. Raises DataError if it is invalid or has more than LARGEST_JSON bytes."""
+    path = folder / name
+    if not path.is_file():
+        allowed = "a folder that transformers' save_pretrained wrote"
+        raise DataError(f"There is no {name} in {folder}", allowed=allowed)
+    if (size := path.stat().st_size) > LARGEST_JSON:
+        raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {LARGEST_JSON:,}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from None
+    if not isinstance(content, dict):
+        raise _damaged(path, TypeError("it is not an object"))
+    return content
+
+
 def weight_files(folder: Path) -> list[Path]:
     """Return the files with the checkpoint's weights. Raises DataError.
 
@@ -67,7 +79,7 @@ def weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
-        shards = _json_object(folder / INDEX).get("weight_map")
+        shards = read_config(folder, INDEX).get("weight_map")
         names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
         if not names or any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
             raise DataError(f"{folder / INDEX} is damaged: its weight_map names no files next to it")
@@ -80,21 +92,6 @@ def weight_files(folder: Path) -> list[Path]:
             remedy="If you trust it, convert it with transformers' from_pretrained and save_pretrained",
         )
     raise DataError(f"{folder} has no weights", allowed=f"{WEIGHTS}, or {INDEX} with its shards")
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        allowed = "a folder that transformers' save_pretrained wrote"
-        raise DataError(f"There is no {path.name} in {path.parent}", allowed=allowed)
-    if (size := path.stat().st_size) > LARGEST_JSON:
-        raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {LARGEST_JSON:,}")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, error) from None
-    if not isinstance(content, dict):
-        raise _damaged(path, TypeError("it is not an object"))
-    return content
 
 
 def _damaged(path: Path, error: Exception) -> DataError:

@@ -174,9 +174,7 @@ class TaggingScores(ClassScores):
         return np.stack(columns, axis=1), np.ones(has_words.sum(), np.int64)
 
     def _columns(self, predicted: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what each sentence adds to the totals: the columns of classes, and of each type of entity how many are
-        rightly predicted, true, and predicted.
-        """
+        """Return what each sentence adds: the columns of classes; right, true and predicted entities of each type."""
         lengths, classes = np.array([len(sentence) for sentence in self.labels], np.int64), len(self.label_names)
         sentence = np.repeat(np.arange(len(lengths)), lengths)
         true, other = (np.concatenate([np.empty(0, np.int64), *side]) for side in (self.labels, predicted))
@@ -221,11 +219,7 @@ class TaggingScores(ClassScores):
 
 @dataclass(frozen=True)
 class TaggingMetrics(Metrics):
-    """Scores a prediction for each target position.
-
-    `labels` names the classes in the order of their ids, `main_score` the score that a report puts first. `decode`
-    picks the labels.
-    """
+    """Scores a prediction for each target position, which `decode` picks among the `labels`, in the order of ids."""
 
     labels: list[str]
     main_score: str

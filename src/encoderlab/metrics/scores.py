@@ -126,9 +126,7 @@ class ClassScores(PredictionScores):
         return confusion_matrix(*sides, labels=range(len(self.label_names))).tolist()
 
     def columns(self, right: np.ndarray, *counts: np.ndarray) -> np.ndarray:
-        """Return what rows add to the totals: 1 for each, 1 if all of it is `right`, and of each class the hits, labels
-        and predictions in `counts`, [..., classes] each.
-        """
+        """Return 1 for each row, 1 if all is `right`, and `counts` (hits, labels, predictions), [..., classes]."""
         return np.concatenate([np.ones_like(right)[..., None], right[..., None], *counts], axis=-1, dtype=np.int64)
 
     def counts(self, totals: np.ndarray) -> np.ndarray:
@@ -210,9 +208,7 @@ def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def precision_recall_f1(counts: np.ndarray) -> dict[str, np.ndarray]:
-    """Return precision, recall and F1 of each class, [..., classes]; 0 if there is nothing to divide by. The counts are
-    hits, labels and predictions, [..., 3, classes].
-    """
+    """Return precision, recall and F1, [..., classes], of hits, labels, predictions, [..., 3, classes]; 0 for 0 / 0."""
     hits, labels, predicted = np.moveaxis(counts, -2, 0)
     f1 = share(2 * hits, labels + predicted)
     return {"precision": share(hits, predicted), "recall": share(hits, labels), "f1": f1}

@@ -68,8 +68,7 @@ def classification_scores(
 class ClassificationMetrics(TextMetrics):
     """Scores one prediction for each row.
 
-    `labels` names the classes in the order of their ids. `main_score` is the score that a report puts first. Of two
-    classes, `positive` is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which
+    Of two classes, `positive` is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which
     probability on it is predicted; one not known is fitted on the scored rows. None: the more probable class is.
     """
 
@@ -131,9 +130,8 @@ class LabelSetScores(ClassScores):
 class LabelSetMetrics(TextMetrics):
     """Scores a probability of each label for each row.
 
-    `labels` names them in the order of their ids. `thresholds` maps a label's name to the probability from which it is
-    predicted. Those of other labels are fitted to the very rows that are scored (`fit_thresholds`). `main_score`
-    names the score that a report puts first.
+    `thresholds` maps the name of one of the `labels` to the probability from which it is predicted. Those of other
+    labels are fitted to the very rows that are scored (`fit_thresholds`).
     """
 
     labels: list[str]
@@ -213,10 +211,7 @@ def _correlation(moments: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RegressionMetrics(TextMetrics):
-    """Scores a number for each row in the user's units: a scaled number times `deviation`, plus `mean`.
-
-    `main_score` names the score that a report puts first.
-    """
+    """Scores a number for each row in the user's units: a scaled number times `deviation`, plus `mean`."""
 
     mean: float
     deviation: float

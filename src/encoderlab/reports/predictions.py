@@ -17,6 +17,8 @@ from encoderlab.system.files import atomic_write
 if TYPE_CHECKING:
     import datasets
 
+    from encoderlab.metrics.scores import PredictionScores
+
 _ROWS_AT_A_TIME = 1000
 _PLACE = re.compile(r"(.*?)(?:, )?(?:lines?|row) (\d+)(?: to \d+)?", re.DOTALL)
 
@@ -39,26 +41,22 @@ def place_columns(where: Sequence[str]) -> dict[str, list[Any]]:
 def write_predictions(
     path: Path,
     texts: Sequence[Sequence[str]],
-    labels: Any,
-    predicted: Any,
-    probabilities: np.ndarray | None,
-    label_names: Sequence[str],
+    scores: PredictionScores,
     carried: datasets.Dataset | None = None,
     where: Sequence[str] = (),
 ) -> None:
     """Write a row for each of the `texts` (one, or two of a pair): its place if it is in `where`, text, text_pair if
     any has one, label, predicted, probability_<name> for each class, and the `carried` columns.
 
-    Labels and predictions are class ids or numbers. For tagging, both are one id per word, written as names separated
-    by blanks, and there are no probabilities; otherwise those are [texts, classes]. The file appears whole or not at
-    all.
+    Labels of words are names separated by blanks, without probabilities. The file appears whole or not at all.
     """
+    label_names, probabilities = getattr(scores, "label_names", []), getattr(scores, "probabilities", None)
     columns: dict[str, Any] = dict(place_columns(where)) if where else {}
     columns["text"] = [pair[0] for pair in texts]
     if any(len(pair) > 1 for pair in texts):
         columns["text_pair"] = ["".join(pair[1:]) for pair in texts]
-    columns |= {"label": (_named(label, label_names) for label in labels)}
-    columns |= {"predicted": (_named(label, label_names) for label in predicted)}
+    columns |= {"label": (_named(label, label_names) for label in scores.labels)}
+    columns |= {"predicted": (_named(label, label_names) for label in scores.predicted)}
     if probabilities is not None:  # generators: lists of all cells would take many times the memory of the array
         for name, of_class in zip(label_names, probabilities.T, strict=True):
             columns[f"probability_{name}"] = (float(f"{one:.6g}") for one in of_class)

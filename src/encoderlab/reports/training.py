@@ -146,13 +146,11 @@ def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"sentence": " ".join(one["sentence"] for one in verdict.values()), **verdict} if verdict else None
 
 
-def show_pairs(
-    pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]], file: TextIO | None = None
-) -> None:
+def show_pairs(pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> None:
     """Print what training reads and the baselines' scores on pairs, which may be none."""
     scores = {BASELINE_NAMES.get(name, name): wording.score(one.get("nsp_accuracy")) for name, one in baselines.items()}
     each = ", ".join(f"{name} {value}" for name, value in scores.items())
-    show([*pair_lines(pairs), Text(each, "Baselines on pairs (no encoder)")], file)
+    show([*pair_lines(pairs), Text(each, "Baselines on pairs (no encoder)")])
 
 
 def show_report(
@@ -282,10 +280,8 @@ def write_report(
     `carried` has the columns to copy to predictions.csv, for each scored row.
     """
     texts = [texts_of(examples[int(row)]) for row in scores.rows]
-    probabilities, names = getattr(scores, "probabilities", None), getattr(scores, "label_names", [])
     where = [examples.where(int(row)) for row in scores.rows] if report["data"] else ()
-    about = (scores.labels, scores.predicted, probabilities, names)
-    write_predictions(folder / "predictions.csv", texts, *about, carried, where)
+    write_predictions(folder / "predictions.csv", texts, scores, carried, where)
     sections = [*mistakes_section(examples, scores, explain), *survey_section(facts)]
     _write_page(
         folder, report, _curves(folder, report) | _plots_of(report, scores), [*sections, *settings_section(facts)]
@@ -341,9 +337,7 @@ def _plots_of(report: Mapping[str, Any], scores: PredictionScores) -> dict[str, 
 
 
 def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[Block]:
-    """Return the main score, how it compares, notes, and the sections on scores: of each split, over the steps, by
-    class, by threshold, and of confidence.
-    """
+    """Return the main score, how it compares, notes, and the sections on scores and confidence."""
     scored = report["splits"][report["scored_split"]]
 
     def section(title: str, name: str, about: str = "") -> list[Block]:
