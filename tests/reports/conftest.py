@@ -25,6 +25,8 @@ class Example:
 class Rows(list):
     """The rows of a split."""
 
+    carried = None
+
     def where(self, row):
         return f"a folder/rows.csv, line {row + 2}"
 

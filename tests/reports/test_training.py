@@ -133,8 +133,8 @@ def test_a_pipe_is_not_wrapped():
 def test_the_files_of_a_run_are_whole_and_escaped(tmp_path, report, scores, facts):
     metrics(tmp_path)
     examples = Rows(Example(f"word {row} {ATTACK}", ATTACK) for row in range(200))
-    carried = Dataset.from_dict({"id": range(200), "label": [None] * 200})
-    write_report(tmp_path, report, facts, examples, scores, explain, carried)
+    examples.carried = Dataset.from_dict({"id": range(200), "label": [None] * 200})
+    write_report(tmp_path, report, facts, examples, scores, explain)
     assert json.loads((tmp_path / "report.json").read_text()) == report
     page = Page(tmp_path / "report.html")
     assert "script" not in page.tags and page.loaded == [] and "\x1b" not in page.text

@@ -50,10 +50,8 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
                 notes.append(f"The model's labels {matched}")
             summary = summary_of("eval", assembly, replace(scored, notes=notes), dataset=config.dataset)
             report = build_report(summary, {split: scores}, {})
-            explain = partial(word_importance, assembly)
-            examples = corpus.split(split)
-            carried = None if examples.carried is None else examples.carried.select(scores.rows)
-            write_report(folder.root, report, run_facts(folder, "eval"), examples, scores, explain, carried)
+            facts, explain = run_facts(folder, "eval"), partial(word_importance, assembly)
+            write_report(folder.root, report, facts, corpus.split(split), scores, explain)
             files = files_of(folder, "page", "report", "predictions", "plots")
             show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
     return folder

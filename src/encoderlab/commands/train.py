@@ -154,8 +154,7 @@ def report_on_labels(
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
     save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
     examples, explain = corpus.split(split), partial(word_importance, assembly)
-    carried = None if examples.carried is None else examples.carried.select(scores[split].rows)
-    write_report(folder.root, report, facts, examples, scores[split], explain, carried)
+    write_report(folder.root, report, facts, examples, scores[split], explain)
     named = f"run={shlex.quote(str(folder.root))}"
     text = "text='...' text_pair='...'" if corpus.paired else "text='...'"
     commands = ("predict", "attention") if examples.holds_words else ("predict", "explain", "attention")

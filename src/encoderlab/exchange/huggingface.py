@@ -191,8 +191,7 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
         raise DataError(f"{folder} has a head with {classes} outputs", allowed=str(needed or "two or more"))
     if needed is not None:
         return [] if is_number else PAIR_LABELS
-    numbered = [f"LABEL_{number}" for number in range(classes)]
-    named = fields.get("id2label") or {str(number): label for number, label in enumerate(numbered)}
+    named = fields.get("id2label") or {str(number): f"LABEL_{number}" for number in range(classes)}
     labels: list[Any] = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
     if len(named) != classes or not all(isinstance(label, str) for label in labels) or len(set(labels)) != classes:
         stated = f"{folder}: config.json states id2label={str(named)[:80]}"

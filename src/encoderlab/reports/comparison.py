@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -179,6 +179,7 @@ def _parsed(cells: Sequence[str], scores: Mapping[str, Any]) -> Any:
     return np.array([ids[cell] for cell in cells], np.int64)
 
 
+Records = Collection[Mapping[str, Any]]
 Settings = Mapping[str, Sequence[FinishedRun]]  # by what distinguishes them, such as "n_layers=2"
 
 
@@ -254,7 +255,7 @@ def build_comparison(
             "reference": best,
             "settings": [row | {"difference": differences.get(row["label"])} for row in rows],
             "baselines": list(_baselines(settings, metric)),
-            "notes": list(_notes(runs, rows, list(differences.values()), chosen=reference is None)),
+            "notes": list(_notes(runs, rows, differences.values(), chosen=reference is None)),
         }
     )
 
@@ -337,13 +338,7 @@ def _baselines(settings: Settings, metric: str) -> Iterator[dict[str, Any]]:
             yield {"name": name, "label": label, "value": value, "interval": interval, "seconds": own.get("seconds")}
 
 
-def _notes(
-    runs: Sequence[FinishedRun],
-    rows: Sequence[Mapping[str, Any]],
-    differences: Sequence[Mapping[str, Any]],
-    *,
-    chosen: bool,
-) -> Iterator[str]:
+def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, chosen: bool) -> Iterator[str]:
     """Yield notes that a reader of the table should know; `chosen`: the reference is the best."""
     split, tests = runs[0].split, [one["test"] for one in differences if one["test"]]
     if repeated := len(runs) - sum(row["n"] for row in rows):

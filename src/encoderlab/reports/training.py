@@ -21,8 +21,6 @@ from encoderlab.reports.facts import Facts, pair_lines, scarce_classes, settings
 from encoderlab.reports.predictions import texts_of, write_predictions
 
 if TYPE_CHECKING:
-    import datasets
-
     from encoderlab.metrics.scores import SplitScores
     from encoderlab.reports.explanation import Explain
 
@@ -272,15 +270,14 @@ def write_report(
     examples: Any,
     scores: PredictionScores,
     explain: Explain | None = None,
-    carried: datasets.Dataset | None = None,
 ) -> None:
     """Write the files of `report` into the run's `folder`: plots, predictions.csv, report.html, and last report.json.
 
     `examples` are the scored split's, by row; `scores` hold their predictions. `explain` marks the words of mistakes.
-    `carried` has the columns to copy to predictions.csv, for each scored row.
     """
     texts = [texts_of(examples[int(row)]) for row in scores.rows]
     where = [examples.where(int(row)) for row in scores.rows] if report["data"] else ()
+    carried = None if examples.carried is None else examples.carried.select(scores.rows)
     write_predictions(folder / "predictions.csv", texts, scores, carried, where)
     sections = [*mistakes_section(examples, scores, explain), *survey_section(facts)]
     _write_page(
