@@ -24,9 +24,6 @@ SECOND = ("token_accuracy", "f1_macro", "f1_micro", "spearman", "pearson", "accu
 PRETRAINING_SCORES = ("mlm_accuracy", "mlm_perplexity", "nsp_accuracy")  # shown next to the baselines
 TONES = {"above": "good", "below": "bad"}  # of a verdict's outcome
 
-# Of `encoderlab.baselines`, which this package may not import: `scores`, `predicted`, `skipped`.
-Baseline = Any
-
 
 def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, where: str = "") -> dict[str, str] | None:
     """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none.

@@ -180,9 +180,8 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
     if not has_label.any() or has_label.all():
         return None
     figure, axes = _new(WIDTH, 0.75 * WIDTH)
-    precision, recall, _ = precision_recall_curve(
-        has_label, scores.probabilities[:, scores.positive], drop_intermediate=True
-    )
+    chances = scores.probabilities[:, scores.positive]
+    precision, recall, _ = precision_recall_curve(has_label, chances, drop_intermediate=True)
     axes.step(recall, precision, where="post", color=BLUE, label="all thresholds")
     if (scores.predicted == scores.positive).any():
         own = scores.per_class[scores.label_names[scores.positive]]

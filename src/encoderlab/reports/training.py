@@ -14,7 +14,7 @@ from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
-from encoderlab.reports.baselines import BASELINE_NAMES, Baseline, baseline_blocks, verdict_on
+from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import Facts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
@@ -80,9 +80,11 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
 
 
 def build_report(
-    run: Mapping[str, Any], splits: Mapping[str, PredictionScores], baselines: Mapping[str, Baseline]
+    run: Mapping[str, Any], splits: Mapping[str, PredictionScores], baselines: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the content of report.json; `splits` are the labelled ones, `baselines` are of `scored_split`."""
+    """Return the content of report.json; `splits` are the labelled ones, `baselines` those of `baselines.supervised` on
+    `scored_split`.
+    """
     name = scored_split(splits)
     scored = splits[name]
     compared = {key: _baseline(baseline, scored, run["seed"]) for key, baseline in baselines.items()}
@@ -114,7 +116,7 @@ def _calibration(scores: SplitScores) -> dict[str, Any]:
     return {"calibration": measured}
 
 
-def _baseline(baseline: Baseline, scores: PredictionScores, seed: int) -> dict[str, Any]:
+def _baseline(baseline: Any, scores: PredictionScores, seed: int) -> dict[str, Any]:
     """Return the baseline's scores, and by how much the model's main score is better on the same rows."""
     if baseline.skipped:
         accuracy = {"accuracy": None} if isinstance(scores, ClassificationScores) else {}
