@@ -75,8 +75,7 @@ class _Data:
 
     @property
     def kind(self) -> str:
-        """Return the kind of target: words, or that of a whole row."""
-        return "words" if self.train.holds_words else self.train.target
+        return self.train.target
 
 
 # Also the probability of the positive one of two classes, [n], from a method that has one
@@ -109,7 +108,7 @@ def targets_of(split: Split, n_labels: int) -> Predictions:
     """Return the targets of labelled rows: class ids [n], a mark for each label [n, labels], numbers [n], or an array
     of class ids for each sequence of words.
     """
-    if split.holds_words:
+    if split.target == "words":
         return [np.array(example.labels, np.int64) for example in split.of_words()]
     return marks_of(split, n_labels) if split.target == "label_set" else _labels(split)
 

@@ -95,7 +95,7 @@ class DatasetConfig(ABC):
         Existing test splits are dropped, and `origin` counts the rows of `test`.
         """
         number, folds = parse_fold(fold)
-        whole = splits.by_name["train"].take(self.evenly(len(splits.by_name["train"])))
+        whole = splits.by_name["train"].evenly(self.limit)
         assigned = assign_folds(whole, folds, self.row_seed, splits.labels, self.kept_together(whole))
         origin = splits.origin | {"fold": fold, "unused_test_rows": len(splits.by_name.get("test", ()))}
         validation = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
@@ -155,13 +155,7 @@ class DatasetConfig(ABC):
         """Return the splits, each limited to `limit` rows."""
         if self.limit is None:
             return splits
-        return replace(splits, by_name={name: one.take(self.evenly(len(one))) for name, one in splits.by_name.items()})
-
-    def evenly(self, total: int) -> np.ndarray:
-        """Return which of `total` rows `limit` keeps, spread evenly: int64 [at most limit]."""
-        if self.limit is None or total <= self.limit:
-            return np.arange(total)
-        return np.linspace(0, total - 1, self.limit).round().astype(np.int64)
+        return replace(splits, by_name={name: one.evenly(self.limit) for name, one in splits.by_name.items()})
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -110,6 +110,11 @@ class Split:
         carried = None if self.carried is None else self.carried.select(indices)
         return Split(self.rows.select(indices), lambda row: where(int(indices[row])), carried)
 
+    def evenly(self, most: int | None) -> Split:
+        """Return the split with at most `most` of its rows (None: all), spread evenly over it."""
+        total = len(self)
+        return self.take(np.linspace(0, total - 1, min(total, most or total)).round().astype(np.int64))
+
     def texts(self) -> Iterator[str]:
         """Yield all texts in order, the two of a pair one after the other, words joined by blanks."""
         for example in self:
@@ -123,10 +128,12 @@ class Split:
         return "words" in self.rows.column_names
 
     @property
-    def target(self) -> TargetKind:
-        """Return the kind of target of a whole row."""
+    def target(self) -> TargetKind | Literal["words"]:
+        """Return the kind of target of a whole row, or that single words have one."""
         import pyarrow as pa
 
+        if self.holds_words:
+            return "words"
         if "label" not in self.rows.column_names:
             return "label"
         kind = self.rows.data.schema.field("label").type

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from encoderlab.data.examples import Split
-from encoderlab.data.survey import Hashes, hashed
+from encoderlab.data.survey import UNLABELLED, Hashes, hashed
 from encoderlab.errors import DataError, SettingError
 
-_UNLABELLED = -1
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
@@ -72,16 +71,16 @@ def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndar
 
 def strata_of(split: Split, hashes: Hashes) -> np.ndarray:
     """Return the stratum of each row, int64 [rows]: its label, the rarest of several, or the fifth of its number."""
-    if hashes.of_words:
-        return np.full(len(split), _UNLABELLED)
+    if hashes.target == "words":
+        return np.full(len(split), UNLABELLED)
     if hashes.target == "number":
-        edges = np.nanquantile(hashes.numbers, _FIFTHS) if (hashes.labels != _UNLABELLED).any() else _FIFTHS
+        edges = np.nanquantile(hashes.numbers, _FIFTHS) if (hashes.labels != UNLABELLED).any() else _FIFTHS
         return np.searchsorted(edges, hashes.numbers)
     if hashes.target == "label_set":
         counts = hashes.label_counts.tolist()
         sets = (example.label for example in split.of_texts())
         return np.array(
-            [min(ids, key=counts.__getitem__) if isinstance(ids, tuple) and ids else _UNLABELLED for ids in sets]
+            [min(ids, key=counts.__getitem__) if isinstance(ids, tuple) and ids else UNLABELLED for ids in sets]
         )
     return hashes.labels
 
@@ -163,7 +162,7 @@ def assign_folds(
             of_label[fold] += int(sizes[group])
             totals[fold] += int(sizes[group])
     assigned = fold_of_group[groups] + 1
-    if hashes.target == "label" and not hashes.of_words:
+    if hashes.target == "label":
         known = [label for label in np.unique(labels).tolist() if label >= 0]
         lone = next((names[label] for label in known if np.ptp(assigned[labels == label]) == 0), None)
     if n_groups < folds or lone is not None:

@@ -6,18 +6,15 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from encoderlab.data.examples import Split, Splits, text_of
 
-if TYPE_CHECKING:
-    from encoderlab.batch import TargetKind
-
 _BATCH = 10_000
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: multiplying by it loses nothing
-_UNLABELLED = -1
+UNLABELLED = -1
 ROWS_LOOKED_AT = 20_000  # of a split, for markup
 LONG = 10  # times as many words as the median has
 LONG_FROM = 50  # words: ten times a very short text is not long
@@ -36,13 +33,11 @@ class Hashes:
     labels: np.ndarray  # int64
     lengths: np.ndarray  # int64
     label_counts: np.ndarray  # int64
-    of_words: bool
-    target: TargetKind = "label"
+    target: str  # of the split
 
     @property
     def numbers(self) -> np.ndarray:
         """Return the numbers that are the rows' targets, NaN if unknown: float64 [rows]."""
-        assert self.target == "number", "only such rows have them"
         return self.labels.view(np.float64)
 
     def with_labels(self) -> np.ndarray:
@@ -85,7 +80,6 @@ def survey(splits: Splits) -> dict[str, SplitSurvey]:
     surveyed = {}
     for name, split in splits.by_name.items():
         own, train = hashes[name], None if name == "train" else hashes.get("train")
-        looked_at = np.unique(np.linspace(0, len(split) - 1, min(len(split), ROWS_LOOKED_AT)).round().astype(np.int64))
         repeated, conflicting, _ = _same_texts(own, own)
         shared, differing, _ = _same_texts(own, train) if train else (np.zeros(1), np.zeros(1), None)
         counts = np.zeros(len(splits.labels), np.int64)
@@ -96,7 +90,7 @@ def survey(splits: Splits) -> dict[str, SplitSurvey]:
         surveyed[name] = SplitSurvey(
             rows=len(split),
             labels=dict(zip(splits.labels, counts.tolist(), strict=True)),
-            unlabelled=int((own.labels == _UNLABELLED).sum()),
+            unlabelled=int((own.labels == UNLABELLED).sum()),
             words_median=float(np.median(lengths)),
             words_p95=float(np.percentile(lengths, 95)),
             words_max=int(lengths.max()),
@@ -105,7 +99,7 @@ def survey(splits: Splits) -> dict[str, SplitSurvey]:
             conflicting=int(conflicting.sum()),
             shared_with_train=int(shared.sum()),
             shared_with_other_label=int(differing.sum()),
-            markup=float(with_markup(split.take(looked_at)).mean()) if len(split) else 0.0,
+            markup=float(with_markup(split.evenly(ROWS_LOOKED_AT)).mean()) if len(split) else 0.0,
             fingerprint=hashlib.sha256(own.texts.tobytes() + own.labels.tobytes()).hexdigest()[:16],
             numbers={name: float(measure(numbers)) for name, measure in measures.items()} if len(numbers) else None,
         )
@@ -116,7 +110,7 @@ def hashed(split: Split) -> Hashes:
     """Return the rows of a split as 64-bit hashes: two of 4 million texts share one with a chance of 1 in 2 million."""
     batches = [_hashed(batch.to_pydict(), len(batch)) for batch in split.batches(_BATCH)] or [_hashed({}, 0)]
     texts, labels, lengths, ids = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
-    return Hashes(texts, labels, lengths, np.bincount(ids[ids >= 0]), split.holds_words, split.target)
+    return Hashes(texts, labels, lengths, np.bincount(ids[ids >= 0]), split.target)
 
 
 def _hashed(columns: dict[str, list[Any]], n_rows: int) -> tuple[np.ndarray, ...]:
@@ -141,8 +135,8 @@ def _hashed(columns: dict[str, list[Any]], n_rows: int) -> tuple[np.ndarray, ...
     elif isinstance(first, float):
         targets = np.array([np.nan if one is None else one for one in labels], np.float64).view(np.int64)
     else:
-        targets = ids = np.array([_UNLABELLED if one is None else one for one in labels], np.int64)
-    return hashes, np.where(unknown, _UNLABELLED, targets.astype(np.int64)), np.array(lengths, np.int64), ids
+        targets = ids = np.array([UNLABELLED if one is None else one for one in labels], np.int64)
+    return hashes, np.where(unknown, UNLABELLED, targets.astype(np.int64)), np.array(lengths, np.int64), ids
 
 
 def _hash(text: str, kind: bytes = b"") -> bytes:
@@ -167,7 +161,7 @@ def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarra
     like, same, pairs = first[place], known[place] == split.texts, reference.with_labels()
     if reference is split:
         same, pairs = same & (like != np.arange(len(like))), pairs[first]
-    return same, same & ~np.isin(split.with_labels(), pairs) & (split.labels != _UNLABELLED), like
+    return same, same & ~np.isin(split.with_labels(), pairs) & (split.labels != UNLABELLED), like
 
 
 @dataclass(frozen=True, slots=True)

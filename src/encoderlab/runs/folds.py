@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.examples import Folded, Splits, WordsExample
+from encoderlab.data.examples import Folded, Splits
 from encoderlab.data.survey import survey
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
@@ -107,7 +107,7 @@ def report_folds(folder: RunFolder, command: str, corpus: Corpus, folded: Folded
     report = reports.build_folds_report(finished, corpus.splits.origin["unused_test_rows"] or 0)
     where = list(map(rows.where, range(len(rows))))
     table = reports.out_of_fold_table([run.predictions for run in runs], folded.folds, where, labels)
-    judged = rows.target in ("label", "label_set") and not isinstance(rows[0], WordsExample)
+    judged = rows.target in ("label", "label_set")
     to_check = reports.labels_to_check(table, labels, rows.target) if judged else None
     reports.write_folds_report(folder.root, report, records.run_facts(folder, command), table, to_check)
     files = records.files_of(folder, "page", "report", "predictions", *["label_errors"] * judged)
