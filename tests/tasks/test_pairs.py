@@ -30,15 +30,16 @@ def sentences_of(corpus):
         for lengths in paragraphs:
             rows += [{"input_ids": [5] * n, "document": (document,), "paragraph": (paragraph,)} for n in lengths]
             paragraph += 1
-    return Sentences.of(memory_store(COLUMNS, as_blocks(rows, COLUMNS)))
+    return Sentences(memory_store(COLUMNS, as_blocks(rows, COLUMNS)))
 
 
 def drawn(corpus, second=SecondSentence.next, pack=Pack.sentences, room=20, seed=(0, 0)):
     sentences = sentences_of(corpus)
-    found = windows(sentences, pack, room, paired=second is not SecondSentence.none)
+    paired = second is not SecondSentence.none
+    found = windows(sentences, pack, room, paired=paired)
     if len(np.unique(found.document)) < 2:
         reject()  # refused by the corpus: there are no strangers
-    return sentences, found, draw_pairs(found, sentences, second, pack, room, list(seed))
+    return sentences, found, draw_pairs(found, sentences, pack, room, list(seed), paired=paired)
 
 
 @given(corpus=corpora, pack=st.sampled_from(Pack), seed=st.integers(0, 5))

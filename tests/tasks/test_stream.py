@@ -11,7 +11,6 @@ from encoderlab.data.sentences import Preparation
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.system.processes import Processes
-from encoderlab.tasks import stream
 from encoderlab.tasks.config import PretrainingConfig
 from encoderlab.tasks.pretraining import Pretraining
 from encoderlab.tasks.stream import StreamedRows
@@ -88,11 +87,12 @@ def test_processes_share_the_readers_and_get_the_same_windows(task, monkeypatch,
     whole = streamed(task)
     every, exchanged = [streamed(task) for _ in range(size)], []
 
-    def collected(mine):
+    def collected(gathered, mine, group):
         exchanged.append(mine)
-        return exchanged if len(exchanged) == size else [{}]
+        gathered[:] = exchanged if len(exchanged) == size else [{}]
 
-    monkeypatch.setattr(stream, "_all_gatherer", lambda processes: collected)
+    monkeypatch.setattr("torch.distributed.new_group", lambda backend: None)
+    monkeypatch.setattr("torch.distributed.all_gather_object", collected)
     for rank, rows in enumerate(every):
         rows.share_with(Processes(rank=rank, size=size))
     positions = whole._current.positions

@@ -138,9 +138,17 @@ class DocumentStream:
 
     def documents(self, name: str) -> Iterator[list[str]]:
         """Yield the documents of a split in the order of the shards; held-out splits are short (HELD_OUT_DOCUMENTS)."""
-        rows = self.dataset if name == "train" else self.dataset.take(READ_TO_HOLD_OUT)
-        texts = (text for text in stream_texts(rows, self.explained) if self.split_of(text) == name)
-        yield from map(paragraphs, texts if name == "train" else islice(texts, HELD_OUT_DOCUMENTS))
+        rows = iter(self.dataset if name == "train" else self.dataset.take(READ_TO_HOLD_OUT))
+
+        def texts() -> Iterator[str]:
+            while True:
+                with self.explained():
+                    some = [row["text"] for row in islice(rows, 100)]
+                if not some:
+                    return
+                yield from (text for text in some if self.split_of(text) == name)
+
+        yield from map(paragraphs, texts() if name == "train" else islice(texts(), HELD_OUT_DOCUMENTS))
 
     def as_documents(self, origin: dict[str, Any]) -> Documents:
         """Return the splits of the stream."""
@@ -151,19 +159,6 @@ class DocumentStream:
             for name in names
         }
         return Documents(by_name, origin | {"streamed": len(self.shards)}, self)
-
-
-def stream_texts(
-    dataset: IterableDataset, explained: Callable[[], AbstractContextManager[Any]] = nullcontext
-) -> Iterator[str]:
-    """Yield the texts of a stream; errors of its source are `explained`."""
-    rows = iter(dataset)
-    while True:
-        with explained():
-            texts = [row["text"] for row in islice(rows, 100)]
-        if not texts:
-            return
-        yield from texts
 
 
 def stream_of_files(paths: Sequence[Path], read: Callable[[Path], Iterator[list[str]]]) -> IterableDataset:

@@ -60,16 +60,16 @@ class TokenStore:
     """The columns of some examples: see `write_store` and `memory_store`."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
-        self._columns = columns
+        self.columns = columns
 
     def __len__(self) -> int:
-        return len(next(iter(self._columns.values())).offsets) - 1
+        return len(next(iter(self.columns.values())).offsets) - 1
 
     def __getitem__(self, name: str) -> Column:
-        return self._columns[name]
+        return self.columns[name]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._columns
+        return name in self.columns
 
 
 Block = Mapping[str, tuple[np.ndarray, np.ndarray]]  # some rows: each column's numbers, flat, and how many each row has

@@ -23,9 +23,9 @@ from encoderlab.data.examples import Split, Splits, TextExample
 from encoderlab.data.survey import SplitSurvey, survey
 from encoderlab.data.token_store import TokenStore, kept_store, write_store
 from encoderlab.errors import DataError
-from encoderlab.tasks.config import DocumentTaskConfig, SecondSentence
+from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.pretraining import DocumentTask
-from encoderlab.tasks.rows import ExampleRows, store_encoded
+from encoderlab.tasks.rows import ExampleRows, in_columns
 from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.stream import StreamedRows, sample_of
 from encoderlab.tasks.task import Task
@@ -123,9 +123,7 @@ class Corpus:
         """Return how many tokens 99% of the training rows, or of a sample of many, need as the task encodes them, from
         LEAST_LENGTH up to its own limit.
         """
-        train = self.split("train")
-        looked_at = np.unique(np.linspace(0, len(train) - 1, min(len(train), ROWS_LOOKED_AT)).round().astype(np.int64))
-        encoded = _encoded(train.take(looked_at.tolist()), task, "measuring texts")
+        encoded = _encoded(self.split("train").evenly(ROWS_LOOKED_AT), task, "measuring texts")
         lengths = np.fromiter((len(one.input_ids) for one in encoded), np.int64)
         return min(max(int(np.percentile(lengths, 99, method="higher")), LEAST_LENGTH), task.max_length)
 
@@ -136,7 +134,7 @@ class Corpus:
 
         def make(folder: Path) -> TokenStore:
             encoded = _encoded(self.split(name), task, f"tokenising {name}")
-            return store_encoded(folder, encoded, task.tokenizer.vocabulary_size, task.heads)
+            return write_store(folder, *in_columns(encoded, task.tokenizer.vocabulary_size, task.heads))
 
         return ExampleRows(kept_store(self.cache / "tokens" / key, make))
 
@@ -275,7 +273,7 @@ class DocumentCorpus:
             wrong = f"The {name} documents have no paragraph that is long enough for {settings}"
             remedy = "Use smaller values, longer documents, or task.second_sentence=none task.min_sentences=1"
             raise DataError(wrong, remedy=remedy)
-        if rows.second is SecondSentence.next and rows.windows.document[0] == rows.windows.document[-1]:
+        if rows.paired and rows.windows.document[0] == rows.windows.document[-1]:
             wrong = f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another"
             remedy = "Use or hold out more documents (dataset.validation_fraction), or set task.second_sentence=none"
             raise DataError(wrong, allowed="two documents or more", remedy=remedy)

@@ -245,11 +245,6 @@ class DocumentTaskConfig(TaskConfig):
         None, "Most tokens in a row, with special tokens; null: model.max_length.", least=8, most=1048576
     )
 
-    @property
-    def second(self) -> SecondSentence:
-        """Return what to predict for pairs, or that rows are single texts."""
-        return SecondSentence.none
-
 
 @dataclass
 class TeacherVectorsConfig(DocumentTaskConfig):
@@ -277,7 +272,3 @@ class PretrainingConfig(DocumentTaskConfig):
         super().__post_init__()
         if self.mask_replace_prob + self.random_replace_prob > 1:
             raise SettingError("task.mask_replace_prob plus task.random_replace_prob is more than 1")
-
-    @property
-    def second(self) -> SecondSentence:
-        return self.second_sentence

@@ -9,40 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from encoderlab.batch import Batch, Encoded, HeadSizes, TeacherOutputs
-from encoderlab.data.token_store import Block, TokenStore, as_blocks, id_type, memory_store, write_store
+from encoderlab.data.token_store import Block, TokenStore, as_blocks, id_type, memory_store
 
 UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
 LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
 
 
-def store_encoded(folder: Path, encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> TokenStore:
-    """Write encoded examples, with the targets of `heads`, to a token store at `folder`."""
-    return write_store(folder, *_in_columns(encoded, vocabulary_size, heads))
-
-
 def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> ExampleRows:
     """Return the rows of encoded examples, in memory."""
-    return ExampleRows(memory_store(*_in_columns(encoded, vocabulary_size, heads)))
+    return ExampleRows(memory_store(*in_columns(encoded, vocabulary_size, heads)))
 
 
 def concatenated(parts: Sequence[ExampleRows]) -> ExampleRows:
     """Return the rows of all parts, one part after another, in memory."""
-    names = ("input_ids", "first_length", "truncated", "label", "windows", "target_positions", "token_labels")
-    types = {name: parts[0].store[name].values.dtype.str for name in names if name in parts[0].store}
-    blocks = [{name: (part.store[name].values, part.store[name].lengths()) for name in types} for part in parts]
+    types = {name: column.values.dtype.str for name, column in parts[0].store.columns.items()}
+    blocks = [{name: (one.values, one.lengths()) for name, one in part.store.columns.items()} for part in parts]
     return ExampleRows(memory_store(types, blocks))
 
 
-def _in_columns(
+def in_columns(
     encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes
 ) -> tuple[dict[str, str], Iterator[Block]]:
-    """Return the columns of a store by name, each with its dtype, and their numbers."""
+    """Return encoded examples, with the targets of `heads`, as a store's columns (name: dtype) and their numbers."""
     types = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
     if heads.predicts_tokens:
         types |= {"target_positions": "uint32", "token_labels": "int32"}
@@ -52,8 +45,7 @@ def _in_columns(
     unknown = math.nan if heads.sequence_target == "number" else UNKNOWN
 
     def columns(example: Encoded) -> Mapping[str, Sequence[float]]:
-        label = unknown if example.label is None else example.label
-        tokens = example.token_labels or {}
+        label, tokens = unknown if example.label is None else example.label, example.token_labels or {}
         return {
             "input_ids": example.input_ids,
             "first_length": (example.token_type_ids.count(0),),

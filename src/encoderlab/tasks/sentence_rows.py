@@ -11,7 +11,6 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.data.dataset import Pack
 from encoderlab.data.token_store import TokenStore, indices_of
-from encoderlab.tasks.config import SecondSentence
 from encoderlab.tasks.pretraining import DocumentTask
 from encoderlab.tasks.rows import side_by_side
 from encoderlab.tasks.task import longest_first
@@ -19,21 +18,14 @@ from encoderlab.tasks.task import longest_first
 Places = np.ndarray  # indices of sentences in the store: int32 if that is enough, otherwise int64
 
 
-@dataclass(frozen=True, slots=True)
 class Sentences:
-    """Where the sentences of a store begin, and their documents and paragraphs.
-
-    `offsets` [sentences + 1] is where their tokens begin; `document` and `paragraph` [sentences] are numbers.
+    """Where the sentences' tokens begin in a store, `offsets` [sentences + 1], and the numbers of their `document` and
+    `paragraph`, [sentences] each; all of it stays memory-mapped.
     """
 
-    offsets: np.ndarray
-    document: np.ndarray
-    paragraph: np.ndarray
-
-    @classmethod
-    def of(cls, store: TokenStore) -> Sentences:
-        """Read it from the store, which stays memory-mapped."""
-        return cls(store["input_ids"].offsets, store["document"].values, store["paragraph"].values)
+    def __init__(self, store: TokenStore) -> None:
+        self.offsets = store["input_ids"].offsets
+        self.document, self.paragraph = store["document"].values, store["paragraph"].values
 
     def tokens(self, start: Places, stop: Places) -> np.ndarray:
         """Return how many tokens the sentences from `start` up to `stop` have."""
@@ -104,16 +96,16 @@ def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, lea
 
 
 def draw_pairs(
-    windows: Windows, sentences: Sentences, second: SecondSentence, pack: Pack, room: int, seed: list[int]
+    windows: Windows, sentences: Sentences, pack: Pack, room: int, seed: list[int], *, paired: bool
 ) -> Pairs:
-    """Cut every window in two, and make half of the pairs (to within one) negative; if `second` is none, do neither.
+    """Cut every window in two, and make half of the pairs (to within one) negative; do neither unless `paired`.
 
     A negative second text begins where the second text of another *document*'s window does, so that neither its
     position nor its length gives it away, and continues as long as there is room.
     """
     draw = np.random.default_rng(seed)
     start, stop = windows.start, windows.stop
-    if second is SecondSentence.none:
+    if not paired:
         return Pairs(start, stop, stop, stop, np.zeros(len(start), np.int8))
     middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(start.dtype)
     labels = (draw.permutation(len(start)) % 2).astype(np.int8)
@@ -140,18 +132,17 @@ class SentenceRows:
 
     def __init__(self, store: TokenStore, task: DocumentTask, pack: Pack) -> None:
         self.store, self.task, self.pack = store, task, pack
-        self.second = task.config.second
-        self.paired = self.second is not SecondSentence.none
+        self.paired = bool(task.labels)
         length = min(task.config.row_length or task.max_length, task.max_length)
         self.room = length - (3 if self.paired else 2)  # besides [CLS] and each [SEP]
-        self.sentences = Sentences.of(store)
+        self.sentences = Sentences(store)
         self.windows = windows(self.sentences, pack, self.room, paired=self.paired)
 
     def __len__(self) -> int:
         return len(self.windows.start)
 
     def epoch(self, seed: int, epoch: int) -> SentenceEpoch:
-        pairs = draw_pairs(self.windows, self.sentences, self.second, self.pack, self.room, [seed, epoch])
+        pairs = draw_pairs(self.windows, self.sentences, self.pack, self.room, [seed, epoch], paired=self.paired)
         key = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
         return SentenceEpoch(self, pairs, key)
 
@@ -181,7 +172,17 @@ class SentenceEpoch:
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """Return rows as [CLS] a [SEP] b [SEP], truncating the longer text first, or as [CLS] a [SEP]."""
-        flat, lengths, first_lengths = self._sequences(rows)
+        column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
+        tokenizer = self.rows.task.tokenizer
+        first, second = longest_first(*self.tokens(rows), self.rows.room)
+        first_lengths = first + 2
+        lengths = first_lengths + second + self.paired
+        begins = np.cumsum(lengths) - lengths
+        flat = np.full(int(lengths.sum()), tokenizer.sep_id, dtype=np.int64)
+        flat[begins] = tokenizer.cls_id
+        first_starts, second_starts = offsets[self.pairs.first_start[rows]], offsets[self.pairs.second_start[rows]]
+        flat[indices_of(begins + 1, first)] = column.stretches(first_starts, first)
+        flat[indices_of(begins + first_lengths, second)] = column.stretches(second_starts, second)
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
         return Batch(
             input_ids=input_ids,
@@ -198,18 +199,3 @@ class SentenceEpoch:
     def prepare(self, batch: Batch) -> Batch:
         """Mask the batch, or let the teacher compute its outputs."""
         return self.rows.task.with_targets(batch, self.key)
-
-    def _sequences(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the sequences of `rows` one after the other, their lengths, and those of their first segments."""
-        column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
-        tokenizer = self.rows.task.tokenizer
-        first, second = longest_first(*self.tokens(rows), self.rows.room)
-        first_lengths, second_lengths = first + 2, second + self.paired
-        lengths = first_lengths + second_lengths
-        begins = np.cumsum(lengths) - lengths
-        flat = np.full(int(lengths.sum()), tokenizer.sep_id, dtype=np.int64)
-        flat[begins] = tokenizer.cls_id
-        first_starts, second_starts = offsets[self.pairs.first_start[rows]], offsets[self.pairs.second_start[rows]]
-        flat[indices_of(begins + 1, first)] = column.stretches(first_starts, first)
-        flat[indices_of(begins + first_lengths, second)] = column.stretches(second_starts, second)
-        return flat, lengths, first_lengths

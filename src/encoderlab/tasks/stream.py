@@ -7,9 +7,11 @@ settings, not on the number of processes that share the reading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch.distributed
 
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, StreamReader
@@ -17,7 +19,6 @@ from encoderlab.data.sentences import Preparation, SentenceBlock, by_size, colum
 from encoderlab.data.token_store import memory_store
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.tasks.config import SecondSentence
 from encoderlab.tasks.pretraining import DocumentTask
 from encoderlab.tasks.sentence_rows import SentenceEpoch, SentenceRows
 
@@ -45,7 +46,7 @@ class StreamedRows:
     def __init__(self, stream: DocumentStream, prepare: Preparation, task: DocumentTask, pack: Pack, seed: int) -> None:
         self.stream, self.prepare, self.task, self.pack, self.seed = stream, prepare, task, pack, seed
         self._readers: dict[int, StreamReader] = {}
-        self._processes, self._all_gather = SINGLE_PROCESS, _all_gatherer(SINGLE_PROCESS)
+        self._processes, self._group = SINGLE_PROCESS, None
         self._current = self._read({"number": 0, "first_step": 0, "positions": [None] * stream.readers})
         self._marks = [self._current.mark]
         self.first = self._current.rows
@@ -62,7 +63,10 @@ class StreamedRows:
 
     def share_with(self, processes: Processes) -> None:
         """Divide the reading of all further windows among the `processes`, each of which calls this."""
-        self._processes, self._all_gather = processes, _all_gatherer(processes)
+        self._processes = processes
+        if processes.size > 1:
+            # a process group of its own: the thread that prepares batches may exchange documents during a step
+            self._group = torch.distributed.new_group(backend="gloo")
 
     def epochs(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, SentenceEpoch, int]]:
         """Yield each window from step `after` + 1 on: its number, its rows, and how many of its steps are done."""
@@ -95,7 +99,7 @@ class StreamedRows:
             store = memory_store(columns_of(size), numbered(blocks, size))
             document = store["document"].values
             # a negative second text is taken from another document
-            alone = self.task.config.second is SecondSentence.next and len(document) and document[0] == document[-1]
+            alone = self.task.labels and len(document) and document[0] == document[-1]
             if len(store) > 1 and not alone:
                 rows = SentenceRows(store, self.task, self.pack)
                 if len(rows):
@@ -113,7 +117,9 @@ class StreamedRows:
             read = {number: self._share(number, positions[number]) for number in mine}
         except DataError as error:  # all are to raise it, instead of waiting for this one
             read = error
-        everywhere = self._all_gather(read)
+        everywhere: list[Any] = [read] * self._processes.size
+        if self._processes.size > 1:
+            torch.distributed.all_gather_object(everywhere, read, self._group)
         if error := next((one for one in everywhere if isinstance(one, DataError)), None):
             raise error
         shares = [share for _, share in sorted(pair for one in everywhere for pair in one.items())]
@@ -129,22 +135,3 @@ class StreamedRows:
 def sample_of(rows: SentenceRows | StreamedRows) -> SentenceRows:
     """Return rows to count facts in: all of them or, for a stream, those of its first window."""
     return rows.first if isinstance(rows, StreamedRows) else rows
-
-
-def _all_gatherer(processes: Processes) -> Callable[[Any], list[Any]]:
-    """Return a function that all processes call, and that returns what each passed to it, by rank.
-
-    All create one. It has a process group of its own: the thread that prepares batches may call it during a step.
-    """
-    if processes.size == 1:
-        return lambda mine: [mine]
-    import torch.distributed
-
-    group = torch.distributed.new_group(backend="gloo")
-
-    def all_gather(mine: Any) -> list[Any]:
-        gathered = [mine] * processes.size
-        torch.distributed.all_gather_object(gathered, mine, group)
-        return gathered
-
-    return all_gather

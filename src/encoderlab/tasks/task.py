@@ -69,6 +69,7 @@ class Task(ABC):
     heads: HeadSizes
     unit: float = 1.0  # the user's units per 1 in the logits of a number
     windows: Windowing | None = None  # how texts longer than `max_length` are read; None: truncated
+    encoded_by: str = ""  # what else `encode` depends on
 
     def __init__(
         self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str, *, shortest: int
@@ -82,7 +83,7 @@ class Task(ABC):
     def key(self) -> str:
         """Return everything `encode` depends on, as text, for the token store's cache key."""
         windows = "" if self.windows is None else f" {self.windows}"
-        return f"{type(self).__name__} {self.tokenizer.fingerprint} {self.max_length}{windows}"
+        return f"{type(self).__name__} {self.tokenizer.fingerprint} {self.max_length}{windows}{self.encoded_by}"
 
     @property
     def limit(self) -> str:
@@ -182,20 +183,15 @@ def sequences_of(
         wrong = "This dataset holds sequences of labelled words, but the task needs texts"
         raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
     examples = cast("Sequence[TextExample]", examples)
-    firsts = tokenizer.encode([example.text for example in examples])
-    if windows is not None:
-        if any(example.text_pair is not None for example in examples):
-            wrong = f"task.windows={windows.pooling} reads single texts in windows, but these rows are pairs"
-            raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
-        return [
-            in_windows(tokenizer, ids, max_length, windows, example.label)
-            if len(ids) > max_length - 2
-            else join(tokenizer, ids, None, max_length, example.label)
-            for example, ids in zip(examples, firsts, strict=True)
-        ]
-    seconds = iter(tokenizer.encode([example.text_pair for example in examples if example.text_pair is not None]))
+    pairs = [example.text_pair for example in examples if example.text_pair is not None]
+    if pairs and windows is not None:
+        wrong = f"task.windows={windows.pooling} reads single texts in windows, but these rows are pairs"
+        raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
+    firsts, seconds = tokenizer.encode([example.text for example in examples]), iter(tokenizer.encode(pairs))
     return [
-        join(tokenizer, first, None if example.text_pair is None else next(seconds), max_length, example.label)
+        in_windows(tokenizer, first, max_length, windows, example.label)
+        if windows is not None and len(first) > max_length - 2
+        else join(tokenizer, first, None if example.text_pair is None else next(seconds), max_length, example.label)
         for example, first in zip(examples, firsts, strict=True)
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -59,9 +58,9 @@ class TextTask(Task):
         encoded = sequences_of(self.tokenizer, examples, self.max_length, self.windows)
         return [one if one.label is None else replace(one, label=self.target_of(one.label)) for one in encoded]
 
-    @abstractmethod
     def target_of(self, label: Target) -> Target:
-        """Return the target for the known label of an example."""
+        """Return the target for the known label of an example: the label itself, unless overridden."""
+        return label
 
 
 class Classification(TextTask):
@@ -78,9 +77,6 @@ class Classification(TextTask):
         super().__init__(config, tokenizer, labels, max_length)
         self.positive = positive_class(config, self.labels)
         self.threshold = threshold_rule(config)
-
-    def target_of(self, label: Target) -> Target:
-        return label
 
     def metrics(self) -> ClassificationMetrics:
         return ClassificationMetrics(self.labels, self.main_score, self.positive, self.threshold)
@@ -104,13 +100,9 @@ class Multilabel(TextTask):
 
     def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(config, tokenizer, labels, max_length)
-        self.thresholds = config.known_thresholds
+        self.thresholds, self.encoded_by = config.known_thresholds, f" {len(self.labels)}"
         for label in self.thresholds:
             refuse_unknown_label("task.thresholds", label, self.labels)
-
-    @property
-    def key(self) -> str:
-        return f"{super().key} {len(self.labels)}"
 
     def target_of(self, label: Target) -> Target:
         """Return a 0 or 1 for each label instead of the ids."""
@@ -137,24 +129,20 @@ class Regression(TextTask):
     def __init__(self, config: RegressionConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(config, tokenizer, [], max_length)
         assert config.mean is not None and config.deviation is not None, "see `runs.task.resolve_task`"
-        self.mean, self.deviation = config.mean, config.deviation
-        self.unit = config.deviation
-
-    @property
-    def key(self) -> str:
-        return f"{super().key} {self.mean!r} {self.deviation!r}"
+        self.mean, self.unit = config.mean, config.deviation
+        self.encoded_by = f" {self.mean!r} {self.unit!r}"
 
     def target_of(self, label: Target) -> Target:
         assert isinstance(label, float), "the dataset was read for another task"
-        return (label - self.mean) / self.deviation
+        return (label - self.mean) / self.unit
 
     def metrics(self) -> RegressionMetrics:
-        return RegressionMetrics(self.mean, self.deviation, self.main_score)
+        return RegressionMetrics(self.mean, self.unit, self.main_score)
 
     def predictions_of(self, logits: Float[Tensor, "rows one"]) -> list[RowPrediction]:
         """Return the number of each row in the user's units."""
-        numbers = logits[:, 0].double().cpu().numpy() * self.deviation + self.mean
-        return [RowPrediction((), number=number) for number in rounded(numbers, self.deviation).tolist()]
+        numbers = logits[:, 0].double().cpu().numpy() * self.unit + self.mean
+        return [RowPrediction((), number=number) for number in rounded(numbers, self.unit).tolist()]
 
 
 @dataclass
@@ -225,17 +213,13 @@ class Tagging(Task):
         super().__init__(
             tokenizer, labels, max_length, config.main_score(labels), shortest=3 if config.special_tokens else 1
         )
-        self.special_tokens = config.special_tokens
+        self.special_tokens, self.encoded_by = config.special_tokens, f" {config.special_tokens}"
         self.heads = HeadSizes(token_classes=len(self.labels))
         entities = None if config.decoding is Decoding.argmax else entity_labels(self.labels)
         if entities is None and config.decoding is Decoding.valid:
             wrong = "task.decoding=valid needs BIO or BIOES labels, such as B-person, I-person and O"
             raise SettingError(wrong, remedy="Set task.decoding=argmax")
         self.decoder = None if entities is None else ValidDecoder(entities)
-
-    @property
-    def key(self) -> str:
-        return f"{super().key} {self.special_tokens}"
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         if not all(isinstance(example, WordsExample) for example in examples):
@@ -249,9 +233,8 @@ class Tagging(Task):
             sequence = [*before, *ids[:kept], *after]
             firsts = [place for place, word in enumerate(word_of[:kept]) if not place or word_of[place - 1] != word]
             labels = example.labels or [None] * len(example.words)
-            token_labels = {place + len(before): labels[word_of[place]] for place in firsts}
-            one = Encoded(sequence, [0] * len(sequence), token_labels=token_labels, truncated=len(ids) > kept)
-            encoded.append(one)
+            targets = {place + len(before): labels[word_of[place]] for place in firsts}
+            encoded.append(Encoded(sequence, [0] * len(sequence), None, targets, truncated=len(ids) > kept))
         return encoded
 
     def metrics(self) -> TaggingMetrics:
