@@ -1,5 +1,6 @@
 """Sentences: nothing is lost, and blocks are the same for any number of processes."""
 
+from functools import partial
 from pathlib import Path
 
 import nltk
@@ -8,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.data.sentences import (
-    Preparation,
     SentenceSplitter,
+    block_of,
     prepared,
     splitter_for,
 )
@@ -94,7 +95,7 @@ TOKENIZER = SymbolsConfig(symbols="0123456789").build(list, None)
 
 
 def test_sentences_of_long_paragraphs_are_numbered_by_document_and_paragraph():
-    block = Preparation(SPLITTER, TOKENIZER, 5, 2)([["12|345", "1|2"], [], ["123456", "1|23|456"]])
+    block = block_of(SPLITTER, TOKENIZER, 5, 2, [["12|345", "1|2"], [], ["123456", "1|23|456"]])
     assert block.input_ids.tolist() == [
         id_ for digits in ("12", "345", "1", "23", "456") for id_ in TOKENIZER.encode([digits])[0]
     ]
@@ -106,7 +107,7 @@ def test_sentences_of_long_paragraphs_are_numbered_by_document_and_paragraph():
 
 def test_a_sentence_without_pieces_is_skipped_and_its_paragraph_still_counts(tmp_path):
     tokenizer = WordPieceConfig(vocabulary_size=100, min_frequency=1).build(lambda: ["one two three"], tmp_path)
-    block = Preparation(SPLITTER, tokenizer, 1, 1)([["one|\u200b|two", "\u200b", "three"]])
+    block = block_of(SPLITTER, tokenizer, 1, 1, [["one|\u200b|two", "\u200b", "three"]])
     assert block.paragraph.tolist() == [0, 0, 2]
     assert block.lengths.sum() == len(block.input_ids) and (block.lengths > 0).all()
     assert block.paragraphs == 3
@@ -115,7 +116,7 @@ def test_a_sentence_without_pieces_is_skipped_and_its_paragraph_still_counts(tmp
 def test_processes_prepare_the_same_blocks_in_the_same_order(monkeypatch):
     monkeypatch.setattr("encoderlab.data.sentences._CHARACTERS", 200)
     documents = [[f"{number}|{number + 1}"] * (number % 7) for number in range(300)]
-    prepare = Preparation(SPLITTER, TOKENIZER, 1, 1)
+    prepare = partial(block_of, SPLITTER, TOKENIZER, 1, 1)
     several = list(prepared(documents, prepare))
     monkeypatch.setattr("encoderlab.data.sentences._MOST_WORKERS", 1)
     alone = list(prepared(documents, prepare))

@@ -1,5 +1,6 @@
 """The rows of a stream: windows of documents, the same for any number of processes, and resumed exactly."""
 
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, stream_of_files
-from encoderlab.data.sentences import Preparation
+from encoderlab.data.sentences import block_of
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.system.processes import Processes
@@ -43,7 +44,7 @@ def three_readers(monkeypatch):
 
 def streamed(task, read=read, names=NAMES):
     documents = DocumentStream(stream_of_files(names, read), dict.fromkeys(names, ""), 150, validation=0.1)
-    return StreamedRows(documents, Preparation(FullStops(), task.tokenizer, 1, 1), task, Pack.sentences, 5)
+    return StreamedRows(documents, partial(block_of, FullStops(), task.tokenizer, 1, 1), task, Pack.sentences, 5)
 
 
 def first_windows(rows, count, after=0):

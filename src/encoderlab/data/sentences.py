@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
-import os
 import re
 import signal
 import sys
@@ -38,14 +37,11 @@ _TRAINING_CHARACTERS = 5_000_000  # enough for all but rare abbreviations, in ab
 
 @dataclass(frozen=True, slots=True)
 class SentenceSplitter:
-    """Splits paragraphs into sentences.
-
-    `name` describes the model; `key` is its fingerprint, for the cache keys of its sentences.
-    """
+    """Splits paragraphs into sentences."""
 
     tokenizer: PunktSentenceTokenizer
-    name: str
-    key: str
+    name: str  # describes the model
+    key: str  # its fingerprint, for the cache keys of its sentences
 
     def split(self, paragraph: str) -> list[str]:
         """Return the sentences in order, stripped and without empty ones; nothing but white space is lost."""
@@ -111,34 +107,29 @@ class SentenceBlock:
     paragraphs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """How documents become tokenised sentences: called with some documents, it returns their block.
+Prepare = Callable[[list[Document]], SentenceBlock]  # `block_of` with all but the documents
+
+
+def block_of(
+    splitter: SentenceSplitter, tokenizer: Tokenizer, min_characters: int, min_sentences: int, documents: list[Document]
+) -> SentenceBlock:
+    """Return the sentences of some documents. Raises DataError if a text is not valid Unicode.
 
     Paragraphs shorter than `min_characters` or with fewer than `min_sentences` are skipped, and so are sentences
     without ids.
     """
-
-    splitter: SentenceSplitter
-    tokenizer: Tokenizer
-    min_characters: int
-    min_sentences: int
-
-    def __call__(self, documents: list[Document]) -> SentenceBlock:
-        """Return the block of some documents. Raises DataError if a text is not valid Unicode."""
-        paragraphs = [
-            (number, sentences)
-            for number, document in enumerate(documents)
-            for paragraph in document
-            if len(paragraph) >= self.min_characters
-            and len(sentences := self.splitter.split(paragraph)) >= self.min_sentences
-        ]
-        ids, lengths = self.tokenizer.encode_flat([sentence for _, sentences in paragraphs for sentence in sentences])
-        counts = [len(sentences) for _, sentences in paragraphs]
-        document = np.repeat(np.array([number for number, _ in paragraphs], np.int64), counts)
-        paragraph = np.repeat(np.arange(len(paragraphs)), counts)
-        kept = lengths > 0
-        return SentenceBlock(ids, lengths[kept], document[kept], paragraph[kept], len(documents), len(paragraphs))
+    paragraphs = [
+        (number, sentences)
+        for number, document in enumerate(documents)
+        for paragraph in document
+        if len(paragraph) >= min_characters and len(sentences := splitter.split(paragraph)) >= min_sentences
+    ]
+    ids, lengths = tokenizer.encode_flat([sentence for _, sentences in paragraphs for sentence in sentences])
+    counts = [len(sentences) for _, sentences in paragraphs]
+    document = np.repeat(np.array([number for number, _ in paragraphs], np.int64), counts)
+    paragraph = np.repeat(np.arange(len(paragraphs)), counts)
+    kept = lengths > 0
+    return SentenceBlock(ids, lengths[kept], document[kept], paragraph[kept], len(documents), len(paragraphs))
 
 
 def by_size(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -146,34 +137,37 @@ def by_size(documents: Iterable[Document]) -> Iterator[list[Document]]:
     return grouped(documents, lambda document: sum(map(len, document)), _CHARACTERS)
 
 
-def columns_of(vocabulary_size: int) -> dict[str, str]:
-    """Return the columns of a store of sentences: their ids, and the numbers of their document and paragraph."""
-    return {"input_ids": id_type(vocabulary_size), "document": "uint32", "paragraph": "uint32"}
+def in_columns(blocks: Iterable[SentenceBlock], vocabulary_size: int) -> tuple[dict[str, str], Iterator[Block]]:
+    """Return the columns of a store of sentences (name: dtype) and their numbers: the ids of each sentence, and which
+    document and paragraph it is from, counted through all blocks.
+    """
+    types = {"input_ids": id_type(vocabulary_size), "document": "uint32", "paragraph": "uint32"}
+
+    def numbered() -> Iterator[Block]:
+        documents = paragraphs = 0
+        for block in blocks:
+            ones = np.ones(len(block.lengths), np.int64)
+            yield {
+                "input_ids": (block.input_ids.astype(types["input_ids"], copy=False), block.lengths),
+                "document": ((block.document + documents).astype(types["document"]), ones),
+                "paragraph": ((block.paragraph + paragraphs).astype(types["paragraph"]), ones),
+            }
+            documents, paragraphs = documents + block.documents, paragraphs + block.paragraphs
+
+    return types, numbered()
 
 
-def numbered(blocks: Iterable[SentenceBlock], vocabulary_size: int) -> Iterator[Block]:
-    """Yield the columns of each block, with documents and paragraphs numbered consecutively."""
-    columns, documents, paragraphs = columns_of(vocabulary_size), 0, 0
-    for block in blocks:
-        ones = np.ones(len(block.lengths), np.int64)
-        yield {
-            "input_ids": (block.input_ids.astype(columns["input_ids"], copy=False), block.lengths),
-            "document": ((block.document + documents).astype(columns["document"]), ones),
-            "paragraph": ((block.paragraph + paragraphs).astype(columns["paragraph"]), ones),
-        }
-        documents, paragraphs = documents + block.documents, paragraphs + block.paragraphs
-
-
-def prepared(documents: Iterable[Document], prepare: Preparation) -> Iterator[SentenceBlock]:
+def prepared(documents: Iterable[Document], prepare: Prepare) -> Iterator[SentenceBlock]:
     """Yield the blocks of the documents in order, made by several processes if there are many.
 
     They are the same for any number of processes, and only a few are in memory at once.
     """
+    from encoderlab.system.device import available_cores  # PyTorch, which workers do without
+
     groups = by_size(documents)
     first = list(islice(groups, _FEW))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = 1 if multiprocessing.parent_process() else min(cores, _MOST_WORKERS)  # workers of a sweep share the cores
-    if len(first) < _FEW or workers == 1:
+    workers = min(available_cores(), _MOST_WORKERS)
+    if len(first) < _FEW or workers == 1 or multiprocessing.parent_process():  # workers of a sweep share the cores
         yield from map(prepare, chain(first, groups))
         return
     from joblib.externals.loky import get_reusable_executor
@@ -192,10 +186,10 @@ def prepared(documents: Iterable[Document], prepare: Preparation) -> Iterator[Se
         pool.shutdown(kill_workers=bool(waiting))
 
 
-_worker: list[Preparation] = []  # of a worker process
+_worker: list[Prepare] = []  # of a worker process
 
 
-def _start(prepare: Preparation) -> None:
+def _start(prepare: Prepare) -> None:
     """Set a worker up. Signals are left to the process that distributes the work."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

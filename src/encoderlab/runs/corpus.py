@@ -8,6 +8,7 @@ import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -262,10 +263,11 @@ class DocumentCorpus:
                     yield block
                     bar.update(block.documents)
 
-            return write_store(folder, sentences.columns_of(size), sentences.numbered(counted(), size))
+            return write_store(folder, *sentences.in_columns(counted(), size))
 
-    def _preparation(self, task: DocumentTask) -> sentences.Preparation:
-        return sentences.Preparation(self.splitter, task.tokenizer, self.task.min_characters, self.task.min_sentences)
+    def _preparation(self, task: DocumentTask) -> sentences.Prepare:
+        least = (self.task.min_characters, self.task.min_sentences)
+        return partial(sentences.block_of, self.splitter, task.tokenizer, *least)
 
     def _check(self, rows: SentenceRows, name: str) -> None:
         settings = f"task.min_characters={self.task.min_characters} task.min_sentences={self.task.min_sentences}"

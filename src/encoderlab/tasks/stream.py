@@ -15,7 +15,7 @@ import torch.distributed
 
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, StreamReader
-from encoderlab.data.sentences import Preparation, SentenceBlock, by_size, columns_of, numbered
+from encoderlab.data.sentences import Prepare, SentenceBlock, by_size, in_columns
 from encoderlab.data.token_store import memory_store
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -43,7 +43,7 @@ class StreamedRows:
     As `Rows`, they are those of its first window, which each process reads for itself at once.
     """
 
-    def __init__(self, stream: DocumentStream, prepare: Preparation, task: DocumentTask, pack: Pack, seed: int) -> None:
+    def __init__(self, stream: DocumentStream, prepare: Prepare, task: DocumentTask, pack: Pack, seed: int) -> None:
         self.stream, self.prepare, self.task, self.pack, self.seed = stream, prepare, task, pack, seed
         self._readers: dict[int, StreamReader] = {}
         self._processes, self._group = SINGLE_PROCESS, None
@@ -96,7 +96,7 @@ class StreamedRows:
         size, positions = self.task.tokenizer.vocabulary_size, mark["positions"]
         while True:
             blocks, positions = self._shares(positions)
-            store = memory_store(columns_of(size), numbered(blocks, size))
+            store = memory_store(*in_columns(blocks, size))
             document = store["document"].values
             # a negative second text is taken from another document
             alone = self.task.labels and len(document) and document[0] == document[-1]
