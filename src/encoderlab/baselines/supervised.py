@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import Split, Splits, TextExample
+from encoderlab.data.examples import Split, Splits, texts_of
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.calibration import DEFAULT, ThresholdRule, fit_thresholds
 from encoderlab.metrics.texts import predict_from
@@ -177,16 +177,11 @@ def _run_frozen(vectors: Features, data: _Data) -> Baseline:
 
 
 def _characters(split: Split) -> Iterator[int]:
-    return (min(len(whole_text(example)), _CHARACTERS_READ) for example in split.of_texts())
+    return (min(len(text), _CHARACTERS_READ) for text in _texts(split))
 
 
-def _texts(split: Split) -> list[str]:
-    return [whole_text(example) for example in split.of_texts()]
-
-
-def whole_text(example: TextExample) -> str:
-    """Return the text, or both texts of a pair with a blank between them."""
-    return example.text if example.text_pair is None else f"{example.text} {example.text_pair}"
+def _texts(split: Split) -> Iterator[str]:
+    return (" ".join(texts_of(example)) for example in split)  # of a pair, both
 
 
 def _labelled(split: Split) -> Split:

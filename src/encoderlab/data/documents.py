@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.data.examples import Example, Splits, WordsExample
+from encoderlab.data.examples import Splits, texts_of
 from encoderlab.data.survey import hashed
 from encoderlab.settings import setting
 
@@ -57,28 +57,20 @@ class DocumentSplit:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Splits`.
-
-    If a run is to read its documents during training, it reads them from `stream`.
-    """
+    """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Splits`."""
 
     by_name: dict[str, DocumentSplit]
     origin: dict[str, Any]
-    stream: DocumentStream | None = None
+    stream: DocumentStream | None = None  # of the documents that a run reads during training
 
 
 def as_documents(splits: Splits) -> Documents:
     """Return each row as a document: the non-blank lines of its text, then of its second; words are one paragraph."""
 
-    def paragraphs_of(example: Example) -> list[str]:
-        if isinstance(example, WordsExample):
-            return paragraphs(" ".join(example.words))
-        return paragraphs(example.text) + paragraphs(example.text_pair or "")
-
     by_name = {}
     for name, split in splits.by_name.items():
-        key = fingerprint(hashed(split).texts.tobytes())
-        by_name[name] = DocumentSplit(lambda split=split: map(paragraphs_of, split), len(split), key)
+        documents = lambda split=split: (paragraphs("\n".join(texts_of(example))) for example in split)  # noqa: E731
+        by_name[name] = DocumentSplit(documents, len(split), fingerprint(hashed(split).texts.tobytes()))
     return Documents(by_name, splits.origin)
 
 

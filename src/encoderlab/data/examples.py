@@ -10,7 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -31,10 +31,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """One text, or a pair of texts, with its target: the id of its label, the ids of its labels, or a number.
-
-    `label` is None if that is unknown.
-    """
+    """One text, or a pair, with its target: the id of its label, the ids of its labels, or a number; None: unknown."""
 
     text: str
     text_pair: str | None = None
@@ -52,11 +49,16 @@ class WordsExample:
 Example = TextExample | WordsExample
 
 
+def texts_of(example: Example) -> tuple[str, ...]:
+    """Return the text of an example, or both of a pair; words are joined by blanks."""
+    if isinstance(example, WordsExample):
+        return (" ".join(example.words),)
+    return (example.text,) if example.text_pair is None else (example.text, example.text_pair)
+
+
 def text_of(example: Example) -> str:
     """Return an example as one text for people: the two of a pair joined by a bar, words by blanks."""
-    if isinstance(example, WordsExample):
-        return " ".join(example.words)
-    return example.text if example.text_pair is None else f"{example.text} | {example.text_pair}"
+    return " | ".join(texts_of(example))
 
 
 class Split:
@@ -116,11 +118,8 @@ class Split:
         return self.take(np.linspace(0, total - 1, min(total, most or total)).round().astype(np.int64))
 
     def texts(self) -> Iterator[str]:
-        """Yield all texts in order, the two of a pair one after the other, words joined by blanks."""
-        for example in self:
-            yield " ".join(example.words) if isinstance(example, WordsExample) else example.text
-            if isinstance(example, TextExample) and example.text_pair is not None:
-                yield example.text_pair
+        """Return all texts in order, the two of a pair one after the other, words joined by blanks."""
+        return chain.from_iterable(map(texts_of, self))
 
     @property
     def holds_words(self) -> bool:
