@@ -59,11 +59,12 @@ class ArticlesDataset(DatasetConfig):
 
         table = pq.read_table(ARTICLES, columns=["text"])
         count = int(len(table) * HELD_OUT)
-        by_name = {
-            "train": Split(table.slice(2 * count)),
-            "validation": Split(table.slice(0, count)),
-            "test": Split(table.slice(count, count)),
+        parts = {
+            "train": table.slice(2 * count),
+            "validation": table.slice(0, count),
+            "test": table.slice(count, count),
         }
+        by_name = {name: Split(rows) for name, rows in parts.items()}
         return Splits(by_name, [], {"source": "articles shipped with encoderlab", "license": "CC BY-SA 4.0"})
 
     def read_documents(self, cache_dir: Path) -> Documents:
@@ -91,8 +92,8 @@ class GeneratedDataset(DatasetConfig):
         generator, seen = np.random.default_rng(self.data_seed), set[str]()
         columns = {split: self.draw(split, generator, seen) for split in reversed(MAIN_SPLITS)}
         splits = {split: Split(pa.table(columns[split])) for split in MAIN_SPLITS}
-        own = {field.name for field in fields(self)} - {field.name for field in fields(DatasetConfig)}
-        settings = {name: value for name, value in asdict(self).items() if name in own}
+        shared = {field.name for field in fields(DatasetConfig)}
+        settings = {name: value for name, value in asdict(self).items() if name not in shared}
         return Splits(splits, self.label_names(), {"source": "generated", **settings})
 
     @abstractmethod

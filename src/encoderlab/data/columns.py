@@ -69,10 +69,7 @@ class Columns:
         return (self.text,) if isinstance(self.text, str) else tuple(self.text)
 
     def to_read(self, existing: Sequence[str], where: str) -> list[str]:
-        """Return the columns to read out of the `existing` ones, in their order.
-
-        Raises DataError if one is missing, or occurs twice.
-        """
+        """Return the columns to read out of the `existing`, in order. DataError if one is missing or occurs twice."""
         used = self.by_setting()
         for setting, name in used.items():
             if name not in existing:

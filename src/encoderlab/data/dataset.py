@@ -90,10 +90,7 @@ class DatasetConfig(ABC):
         return replace(splits, by_name=splits.by_name | {"train": train})
 
     def in_fold(self, splits: Splits, fold: str) -> Splits:
-        """Return the splits with a fold of the training rows as test split.
-
-        Existing test splits are dropped, and `origin` counts the rows of `test`.
-        """
+        """Return the splits with a fold of the training rows as the only test split; `origin` counts dropped rows."""
         number, folds = parse_fold(fold)
         whole = splits.by_name["train"].evenly(self.limit)
         assigned = assign_folds(whole, folds, self.row_seed, splits.labels, self.kept_together(whole))

@@ -103,9 +103,8 @@ def paths_of(paths: str | list[str], setting: str) -> list[Path]:
     """
     files: list[Path] = []
     for one in [paths] if isinstance(paths, str) else paths:
-        is_pattern = glob.has_magic(one) and not Path(one).exists()
         matches = [Path(one)]
-        if is_pattern:  # Path.glob refuses absolute patterns
+        if glob.has_magic(one) and not matches[0].exists():  # Path.glob refuses absolute patterns
             matches = sorted(map(Path, glob.glob(one, recursive=True)))  # noqa: PTH207
         if not matches:
             remedy = f"Patterns start from {Path.cwd()}, unless they begin with /"

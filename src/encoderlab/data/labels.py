@@ -171,8 +171,7 @@ def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[
 
 
 def _with_valid_entities(rows: RawRows, labels: Labels, entities: EntityLabels) -> RawRows:
-    column = labels.ids(rows).combine_chunks()
-    column = column if isinstance(column, pa.Array) else column.chunk(0)
+    column = pa.concat_arrays(labels.ids(rows).chunks)
     lengths = np.asarray(pc.list_value_length(column).fill_null(0), np.int64)
     ids = np.asarray(pc.list_flatten(column).fill_null(-1), np.int64)
     valid = repaired(entities, ids, lengths)

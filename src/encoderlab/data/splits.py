@@ -58,12 +58,10 @@ def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndar
     from scipy.sparse.csgraph import connected_components
 
     n_texts = int(groups.max(initial=-1)) + 1
-    numbers = {
-        value: n_texts + number for number, value in enumerate(dict.fromkeys(kept_together)) if value not in (None, "")
-    }
-    known = np.array([value in numbers for value in kept_together], bool)
-    values = np.array([numbers[value] for value in kept_together if value in numbers], np.int64)
-    total = n_texts + len(set(kept_together))
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(kept_together), n_texts)}
+    known = np.array([value not in (None, "") for value in kept_together], bool)
+    values = np.array([numbers[value] for value in kept_together], np.int64)[known]
+    total = n_texts + len(numbers)
     edges = coo_array((np.ones(len(values), np.int8), (groups[known], values)), shape=(total, total))
     _, components = connected_components(edges, directed=False)
     return np.unique(components[groups], return_inverse=True)[1]

@@ -87,10 +87,7 @@ class Tokenizer:
         return Tokenizer, (self._backend, self.specials)  # rebuilt, because a pickled backend loses its configuration
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text: no special tokens, no truncation, no padding.
-
-        Raises DataError if a text is not valid Unicode.
-        """
+        """Return the ids of each text, neither truncated nor padded, without special ones. DataError: not Unicode."""
         flat, lengths = self.encode_flat(texts)
         ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
         return [ids[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=False)]

@@ -36,7 +36,7 @@ class Pretraining(Task):
 
     def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         labels = PAIR_LABELS if config.second_sentence is SecondSentence.next else []
-        super().__init__(tokenizer, labels, max_length, "mlm_accuracy", shortest=5)
+        super().__init__(tokenizer, labels, max_length, "mlm_accuracy")
         if tokenizer.mask_id is None:
             remedy = "Set tokenizer=wordpiece, or tokenizer=bert_base_uncased"
             raise DataError("The tokenizer has no mask token", remedy=remedy)

@@ -67,16 +67,15 @@ class Task(ABC):
     """
 
     heads: HeadSizes
+    shortest: int = 5  # [CLS] a [SEP] b [SEP]
     unit: float = 1.0  # the user's units per 1 in the logits of a number
     windows: Windowing | None = None  # how texts longer than `max_length` are read; None: truncated
     encoded_by: str = ""  # what else `encode` depends on
 
-    def __init__(
-        self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str, *, shortest: int
-    ) -> None:
-        if max_length < shortest:
+    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str) -> None:
+        if max_length < self.shortest:
             wrong = f"model.max_length={max_length} leaves no room for a token besides the special ones"
-            raise SettingError(wrong, allowed=f"at least {shortest} for this task")
+            raise SettingError(wrong, allowed=f"at least {self.shortest} for this task")
         self.tokenizer, self.labels, self.max_length, self.main_score = tokenizer, list(labels), max_length, main_score
 
     @property

@@ -30,7 +30,6 @@ from encoderlab.tasks.config import (
 )
 from encoderlab.tasks.task import RowPrediction, Target, Task, Windowing, refuse_unknown_label, sequences_of
 
-SHORTEST = 5  # [CLS] a [SEP] b [SEP]
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
 
 
@@ -45,7 +44,7 @@ class TextTask(Task):
         max_length: int,
     ) -> None:
         main_score = "accuracy" if config.score is ClassificationScore.auto else config.score.value
-        super().__init__(tokenizer, labels, max_length, main_score, shortest=SHORTEST)
+        super().__init__(tokenizer, labels, max_length, main_score)
         self.windows = Windowing.of(config)
         self.heads = HeadSizes(
             sequence_classes=len(self.labels) or 1,
@@ -154,7 +153,7 @@ class Encoding(Task):
     """An encoder without a head: it has vectors and attention. Scores and predictions raise DataError."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
-        super().__init__(tokenizer, [], max_length, "", shortest=SHORTEST)
+        super().__init__(tokenizer, [], max_length, "")
         self.name = config.name
         self.heads = HeadSizes()
 
@@ -210,9 +209,8 @@ class Tagging(Task):
     """Predicts a label for each word; words beyond `max_length` tokens have no target, and the run counts such rows."""
 
     def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
-        super().__init__(
-            tokenizer, labels, max_length, config.main_score(labels), shortest=3 if config.special_tokens else 1
-        )
+        self.shortest = 3 if config.special_tokens else 1
+        super().__init__(tokenizer, labels, max_length, config.main_score(labels))
         self.special_tokens, self.encoded_by = config.special_tokens, f" {config.special_tokens}"
         self.heads = HeadSizes(token_classes=len(self.labels))
         entities = None if config.decoding is Decoding.argmax else entity_labels(self.labels)
