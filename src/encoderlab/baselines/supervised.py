@@ -44,27 +44,21 @@ Features = Callable[["Split"], Any]  # of a frozen encoder: vectors [rows, featu
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One simple method's scores, or why it has none.
+    """One simple method's scores, or why it has none."""
 
-    `scores` holds `seconds` and each score by its name. `predicted` has a prediction for every row of the scored split,
-    labelled or not, as `targets_of` has targets.
-    """
-
-    scores: dict[str, float] = field(default_factory=dict)
-    predicted: Predictions | None = None
+    scores: dict[str, float] = field(default_factory=dict)  # by name, and `seconds`
+    predicted: Predictions | None = None  # for all scored rows, labelled or not, as `targets_of` has targets
     skipped: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """The labelled rows to fit on, the rows to score, those of validation to fit thresholds on (None: there are none),
-    and how a class of two is decided.
-    """
+    """What baselines are fitted and scored on, and how a class of two is decided."""
 
-    train: Split
+    train: Split  # labelled rows
     scored: Split
-    validation: Split | None
+    validation: Split | None  # labelled rows to fit thresholds on; None: there are none
     labels: list[str]
     threshold: ThresholdRule | None
     positive: int
@@ -72,10 +66,6 @@ class _Data:
     @property
     def n_labels(self) -> int:
         return len(self.labels)
-
-    @property
-    def kind(self) -> str:
-        return self.train.target
 
 
 # Also the probability of the positive one of two classes, [n], from a method that has one
@@ -94,10 +84,10 @@ def baselines(
     assert len(train) and scored.known().any(), "baselines are fitted and scored on labelled rows"
     validation = _labelled(splits.by_name["validation"]) if "validation" in splits.by_name else None
     data = _Data(train, scored, validation or None, splits.labels, threshold, positive)
-    by_name = {method_name: _run(method, data) for method_name, method in _SIMPLE[data.kind].items()}
-    if data.kind == "words":
+    by_name = {method_name: _run(method, data) for method_name, method in _SIMPLE[data.train.target].items()}
+    if data.train.target == "words":
         return by_name
-    suffix, skipped = "ridge" if data.kind == "number" else "logreg", _cannot_fit(data)
+    suffix, skipped = "ridge" if data.train.target == "number" else "logreg", _cannot_fit(data)
     by_name[f"tfidf_{suffix}"] = Baseline(skipped=skipped) if skipped else _run(_linear_on_words, data)
     skipped = frozen if isinstance(frozen, str) else _cannot_read(data)
     frozen_run = Baseline(skipped=skipped) if isinstance(frozen, str) or skipped else _run_frozen(frozen, data)
@@ -110,11 +100,8 @@ def targets_of(split: Split, n_labels: int) -> Predictions:
     """
     if split.target == "words":
         return [np.array(example.labels, np.int64) for example in split.of_words()]
-    return marks_of(split, n_labels) if split.target == "label_set" else _labels(split)
-
-
-def marks_of(split: Split, n_labels: int) -> np.ndarray:
-    """Return which labels each row has: bool [rows, labels]."""
+    if split.target != "label_set":
+        return _labels(split)
     marks = np.zeros((len(split), n_labels), bool)
     for row, example in enumerate(split.of_texts()):
         marks[row, list(example.label) if isinstance(example.label, tuple) else []] = True
@@ -135,7 +122,7 @@ def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> 
     mine = predicted[known] if isinstance(predicted, np.ndarray) else [predicted[row] for row in known]
     truth = targets_of(data.scored.take(known), data.n_labels)
     values = scores_of_predictions(truth, mine, data.labels, "", data.positive).values
-    if data.kind != "label":
+    if data.train.target != "label":
         return values
     scores = {name: values[name] for name in ("accuracy", "f1_macro", "matthews")}
     if chances is not None and (positive := np.asarray(truth) == data.positive).any():
@@ -146,9 +133,9 @@ def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> 
 def _cannot_fit(data: _Data) -> str:
     """Return why a linear model of words cannot or should not be fitted to the rows; "" if it can be."""
     rows, n_labels = len(data.train), data.n_labels
-    if data.kind == "label" and (n_labels := len(np.unique(_labels(data.train)))) < 2:
+    if data.train.target == "label" and (n_labels := len(np.unique(_labels(data.train)))) < 2:
         return "the linear baseline needs two labels, but training has one"
-    if (cells := rows * n_labels) > (most := MOST_CELLS.get(data.kind, math.inf)):
+    if (cells := rows * n_labels) > (most := MOST_CELLS.get(data.train.target, math.inf)):
         return f"the linear baseline is fitted on at most {most:,} rows times labels, but training has {cells:,}"
     if rows > MOST_ROWS:
         return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, but training has {rows:,}"
@@ -158,7 +145,7 @@ def _cannot_fit(data: _Data) -> str:
 
 def _cannot_read(data: _Data) -> str:
     """Return why the frozen encoder is not fitted to the rows or does not read the scored ones; "" if it does both."""
-    if data.kind == "label" and len(np.unique(_labels(data.train))) < 2:
+    if data.train.target == "label" and len(np.unique(_labels(data.train))) < 2:
         return "a linear model needs two labels, but training has one"
     characters, most = sum(_characters(data.scored)), 10 * MOST_FROZEN_CHARACTERS
     return f"the frozen encoder reads at most {most:,} characters, not {characters:,}" if characters > most else ""
@@ -203,7 +190,7 @@ def _linear_on_words(data: _Data) -> tuple[Predictions, np.ndarray | None]:
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.multiclass import OneVsRestClassifier
 
-    targets, many = targets_of(data.train, data.n_labels), data.n_labels if data.kind == "label" else 1
+    targets, many = targets_of(data.train, data.n_labels), data.n_labels if data.train.target == "label" else 1
     words = TfidfVectorizer(
         token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=min(_FEATURES, _WEIGHTS // many)
     )
@@ -211,7 +198,7 @@ def _linear_on_words(data: _Data) -> tuple[Predictions, np.ndarray | None]:
         "label": LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0),
         "label_set": OneVsRestClassifier(LogisticRegression(C=10, solver="liblinear", random_state=0)),
         "number": Ridge(random_state=0),
-    }[data.kind]
+    }[data.train.target]
     with _quietly():
         model.fit(words.fit_transform(_texts(data.train)), targets)
         return _predicted(data, model, lambda split: words.transform(_texts(split)))
@@ -232,7 +219,7 @@ def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.
         "label": (regression, "C", "neg_log_loss"),
         "label_set": (OneVsRestClassifier(regression), "estimator__C", "f1_micro"),
         "number": (RidgeCV(alphas=[1 / strength for strength in (0.1, *_STRENGTHS)]), "", ""),
-    }[data.kind]
+    }[data.train.target]
     some = np.unique(np.linspace(0, len(y) - 1, min(len(y), _TUNING_CELLS // max(data.n_labels, 1))).astype(np.int64))
     rarest = np.unique(y[some], return_counts=True)[1].min() if y.ndim == 1 else len(some)
     with _quietly():
@@ -264,13 +251,14 @@ def _predicted(data: _Data, model: Any, features: Features) -> tuple[np.ndarray,
     def probabilities(split: Split) -> np.ndarray:  # of a single label scikit-learn returns both sides
         return model.predict_proba(features(split))[:, -data.n_labels :]
 
-    if data.kind == "label_set":
+    if data.train.target == "label_set":
         thresholds = np.full(data.n_labels, DEFAULT)
         if data.validation is not None:
-            thresholds = fit_thresholds(probabilities(data.validation), marks_of(data.validation, data.n_labels))
+            marks = np.asarray(targets_of(data.validation, data.n_labels))
+            thresholds = fit_thresholds(probabilities(data.validation), marks)
         return probabilities(data.scored) >= thresholds, None
     scored = features(data.scored)
-    if data.kind == "number" or data.n_labels != 2:
+    if data.train.target == "number" or data.n_labels != 2:
         return np.asarray(model.predict(scored)), None
     chances = model.predict_proba(scored)[:, data.positive]
     if data.threshold is None:
@@ -288,7 +276,7 @@ def _majority(data: _Data) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _majority_set(data: _Data) -> tuple[np.ndarray, None]:
-    most_frequent = marks_of(data.train, data.n_labels).sum(0).argmax()
+    most_frequent = np.sum(targets_of(data.train, data.n_labels), axis=0).argmax()
     return np.tile(np.arange(data.n_labels) == most_frequent, (len(data.scored), 1)), None
 
 

@@ -29,23 +29,17 @@ types = pa.types
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns to read, by the user's names; None if a column is not needed. Several columns of `text` are joined.
+    """The columns to read, by the user's names; None if a column is not needed."""
 
-    `target` says what the label column is read for. Alternatively there are `label_columns` of 0 and 1, one for each
-    label. `setting` is the setting that names a column, with {} for text, text_pair or label. With `others`, further
-    columns of single values are carried along. With `drop`, rows may lack a text or a label. With `documents`, a row of
-    a .txt file ends at a blank line, not at every line.
-    """
-
-    text: str | Sequence[str]
+    text: str | Sequence[str]  # several are joined
     text_pair: str | None = None
     label: str | None = None
-    setting: str = "dataset.{}"
-    target: TargetKind = "label"
-    label_columns: tuple[str, ...] = ()
-    others: bool = False
-    drop: bool = False
-    documents: bool = False
+    setting: str = "dataset.{}"  # that names a column, with {} for text, text_pair or label
+    target: TargetKind = "label"  # what the label column is read for
+    label_columns: tuple[str, ...] = ()  # instead of `label`: columns of 0 and 1, one for each label
+    others: bool = False  # further columns of single values are carried along
+    drop: bool = False  # rows may lack a text or a label
+    documents: bool = False  # a row of a .txt file ends at a blank line, not at every line
 
     def sibling(self, setting: str) -> str:
         """Return another setting of the same command: dataset.quoting, or quoting for `predict`."""

@@ -27,14 +27,10 @@ MAIN_SPLITS = ("train", "validation", "test")  # in this order; others follow
 
 
 class Pack(Enum):
-    """What each side of a pretraining pair consists of.
+    """What each side of a pretraining pair consists of."""
 
-    `sentences`: a single sentence. `segments`: a run of sentences as long as fits, as in BERT (Devlin et al. 2019,
-    appendix A.2).
-    """
-
-    sentences = "sentences"
-    segments = "segments"
+    sentences = "sentences"  # a single sentence
+    segments = "segments"  # a run of sentences as long as fits, as in BERT (Devlin et al. 2019, appendix A.2)
 
 
 @dataclass

@@ -34,16 +34,11 @@ PARAGRAPHS_VERSION = 1  # raise it whenever the same rows would give other parag
 
 @dataclass(frozen=True, slots=True)
 class DocumentSplit:
-    """The documents of one split.
+    """The documents of one split, each the list of its paragraphs, none of them blank; without text it is empty."""
 
-    `documents` reads the split again at each call: each document is the list of its paragraphs, none of them blank; a
-    document without text is an empty list. `total` is the number of documents, None if only reading to the end would
-    tell. `fingerprint` changes whenever the documents do.
-    """
-
-    documents: Callable[[], Iterator[list[str]]]
-    total: int | None
-    fingerprint: str
+    documents: Callable[[], Iterator[list[str]]]  # reads the split again at each call
+    total: int | None  # number of documents, None if only reading to the end would tell
+    fingerprint: str  # changes whenever the documents do
 
     def texts(self) -> Iterator[str]:
         """Yield the paragraphs of the first documents, as many as training a tokenizer needs."""
@@ -102,18 +97,16 @@ class StreamSettings:
 class DocumentStream:
     """Documents that a run reads while it trains: the column `text` of `dataset`, a paragraph a line.
 
-    `shards` has a fingerprint of each of the dataset's shards, its files, by name. A few readers go through them at the
-    same time; `window` is how many characters they hold. Shares of the documents, which their text and `seed` select,
-    are held out. `explained` turns errors of the source into DataError.
+    Shares of the documents, which their text and `seed` select, are held out.
     """
 
     dataset: IterableDataset
-    shards: dict[str, str]
-    window: int
+    shards: dict[str, str]  # a fingerprint of each of the dataset's shards, its files, by name
+    window: int  # how many characters its readers hold, which go through a few shards at the same time
     validation: float = 0.0
     test: float = 0.0
     seed: int = 0
-    explained: Callable[[], AbstractContextManager[Any]] = nullcontext
+    explained: Callable[[], AbstractContextManager[Any]] = nullcontext  # turns errors of the source into DataError
 
     @property
     def readers(self) -> int:

@@ -159,18 +159,13 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """All splits of a dataset by name (train, validation, test), and the names of its labels in the order of their ids.
-
-    `origin` tells where the rows came from, as far as the source knows: name, revision, files. It is kept with the run.
-    If `test` is a fold of the training rows, `folded` holds them all. `guessed` has the dataset's settings that were
-    guessed from the rows.
-    """
+    """All splits of a dataset by name (train, validation, test), and where its rows came from."""
 
     by_name: dict[str, Split]
-    labels: list[str]
-    origin: dict[str, Any] = field(default_factory=dict)
-    folded: Folded | None = None
-    guessed: dict[str, Any] = field(default_factory=dict)
+    labels: list[str]  # names, in the order of their ids
+    origin: dict[str, Any] = field(default_factory=dict)  # name, revision, files, as far as known; kept with the run
+    folded: Folded | None = None  # all training rows, if `test` is a fold of them
+    guessed: dict[str, Any] = field(default_factory=dict)  # settings of the dataset that were guessed from the rows
 
 
 def _as_dataset(rows: datasets.Dataset | pa.Table) -> datasets.Dataset:

@@ -95,10 +95,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
         kind = format_of(path, self.format)
         if kind in (Format.txt, Format.conll, Format.folder):
             raise error
-        cells = first_cells(path, kind, self.dialect)
-        parts = [self.text] if isinstance(self.text, str) else self.text
-        lacks_text, lacks_label = not set(parts) <= set(cells), self.label is not None and self.label not in cells
-        lacks_label &= self.label_columns is None
+        cells, columns = first_cells(path, kind, self.dialect), self.columns(target)
+        lacks_text, lacks_label = not {*columns.parts} <= {*cells}, columns.label not in (None, *cells)
         if (lacks_text and self.text != "text") or (lacks_label and self.label != "label"):
             raise error
         guesses: dict[str, str] = {}
@@ -106,7 +104,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
             texts = {name: one for name, one in cells.items() if name not in (self.text_pair, self.label)}
             guesses["text"] = guess_text(texts, str(path))
         if lacks_label:
-            taken = (*guesses.values(), *parts, self.text_pair)
+            taken = (*guesses.values(), *columns.texts())
             guesses["label"] = guess_label({n: one for n, one in cells.items() if n not in taken}, target, str(path))
         if not guesses:
             raise error  # of another split's file

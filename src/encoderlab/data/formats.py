@@ -38,15 +38,11 @@ class Format(Enum):
 
 
 class Quoting(Enum):
-    """What a double quote means in csv and tsv.
+    """What a double quote means in csv and tsv."""
 
-    `double`: a cell may be enclosed in quotes, and a quote inside it is doubled (RFC 4180). `literal`: a quote is a
-    character like any other. `auto`: `double`, but a file is refused if stray quotes may have merged its rows.
-    """
-
-    auto = "auto"
-    double = "double"
-    literal = "literal"
+    auto = "auto"  # `double`, but a file is refused if stray quotes may have merged its rows
+    double = "double"  # a cell may be enclosed in quotes, and a quote inside it is doubled (RFC 4180)
+    literal = "literal"  # a character like any other
 
 
 class OnMissing(Enum):

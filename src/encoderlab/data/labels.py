@@ -144,15 +144,14 @@ def name_labels(
         if all(re.fullmatch(r"-?[0-9]{1,40}", value) for value in values):
             values.sort(key=int)
         return Labels.of(values)
-    if class_names is not None:
-        if sorted(label_names) == sorted(class_names):
-            return Labels.of(label_names, [str(class_names.index(name)) for name in label_names])
-        if len(label_names) != len(class_names):
-            wrong = f"dataset.label_names=[{listed(label_names)}] does not name the labels in the data"
-            raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order")
-        return Labels.of(label_names, numbers)
-    by_name = set(values) <= set(label_names) or not values[0].isdecimal()
-    return Labels.of(label_names, None if by_name else numbers)
+    if class_names is None:
+        by_name = set(values) <= set(label_names) or not values[0].isdecimal()
+        return Labels.of(label_names, None if by_name else numbers)
+    if len(label_names) != len(class_names):
+        wrong = f"dataset.label_names=[{listed(label_names)}] does not name the labels in the data"
+        raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order")
+    in_order = sorted(label_names) == sorted(class_names)
+    return Labels.of(label_names, [str(class_names.index(name)) for name in label_names] if in_order else numbers)
 
 
 def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[str, RawRows], Labels]:

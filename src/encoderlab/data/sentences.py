@@ -92,18 +92,13 @@ Document = list[str]  # a list of paragraphs
 
 @dataclass(frozen=True, slots=True)
 class SentenceBlock:
-    """The sentences of some documents.
+    """The sentences of some documents; document and paragraph are numbered from the first of the block."""
 
-    `input_ids` holds their ids one sentence after the other, `lengths` [sentences] the number of ids of each;
-    `document` and `paragraph` [sentences] number the document and paragraph of each, from the first of the block.
-    `documents` and `paragraphs` count them.
-    """
-
-    input_ids: np.ndarray
-    lengths: np.ndarray
-    document: np.ndarray
-    paragraph: np.ndarray
-    documents: int
+    input_ids: np.ndarray  # of one sentence after the other
+    lengths: np.ndarray  # [sentences], number of ids
+    document: np.ndarray  # [sentences]
+    paragraph: np.ndarray  # [sentences]
+    documents: int  # how many there are
     paragraphs: int
 
 

@@ -26,13 +26,13 @@ class Hashes:
     """A split by row: a hash of its text (with its pair, or its words), its label, its length in words.
 
     `labels` are ids, -1 if unknown; for sentences of words and rows with several labels, a hash of all labels; for
-    numbers, their bits (see `numbers`). `label_counts` counts each label by id, over rows or words.
+    numbers, their bits (see `numbers`).
     """
 
     texts: np.ndarray  # uint64
     labels: np.ndarray  # int64
     lengths: np.ndarray  # int64
-    label_counts: np.ndarray  # int64
+    label_counts: np.ndarray  # of each label by id, over rows or words: int64
     target: str  # of the split
 
     @property
@@ -47,14 +47,10 @@ class Hashes:
 
 @dataclass(frozen=True)
 class SplitSurvey:
-    """What is known of a split. `labels` counts rows, or words if each word has a label; lengths are in words.
-
-    `markup` is the share of rows with HTML in their text, in a sample. `numbers` holds `min`, `mean`, `deviation` and
-    `max` of the targets, if those are numbers.
-    """
+    """What is known of a split; lengths are in words."""
 
     rows: int
-    labels: dict[str, int]
+    labels: dict[str, int]  # counts of rows, or of words if each word has a label
     unlabelled: int
     words_median: float
     words_p95: float
@@ -64,9 +60,9 @@ class SplitSurvey:
     conflicting: int
     shared_with_train: int
     shared_with_other_label: int
-    markup: float
+    markup: float  # share of rows with HTML in their text, in a sample
     fingerprint: str
-    numbers: dict[str, float] | None = None
+    numbers: dict[str, float] | None = None  # `min`, `mean`, `deviation` and `max` of targets that are numbers
 
 
 def survey(splits: Splits) -> dict[str, SplitSurvey]:
@@ -166,15 +162,12 @@ def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarra
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    """One kind of odd row, and the rows of that kind, ascending: int64 [rows].
-
-    If a text repeats another, `like` [rows] gives the row that has it first in the split `like_split`.
-    """
+    """One kind of odd row, and the rows of that kind."""
 
     kind: str
-    rows: np.ndarray
-    like: np.ndarray | None = None
-    like_split: str | None = None
+    rows: np.ndarray  # ascending, int64
+    like: np.ndarray | None = None  # if texts repeat others: the row that has each first, int64 [rows],
+    like_split: str | None = None  # in this split
 
 
 def odd_rows(by_name: dict[str, Split]) -> dict[str, list[Oddity]]:

@@ -156,8 +156,7 @@ class SentenceEpoch:
     """The rows of one epoch (a `training.batches.Epoch`): pairs of sentences, or single runs, as drawn for it."""
 
     def __init__(self, rows: SentenceRows, pairs: Pairs, key: int) -> None:
-        self.rows, self.pairs, self.key = rows, pairs, key
-        self.paired = rows.paired
+        self.rows, self.pairs, self.key, self.paired = rows, pairs, key, rows.paired
 
     def tokens(self, rows: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of tokens of both texts of each of `rows` before truncation, without special tokens."""

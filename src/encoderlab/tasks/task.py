@@ -32,15 +32,11 @@ Target = int | float | tuple[int, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class RowPrediction:
-    """The prediction for one example: a label with every class's probability, or one label for each word that was read.
+    """The prediction for one example; a number has neither labels nor probabilities."""
 
-    For a set of labels, `labels` are those predicted, with the probabilities of all; a number has neither.
-    `word_confidences` are the probabilities of the words' labels.
-    """
-
-    labels: tuple[str, ...]
-    probabilities: tuple[float, ...] | None = None
-    word_confidences: tuple[float, ...] | None = None
+    labels: tuple[str, ...]  # one, those of a set that are predicted, or one for each word that was read
+    probabilities: tuple[float, ...] | None = None  # of all classes; words have none
+    word_confidences: tuple[float, ...] | None = None  # the probabilities of the words' labels
     number: float | None = None
 
     def in_words(self) -> str:

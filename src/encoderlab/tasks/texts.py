@@ -30,19 +30,14 @@ from encoderlab.tasks.config import (
 )
 from encoderlab.tasks.task import RowPrediction, Target, Task, Windowing, refuse_unknown_label, sequences_of
 
+TextConfig = ClassificationConfig | MultilabelConfig | RegressionConfig
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
 
 
 class TextTask(Task):
     """Predicts something about a whole text; a subclass says how a label becomes a target, and what logits mean."""
 
-    def __init__(
-        self,
-        config: ClassificationConfig | MultilabelConfig | RegressionConfig,
-        tokenizer: Tokenizer,
-        labels: Sequence[str],
-        max_length: int,
-    ) -> None:
+    def __init__(self, config: TextConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         main_score = "accuracy" if config.score is ClassificationScore.auto else config.score.value
         super().__init__(tokenizer, labels, max_length, main_score)
         self.windows = Windowing.of(config)
