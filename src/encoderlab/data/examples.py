@@ -84,8 +84,7 @@ class Split:
         return len(self.rows)
 
     def __getitem__(self, row: int) -> Example:
-        index = range(len(self))[row]  # counts from the end where row is negative
-        return _example(self.rows[index])
+        return _example(self.rows[row])  # counts from the end where row is negative
 
     def __iter__(self) -> Iterator[Example]:
         for batch in self.batches(_AT_A_TIME):

@@ -93,10 +93,7 @@ def absolute(path: Any, setting: str) -> str | list[str]:
 
 
 def paths_of(paths: str | list[str], setting: str) -> list[Path]:
-    """Return the files and folders that match a path, a pattern or a list of them. DataError if a pattern has none.
-
-    Those inside the working folder are relative to it, so that messages are short.
-    """
+    """Return the files and folders that match a path, a pattern or a list of them. DataError if a pattern has none."""
     files: list[Path] = []
     for one in [paths] if isinstance(paths, str) else paths:
         matches = [Path(one)]
@@ -106,7 +103,7 @@ def paths_of(paths: str | list[str], setting: str) -> list[Path]:
             remedy = f"Patterns start from {Path.cwd()}, unless they begin with /"
             raise DataError(f"{setting}={one} matches no file", remedy=remedy)
         files += matches
-    here = Path.cwd()
+    here = Path.cwd()  # paths inside it become relative, so that messages are short
     return [one.relative_to(here) if one.is_relative_to(here) else one for one in files]
 
 

@@ -87,7 +87,7 @@ class Tokenizer:
         return Tokenizer, (self._backend, self.specials)  # rebuilt, because a pickled backend loses its configuration
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, neither truncated nor padded, without special ones. DataError: not Unicode."""
+        """Return the ids of each text, without special ones, truncation or padding. DataError for invalid Unicode."""
         flat, lengths = self.encode_flat(texts)
         ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
         return [ids[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=False)]

@@ -42,16 +42,14 @@ class Pretraining(Task):
             raise DataError("The tokenizer has no mask token", remedy=remedy)
         self.config, self.mask_id = config, tokenizer.mask_id
         self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
-        pieces = enumerate(tokenizer.pieces(range(tokenizer.vocabulary_size)))
-        ordinary = [id_ for id_, piece in pieces if piece is not None and id_ not in tokenizer.special_ids]
-        self.is_ordinary = np.zeros(tokenizer.vocabulary_size, bool)
-        self.is_ordinary[ordinary] = True
-        self._tables = {torch.device("cpu"): (torch.tensor(ordinary), torch.from_numpy(self.is_ordinary))}
+        self.is_ordinary = np.array([one is not None for one in tokenizer.pieces(range(tokenizer.vocabulary_size))])
+        self.is_ordinary[list(tokenizer.special_ids)] = False
+        ordinary = torch.from_numpy(np.flatnonzero(self.is_ordinary))
+        self._tables = {torch.device("cpu"): (ordinary, torch.from_numpy(self.is_ordinary))}
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Return new texts or pairs as sequences without masks; the rows of a run come from `tasks.sentence_rows`."""
-        sequences = sequences_of(self.tokenizer, examples, self.max_length)
-        return [replace(sequence, token_labels={}) for sequence in sequences]
+        return [replace(one, token_labels={}) for one in sequences_of(self.tokenizer, examples, self.max_length)]
 
     def metrics(self) -> PretrainingMetrics:
         return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)
@@ -120,11 +118,9 @@ class Pretraining(Task):
 
 
 class TeacherVectors(Encoding):
-    """Learns the teacher's vector of every token and, as their mean, of the whole text.
+    """Learns the teacher's vector of every token and, as their mean, of the whole text."""
 
-    `teacher` returns the vectors for a batch; it is set before rows are read. Without one, the task only reads texts.
-    """
-
+    # Returns the vectors for a batch. It is set before rows are read; without one, the task only reads texts.
     teacher: Callable[[Batch], TeacherOutputs] | None = None
 
     def __init__(

@@ -38,10 +38,7 @@ class Window:
 
 
 class StreamedRows:
-    """The rows of an endless stream, in an order of shards given by `seed`.
-
-    As `Rows`, they are those of its first window, which each process reads for itself at once.
-    """
+    """The rows of an endless stream, in an order of shards given by `seed`; as `Rows`, those of its first window."""
 
     def __init__(self, stream: DocumentStream, prepare: Prepare, task: DocumentTask, pack: Pack, seed: int) -> None:
         self.stream, self.prepare, self.task, self.pack, self.seed = stream, prepare, task, pack, seed
@@ -49,7 +46,7 @@ class StreamedRows:
         self._processes, self._group = SINGLE_PROCESS, None
         self._current = self._read({"number": 0, "first_step": 0, "positions": [None] * stream.readers})
         self._marks = [self._current.mark]
-        self.first = self._current.rows
+        self.first = self._current.rows  # each process has read them for itself
 
     def __len__(self) -> int:
         return len(self.first)

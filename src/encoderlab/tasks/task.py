@@ -25,7 +25,7 @@ from encoderlab.tasks.config import TextTaskConfig, Windows
 if TYPE_CHECKING:
     from encoderlab.metrics.scores import Metrics
 
-OVERLAP = 0.25  # least share of a window that overlaps the next
+OVERLAP = 0.25  # least share of a window that overlaps the next, unless that would take more windows than allowed
 
 Target = int | float | tuple[int, ...] | None
 
@@ -117,10 +117,7 @@ def refuse_unknown_label(setting: str, label: str, labels: Sequence[str]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Windowing:
-    """How long texts are read: in at most `most` windows, whose logits are combined as `pooling` says.
-
-    Each shares at least a quarter of its tokens with the next, unless there would be more than `most`.
-    """
+    """How long texts are read: in at most `most` windows, whose logits are combined as `pooling` says."""
 
     pooling: WindowPooling
     most: int
