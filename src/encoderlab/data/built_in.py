@@ -45,8 +45,7 @@ class IntentsDataset(DatasetConfig):
         ids = pc.index_in(table["label"], value_set=pa.array(names)).cast(pa.int64())
         rows = pa.table({"text": table["text"], "label": ids})
         by_name = {name: Split(rows.filter(pc.equal(table["split"], name))) for name in MAIN_SPLITS}
-        origin = {"source": "CLINC150, official splits, in-scope queries", "license": "CC BY 3.0"}
-        return Splits(by_name, names, origin)
+        return Splits(by_name, names, {"source": "CLINC150, official splits, in-scope queries", "license": "CC BY 3.0"})
 
 
 @dataclass
@@ -59,11 +58,7 @@ class ArticlesDataset(DatasetConfig):
 
         table = pq.read_table(ARTICLES, columns=["text"])
         count = int(len(table) * HELD_OUT)
-        parts = {
-            "train": table.slice(2 * count),
-            "validation": table.slice(0, count),
-            "test": table.slice(count, count),
-        }
+        parts = {"train": table[2 * count :], "validation": table[:count], "test": table[count : 2 * count]}
         by_name = {name: Split(rows) for name, rows in parts.items()}
         return Splits(by_name, [], {"source": "articles shipped with encoderlab", "license": "CC BY-SA 4.0"})
 

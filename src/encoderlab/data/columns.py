@@ -208,8 +208,7 @@ def missing(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Return which rows have no value: null, blank, or a list that is empty or has a null. bool [rows]."""
     if is_list(array):
         return np.array([not row or None in row for row in array.to_pylist()], bool)
-    blank = pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(True)
-    return np.asarray(blank, bool)
+    return np.asarray(pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(True), bool)
 
 
 def plain(array: pa.Array) -> pa.Array:

@@ -236,25 +236,19 @@ class ColumnDataset(DatasetConfig):
         `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from
         training, SettingError if `label_names` do not fit.
         """
-        from encoderlab.data.labels import (
-            as_split,
-            name_labels,
-            refuse_other_targets,
-            with_label_sets,
-            with_valid_entities,
-        )
+        from encoderlab.data import labels
 
-        labels = None
+        known = None
         if self.label is not None and target != "number":
             if target == "label_set" and self.label_columns is None:
-                rows = with_label_sets(rows, self.label_separator)
+                rows = labels.with_label_sets(rows, self.label_separator)
             if target == "label" and self.label_names is None and class_names is None:
-                refuse_other_targets(rows["train"], self.label)
-            labels = name_labels(rows["train"], self.label_names or self.label_columns, class_names)
-            rows, labels = with_valid_entities(rows, labels)
-        by_name = {name: as_split(part, labels) for name, part in rows.items()}
+                labels.refuse_other_targets(rows["train"], self.label)
+            known = labels.name_labels(rows["train"], self.label_names or self.label_columns, class_names)
+            rows, known = labels.with_valid_entities(rows, known)
+        by_name = {name: labels.as_split(part, known) for name, part in rows.items()}
         fractions = {name: fraction for name, fraction in self.held_out.items() if fraction and name not in by_name}
-        splits = Splits(by_name, labels.names if labels else [], origin)
+        splits = Splits(by_name, known.names if known else [], origin)
         if self.fold is not None:
             splits = self.in_fold(splits, self.fold)
             fractions.pop("test", None)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from encoderlab.batch import TargetKind
 
+    Rows = datasets.Dataset | pa.Table
+
 IN_MEMORY = 64 * 2**20  # bytes of rows that stay in memory; more are kept in a mapped file
 _AT_A_TIME = 1000
 Item = TypeVar("Item")
@@ -70,12 +72,7 @@ class Split:
     id: they are copied for the user, and tasks ignore them.
     """
 
-    def __init__(
-        self,
-        rows: datasets.Dataset | pa.Table,
-        where: Callable[[int], str] | None = None,
-        carried: datasets.Dataset | pa.Table | None = None,
-    ) -> None:
+    def __init__(self, rows: Rows, where: Callable[[int], str] | None = None, carried: Rows | None = None) -> None:
         self.rows = _as_dataset(rows)
         self.carried = None if carried is None else _as_dataset(carried)
         self.where = where or (lambda row: f"row {row + 1}")
@@ -167,7 +164,7 @@ class Splits:
     guessed: dict[str, Any] = field(default_factory=dict)  # settings of the dataset that were guessed from the rows
 
 
-def _as_dataset(rows: datasets.Dataset | pa.Table) -> datasets.Dataset:
+def _as_dataset(rows: Rows) -> datasets.Dataset:
     import datasets
     from datasets.table import InMemoryTable
 

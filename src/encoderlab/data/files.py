@@ -162,8 +162,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
             found = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
             print(f"{found}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
-            lines = replace(columns, documents=False, drop=True)
-            rows |= self._rows_of({"train": files["train"]}, lines, cache_dir)
+            rows |= self._rows_of({"train": files["train"]}, replace(columns, documents=False, drop=True), cache_dir)
         return self.build_splits(rows, _origin(files))
 
     def _document_columns(self) -> Columns:

@@ -95,9 +95,8 @@ class HubDataset(ColumnDataset):
                 settings = "dataset.path, dataset.name and dataset.revision (of Wikipedia dataset.language and date)"
                 raise DataError(wrong, remedy=f"Check {settings}; a gated one needs hf auth login") from error
             cache = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
-            wrong = f"{cache}, and {config.HF_ENDPOINT} cannot be reached ({said})"
             remedy = "Set HF_ENDPOINT to another, or HF_HOME to a cache that has it; dataset=files needs no network"
-            raise DataError(wrong, remedy=remedy) from error
+            raise DataError(f"{cache}, and {config.HF_ENDPOINT} cannot be reached ({said})", remedy=remedy) from error
 
     def builder(self) -> datasets.DatasetBuilder:
         """Return what reads the rows, from the hub or its cache. Raises any error of theirs, and DataError."""

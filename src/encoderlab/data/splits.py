@@ -38,15 +38,13 @@ def hold_out(
     generator = np.random.default_rng(seed)
     for number, (name, fraction) in enumerate(fractions.items(), start=1):
         free = np.flatnonzero(part == 0)
-        share = fraction * len(split) / len(free)
-        rows = free[_drawn(groups[free], labels[free], share, generator)]
+        rows = free[_drawn(groups[free], labels[free], fraction * len(split) / len(free), generator)]
         if not len(rows):
             few = f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group)"
             wrong = f"{few} are too few to take {name} rows from, because training keeps a text of every label"
             raise DataError(wrong, remedy=f"Add rows, check dataset.label, or set dataset.{name}=FILE")
         part[rows] = number
-    names = ["train", *fractions]
-    return {name: split.take(np.flatnonzero(part == number)) for number, name in enumerate(names)}
+    return {name: split.take(np.flatnonzero(part == number)) for number, name in enumerate(["train", *fractions])}
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:

@@ -116,8 +116,7 @@ def _hashed(columns: dict[str, list[Any]], n_rows: int) -> tuple[np.ndarray, ...
         hashes = _as_array(_hash("".join(f"{len(word)}:{word}" for word in words), b"words") for words in rows)
         lengths = [*map(len, rows)]
     else:
-        pairs = columns.get("text_pair", [None] * n_rows)
-        rows = [*zip(columns.get("text", ()), pairs, strict=True)]
+        rows = [*zip(columns.get("text", ()), columns.get("text_pair", [None] * n_rows), strict=True)]
         hashes = _as_array(
             _hash(text) if pair is None else _hash(f"{len(text)}:{text}{pair}", b"pair") for text, pair in rows
         )

@@ -247,9 +247,9 @@ def _csv_rows(
                 yield line, cells, reader.line_num
             line = reader.line_num + 1
     except csv.Error as error:
-        wrong = f"{path}, line {line} is not valid: {str(error).partition(' - ')[0]}"
+        said, _, _ = str(error).partition(" - ")
         remedy = f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here'
-        raise DataError(wrong, remedy=remedy) from error
+        raise DataError(f"{path}, line {line} is not valid: {said}", remedy=remedy) from error
 
 
 def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str:
@@ -279,8 +279,7 @@ def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
             raise DataError(wrong, allowed="an array of objects, or one in each line") from error
         for row, one in enumerate(value, start=1) if is_array else [(number, value)]:
             if not isinstance(one, dict):
-                allowed = "an object with a value for each column"
-                raise DataError(f"{place(row)} is not a JSON object", allowed=allowed)
+                raise DataError(f"{place(row)} is not a JSON object", allowed="an object with a value for each column")
             yield row, one
 
 
@@ -407,7 +406,6 @@ def _column(path: Path, setting: str, name: str, width: int, columns: Columns) -
     """Return the index of the column that a setting names. Raises DataError if there is none."""
     number = {"text": "0", "label": "-1"}.get(setting, name) if name == setting else name
     if not re.fullmatch(r"-?[0-9]+", number) or not -width <= int(number) < width:
-        allowed = f"a number from 0 to {width - 1}, or -1 for the last"
         wrong = f"{path} has no column {name!r} ({columns.setting.format(setting)})"
-        raise DataError(wrong, allowed=allowed)
+        raise DataError(wrong, allowed=f"a number from 0 to {width - 1}, or -1 for the last")
     return int(number)

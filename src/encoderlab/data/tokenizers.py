@@ -149,8 +149,7 @@ class Tokenizer:
         path.parent.mkdir(parents=True, exist_ok=True)
         names = ["input_ids", "token_type_ids", "attention_mask"]  # transformers omits segments that are not named here
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **self.specials}
-        config_file = path.with_name("tokenizer_config.json")
-        atomic_write_text(config_file, json.dumps(config, indent=2, ensure_ascii=False))
+        atomic_write_text(path.with_name("tokenizer_config.json"), json.dumps(config, indent=2, ensure_ascii=False))
         atomic_write_text(path, self._backend.to_str(pretty=True))
 
     @classmethod

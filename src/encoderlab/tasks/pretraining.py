@@ -101,8 +101,7 @@ class Pretraining(Task):
         keys = drawn.mul_(2**32).add_(positions)
         # the most targets in any row: finding the first few takes an eighth of the time of sorting all
         most = int(self._n_targets(torch.tensor(ids.shape[1])))
-        first = keys.topk(most, dim=1, largest=False).values
-        last = first.gather(1, (n_targets - 1).clamp(min=0))
+        last = keys.topk(most, dim=1, largest=False).values.gather(1, (n_targets - 1).clamp(min=0))
         return (keys <= last) & ordinary
 
     def _n_targets(self, ordinary: Tensor) -> Tensor:
@@ -141,8 +140,7 @@ class TeacherVectors(Encoding):
             wrong = f"{self.name} was distilled from a teacher's vectors and cannot be scored without the teacher"
             raise DataError(wrong, remedy=INSTEAD)
         real = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
-        target_positions = torch.nonzero_static(real.flatten(), size=batch.n_tokens).flatten()
-        batch = replace(batch, target_positions=target_positions)
+        batch = replace(batch, target_positions=torch.nonzero_static(real.flatten(), size=batch.n_tokens).flatten())
         return replace(batch, teacher=self.teacher(batch))
 
     def metrics(self) -> TeacherVectorsMetrics:

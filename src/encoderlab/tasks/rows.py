@@ -127,8 +127,7 @@ def side_by_side(
     input_ids = np.full(real.shape, pad_id, dtype=np.int64)
     input_ids[real] = flat
     segments = ((positions >= first_lengths[:, None]) & real).astype(np.int64)
-    mask = None if real.all() else torch.from_numpy(real)
-    return torch.from_numpy(input_ids), torch.from_numpy(segments), mask
+    return torch.from_numpy(input_ids), torch.from_numpy(segments), None if real.all() else torch.from_numpy(real)
 
 
 def _known(targets: np.ndarray | None, sets: int | None = None) -> torch.Tensor | None:
