@@ -19,12 +19,12 @@ PAD, UNK, CLS, SEP, MASK = range(5)
 
 
 def tokenizer():
-    from tokenizers import models, normalizers
+    from tokenizers import normalizers
 
     from encoderlab.data.tokenizers import BERT_SPECIALS
 
     vocabulary = {piece: id_ for id_, piece in enumerate([*SPECIALS, *WORDS])}
-    backend = _wordpiece(models.WordPiece(vocabulary, unk_token="[UNK]"), normalizers.BertNormalizer())
+    backend = _wordpiece(vocabulary, normalizers.BertNormalizer())
     backend.add_special_tokens(SPECIALS)
     return Tokenizer(backend, BERT_SPECIALS)
 

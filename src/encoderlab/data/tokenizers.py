@@ -270,12 +270,9 @@ class WordPieceConfig(TokenizerConfig):
             continuing_subword_prefix="##",
             show_progress=False,
         )
-        learner = _wordpiece(models.WordPiece(unk_token="[UNK]"), normalizer)
+        learner = _wordpiece(None, normalizer)
         learner.train_from_iterator(texts(), trainer)
-        vocabulary = learner.get_vocab(with_added_tokens=True)
-        trained = _wordpiece(
-            models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"), normalizer
-        )
+        trained = _wordpiece(learner.get_vocab(with_added_tokens=True), normalizer)
         trained.add_special_tokens(_SPECIAL_TOKENS)
         return Tokenizer(trained, BERT_SPECIALS)
 
@@ -362,8 +359,8 @@ class AsPretrainedTokenizer(TokenizerConfig):
         raise SettingError("tokenizer=as_pretrained needs init_from=..., the encoder it belongs to", remedy=remedy)
 
 
-def _wordpiece(model: models.WordPiece, normalizer: normalizers.Normalizer) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(model)
+def _wordpiece(vocabulary: dict[str, int] | None, normalizer: normalizers.Normalizer) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="##"))
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")

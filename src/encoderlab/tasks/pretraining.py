@@ -15,7 +15,7 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingMetrics, TeacherVectorsMetrics
 from encoderlab.tasks.config import PretrainingConfig, SecondSentence, TeacherVectorsConfig
-from encoderlab.tasks.task import RowPrediction, Task, sequences_of
+from encoderlab.tasks.task import RowPrediction, Task
 from encoderlab.tasks.texts import INSTEAD, Encoding
 
 PAIR_LABELS = ["follows", "random"]  # in the order of BERT's code: 0 means that the second text follows
@@ -49,7 +49,7 @@ class Pretraining(Task):
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Return new texts or pairs as sequences without masks; the rows of a run come from `tasks.sentence_rows`."""
-        return [replace(one, token_labels={}) for one in sequences_of(self.tokenizer, examples, self.max_length)]
+        return [replace(one, token_labels={}) for one in super().encode(examples)]
 
     def metrics(self) -> PretrainingMetrics:
         return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)

@@ -86,9 +86,28 @@ class Task(ABC):
         tokens = f"model.max_length={self.max_length} tokens"
         return tokens if self.windows is None else f"task.max_windows={self.windows.most} windows of {tokens}"
 
-    @abstractmethod
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Return the examples as ids with their targets; done once and cached. Raises DataError for the wrong kind."""
+        """Return examples as ids with their targets; done once and cached. They are texts or pairs, unless overridden.
+
+        All are tokenised at once, because a call for each takes five times as long. Raises DataError for examples of
+        the wrong kind, and for pairs that are to be read in windows.
+        """
+        if not all(isinstance(example, TextExample) for example in examples):
+            wrong = "This dataset holds sequences of labelled words, but the task needs texts"
+            raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
+        texts = cast("Sequence[TextExample]", examples)
+        tokenizer, most, windows = self.tokenizer, self.max_length, self.windows
+        pairs = [example.text_pair for example in texts if example.text_pair is not None]
+        if pairs and windows is not None:
+            wrong = f"task.windows={windows.pooling} reads single texts in windows, but these rows are pairs"
+            raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
+        firsts, seconds = tokenizer.encode([example.text for example in texts]), iter(tokenizer.encode(pairs))
+        return [
+            in_windows(tokenizer, first, most, windows, example.label)
+            if windows is not None and len(first) > most - 2
+            else join(tokenizer, first, None if example.text_pair is None else next(seconds), most, example.label)
+            for example, first in zip(texts, firsts, strict=True)
+        ]
 
     @abstractmethod
     def metrics(self) -> Metrics:
@@ -161,31 +180,6 @@ def in_windows(
     together = [id_ for start in starts for id_ in (tokenizer.cls_id, *ids[start : start + room], tokenizer.sep_id)]
     unread = any(later - start > room for start, later in pairwise(starts))
     return Encoded(together, [0] * len(together), label, truncated=unread, window_starts=starts)
-
-
-def sequences_of(
-    tokenizer: Tokenizer, examples: Sequence[Example], max_length: int, windows: Windowing | None = None
-) -> list[Encoded]:
-    """Return texts and pairs with their labels, tokenised all at once because a call for each takes five times as long.
-
-    Long texts are read in `windows`, or truncated if that is None. Raises DataError for sequences of words, and for
-    pairs in windows.
-    """
-    if not all(isinstance(example, TextExample) for example in examples):
-        wrong = "This dataset holds sequences of labelled words, but the task needs texts"
-        raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
-    examples = cast("Sequence[TextExample]", examples)
-    pairs = [example.text_pair for example in examples if example.text_pair is not None]
-    if pairs and windows is not None:
-        wrong = f"task.windows={windows.pooling} reads single texts in windows, but these rows are pairs"
-        raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
-    firsts, seconds = tokenizer.encode([example.text for example in examples]), iter(tokenizer.encode(pairs))
-    return [
-        in_windows(tokenizer, first, max_length, windows, example.label)
-        if windows is not None and len(first) > max_length - 2
-        else join(tokenizer, first, None if example.text_pair is None else next(seconds), max_length, example.label)
-        for example, first in zip(examples, firsts, strict=True)
-    ]
 
 
 def longest_first(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:

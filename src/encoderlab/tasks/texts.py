@@ -28,7 +28,7 @@ from encoderlab.tasks.config import (
     TaggingConfig,
     TaskConfig,
 )
-from encoderlab.tasks.task import RowPrediction, Target, Task, Windowing, refuse_unknown_label, sequences_of
+from encoderlab.tasks.task import RowPrediction, Target, Task, Windowing, refuse_unknown_label
 
 TextConfig = ClassificationConfig | MultilabelConfig | RegressionConfig
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
@@ -48,8 +48,7 @@ class TextTask(Task):
         )
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Return the texts or pairs as ids with their targets. Raises DataError for sequences of words."""
-        encoded = sequences_of(self.tokenizer, examples, self.max_length, self.windows)
+        encoded = super().encode(examples)
         return [one if one.label is None else replace(one, label=self.target_of(one.label)) for one in encoded]
 
     def target_of(self, label: Target) -> Target:
@@ -151,10 +150,6 @@ class Encoding(Task):
         super().__init__(tokenizer, [], max_length, "")
         self.name = config.name
         self.heads = HeadSizes()
-
-    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Return the texts or pairs as ids. Raises DataError for sequences of words."""
-        return sequences_of(self.tokenizer, examples, self.max_length)
 
     def metrics(self) -> Metrics:
         raise self._no_predictions()
