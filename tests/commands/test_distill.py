@@ -100,10 +100,14 @@ def test_a_student_comes_near_its_teachers_vectors(student, teacher):
     )
 
 
-def test_a_student_of_vectors_is_embedded_and_finetuned(command, student, articles, tmp_path):
+def test_a_student_of_vectors_is_embedded_exported_and_finetuned(command, student, articles, tmp_path):
     (tmp_path / "texts.txt").write_text("Some words.\nOther words.\n")
     command("embed", f"run={student}", "input=texts.txt", "output=vectors.npy")
-    assert np.load(tmp_path / "vectors.npy").shape == (2, 16)
+    vectors = np.load(tmp_path / "vectors.npy")
+    assert vectors.shape == (2, 16)
+    command("export", f"run={student}", "path=exported")  # without the head for the teacher's vectors
+    command("embed", "run=exported", "input=texts.txt", "output=theirs.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "theirs.npy"), vectors, atol=1e-5)
     rows = "".join(f"{'good' if n % 2 else 'bad'} text {n},{n % 2}\n" for n in range(60))
     (tmp_path / "rows.csv").write_text(f"text,label\n{rows}")
     own = (

@@ -34,7 +34,13 @@ from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
 from encoderlab.runs.predict import predictions_of
 from encoderlab.runs.saved_model import config_json, encoder_alone, in_user_units, read_model
 from encoderlab.system.files import atomic_write, write_manifest
-from encoderlab.tasks.config import ClassificationConfig, DocumentTaskConfig, MultilabelConfig, TaskConfig
+from encoderlab.tasks.config import (
+    ClassificationConfig,
+    DocumentTaskConfig,
+    MultilabelConfig,
+    TaskConfig,
+    TeacherVectorsConfig,
+)
 from encoderlab.training.config import Precision
 
 PREDICT = Path(onnx.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
@@ -52,7 +58,9 @@ def export(config: ExportConfig) -> Path:
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     saved = read_model(model_folder(config.run))
-    saved = in_user_units(saved if config.heads else encoder_alone(saved, path.resolve().name))
+    # A teacher's vectors were what an encoder learned from, not what it is for: transformers has no such head.
+    whole = config.heads and not isinstance(saved.config.task, TeacherVectorsConfig)
+    saved = in_user_units(saved if whole else encoder_alone(saved, path.resolve().name))
     if not getattr(saved.config.task, "special_tokens", True):
         wrong = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
         raise SettingError(wrong, remedy="Train with task.special_tokens=true to export")
