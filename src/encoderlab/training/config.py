@@ -19,51 +19,14 @@ from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
-
-class Schedule(Enum):
-    """How the learning rate changes over a run; see `training.optimizer.learning_rate_at`."""
-
-    one_cycle = "one_cycle"
-    linear = "linear"
-    cosine = "cosine"
-    constant = "constant"
-
-
-class Batching(Enum):
-    """Which rows share a batch: rows of nearly equal length, or any rows."""
-
-    length = "length"
-    random = "random"
-
-
-class Precision(Enum):
-    """The number format of the matrix products."""
-
-    auto = "auto"
-    fp32 = "fp32"
-    bf16 = "bf16"
-
-
-class Compile(Enum):
-    """Whether PyTorch's compiler fuses kernels; see `training.distribution`."""
-
-    auto = "auto"
-    always = "always"
-    never = "never"
-
-
-class Sharding(Enum):
-    """Whether each of several processes holds all weights, or they are sharded; see `training.distribution`."""
-
-    none = "none"
-    full = "full"
-
-
-class Keep(Enum):
-    """Which checkpoint becomes the run's model."""
-
-    best = "best"
-    last = "last"
+# How the learning rate changes over a run; see `training.optimizer.learning_rate_at`.
+Schedule = Enum("Schedule", {"one_cycle": "one_cycle", "linear": "linear", "cosine": "cosine", "constant": "constant"})
+Batching = Enum("Batching", {"length": "length", "random": "random"})  # rows that share a batch: of nearly equal length
+Precision = Enum("Precision", {"auto": "auto", "fp32": "fp32", "bf16": "bf16"})  # number format of matrix products
+# Whether PyTorch's compiler fuses kernels, and whether processes share the weights; see `training.distribution`.
+Compile = Enum("Compile", {"auto": "auto", "always": "always", "never": "never"})
+Sharding = Enum("Sharding", {"none": "none", "full": "full"})
+Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
 
 
 @dataclass
