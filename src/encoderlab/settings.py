@@ -45,11 +45,6 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def brought_along(schema: type) -> list[str]:
-    """Return the settings of a dataclass that options of other groups set, and that users may not set."""
-    return [declared.name for declared in fields(schema) if declared.metadata.get("brought")]
-
-
 def check_settings(settings: Any, group: str) -> None:
     """Refuse numbers that are not finite or out of their field's range.
 
@@ -60,8 +55,9 @@ def check_settings(settings: Any, group: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         name = f"{group}.{declared.name}" if group else declared.name
-        allowed = allowed_range(declared.metadata)
-        if not math.isfinite(value) or not _in_range(value, declared.metadata):
+        allowed, bounds = allowed_range(declared.metadata), declared.metadata
+        in_range = (holds(value, bounds[key]) for key, (_, holds) in BOUNDS.items() if bounds.get(key) is not None)
+        if not math.isfinite(value) or not all(in_range):
             remedy = "" if declared.default == REQUIRED else f"Remove {name} to use its default"
             raise SettingError(f"{name} is {value}", allowed=allowed or "a finite number", remedy=remedy)
 
@@ -73,10 +69,6 @@ def allowed_range(metadata: Any) -> str:
         (word, str(bound) if isinstance(bound, int) else f"{bound:g}") for word, bound in bounds if bound is not None
     ]
     return ", ".join(f"{word} {bound}" for word, bound in shown)
-
-
-def _in_range(value: float, metadata: Any) -> bool:
-    return all(holds(value, metadata[key]) for key, (_, holds) in BOUNDS.items() if metadata.get(key) is not None)
 
 
 def without_folders(plain: Any) -> Any:

@@ -1,7 +1,7 @@
 """`--help` of a command: usage, examples, the config groups, and a line of help for each setting."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import yaml
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import COMMAND_CONFIGS, SCHEMAS, SweepConfig
-from encoderlab.settings import allowed_range, brought_along
+from encoderlab.settings import allowed_range
 
 EXAMPLES = {  # of each command: what follows its name, and what that does
     "train": [
@@ -69,7 +69,6 @@ EXAMPLES = {  # of each command: what follows its name, and what that does
 }
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
 SAME_AS_TASK = "${task}"
-NO_VALUES: Mapping[str, Any] = {}
 SWEEPS = """
 Settings of a sweep (with -m; runs several jobs, then prints a table; hydra/launcher=parallel runs them in parallel):"""
 HYDRA_FLAGS = """Hydra's own flags work too:
@@ -94,46 +93,45 @@ def print_help(command: str, description: str, configs: Path, arguments: Sequenc
         for group in [*groups, *(["experiment", "sweep"] if command in TRAINING_COMMANDS else [])]:
             print(f"  {group:<12}{', '.join(options_of(configs, group))}")
     print("\nSettings (name=value), with their defaults:")
-    print(*_settings(schema, "", groups), sep="\n")
+    print(*_lines(schema), sep="\n")
     options = chosen_configs(configs, command, arguments)
     for group in groups:
         kind, values = values_of(configs, group, options.get(group, ""))
         if kind:
             print(f"\n{group}={options[group]}: {first_line(SCHEMAS[group, kind])}")
-            print(*_settings(SCHEMAS[group, kind], f"{group}.", [], values), sep="\n")
+            print(*_lines(SCHEMAS[group, kind], f"{group}.", values), sep="\n")
     if groups:
         print(f"\nOther choices have other settings: see encoderlab {command} {groups[0]}=NAME --help")
     if command in TRAINING_COMMANDS:
-        print(SWEEPS, *_settings(SweepConfig, "", []), sep="\n")
+        print(SWEEPS, *_lines(SweepConfig), sep="\n")
     print(f"\n{HYDRA_FLAGS}")
 
 
 def groups_of(schema: type) -> list[str]:
     """Return the names of the config groups that a command reads."""
-    return [
-        declared.name
-        for declared in fields(schema)
-        if declared.name in GROUPS and declared.name not in brought_along(schema)
-    ]
+    return [declared.name for declared in _fields(schema) if declared.name in GROUPS]
 
 
-def _settings(schema: type, *further: Any) -> list[str]:
+def _fields(schema: type) -> list[Field[Any]]:
+    """Return the fields that users may set."""
+    return [declared for declared in fields(schema) if not declared.metadata["brought"]]
+
+
+def _lines(schema: type, *further: Any) -> list[str]:
     return [f"  {setting:<38} {line}" for setting, line in settings_of(schema, *further)]
 
 
-def settings_of(
-    schema: type, prefix: str, skip: list[str], values: Mapping[str, Any] = NO_VALUES
-) -> Iterator[tuple[str, str]]:
-    """Yield each setting of a dataclass as name=default, after `prefix`, with its line of help and its range.
+def settings_of(schema: type, prefix: str = "", values: Mapping[str, Any] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield each setting of a dataclass as name=default, after `prefix`, with its line of help and its range; no group.
 
     `values` are those that a config of the group sets; they replace the defaults.
     """
-    for declared in fields(schema):
-        if declared.name in skip or declared.name in brought_along(schema):
+    for declared in _fields(schema):
+        if declared.name in GROUPS:
             continue
         limits = allowed_range(declared.metadata)
         default = declared.default_factory() if declared.default_factory is not MISSING else declared.default
-        value = written(values.get(declared.name, default))
+        value = written((values or {}).get(declared.name, default))
         yield f"{prefix}{declared.name}={value}", declared.metadata["help"] + (f" ({limits})" if limits else "")
 
 
