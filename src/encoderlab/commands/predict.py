@@ -150,7 +150,7 @@ def _rows(
         first = counted["rows"]
         others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
         counted.update(rows=len(some), truncated=int(rows.truncated().sum()))
-        answers = prediction.predictions_of_rows(assembly, rows)
+        answers = prediction.outputs_of(assembly, rows, assembly.task.predictions)
         for example, predicted, other in zip(some, answers, others, strict=False):
             pairs = zip(names, texts_of(example), strict=False)
             texts = {name: text for name, text in pairs if isinstance(name, str)}  # joined columns are carried

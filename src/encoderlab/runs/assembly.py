@@ -49,10 +49,10 @@ from encoderlab.tasks.task import Task
 from encoderlab.training.batches import MicroBatches, Rows, choose_micro_batches, scoring_batches, training_batches
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import (
+    MANY_LABELS,
+    Keep,
     TrainingConfig,
     can_choose_by,
-    keep_last_if_few_validation_rows,
-    length_factor_for,
     resolve_by_rows,
     resolve_for_few_rows,
     seconds_of,
@@ -254,7 +254,8 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
     micro_batches = choose_micro_batches(config.training, config.model, longest, device, assembly.processes)
     # Windows do not change the number of epochs: a row is one example, however much of it is read.
     tokens = int(np.minimum(lengths, assembly.task.max_length).sum())
-    factor = length_factor_for(config.training, config.task.length_factor, len(assembly.task.labels))
+    many = config.training.many_labels_passes if len(assembly.task.labels) >= MANY_LABELS else 1
+    factor = max(config.task.length_factor, many)
     training = resolve_by_rows(config.training, n_rows, tokens, factor)
     training = replace(training, accumulate=micro_batches.number)
     if training.learning_rate is None:
@@ -265,11 +266,12 @@ def resolve_training(assembly: Assembly, rows: Mapping[str, Rows]) -> Assembly:
         print(f"training.learning_rate={peak:g}, suited to {suits}", file=sys.stderr)
     labels = len(assembly.task.labels) if isinstance(config.task, ClassificationConfig) else 0
     n = len(rows["validation"]) if "validation" in rows else None
-    if n is not None and (fixed := keep_last_if_few_validation_rows(training, n, labels)) != training:
+    last = replace(training, keep=Keep.last, patience=None)
+    if n is not None and training != last and not can_choose_by(training, n, labels):
         few = f"{n:,} validation {'row is' if n == 1 else 'rows are'} too few to choose a checkpoint"
         least = f"training.min_validation_rows={training.min_validation_rows}"
         print(f"{few}, so the last is kept, and training does not stop early ({least})", file=sys.stderr)
-        training = fixed
+        training = last
     compiled = _compile(assembly, training, n_rows, tokens)
     return replace(assembly, config=replace(config, training=training), compiled=compiled, micro_batches=micro_batches)
 

@@ -185,14 +185,9 @@ class DocumentCorpus:
     cache: Path
 
     @classmethod
-    def load(
-        cls, dataset: DatasetConfig, task: DocumentTaskConfig, cache: Path, documents: Documents | None = None
-    ) -> DocumentCorpus:
-        """Load the documents, unless they are given, and a sentence splitter for them.
-
-        Raises DataError, SettingError as `DatasetConfig.documents` does.
-        """
-        documents = documents or dataset.documents(cache)
+    def load(cls, dataset: DatasetConfig, task: DocumentTaskConfig, cache: Path) -> DocumentCorpus:
+        """Load documents, and a splitter for their sentences. Raises DataError, SettingError as their dataset does."""
+        documents = dataset.documents(cache)
         train, language = documents.by_name["train"], task.language or dataset.sentence_language
         splitter = sentences.splitter_for(lambda: chain.from_iterable(train.documents()), language)
         return cls(documents, splitter, task, dataset.pack, cache)

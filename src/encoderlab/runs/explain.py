@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, Prediction
+from encoderlab.batch import Encoded
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example
 from encoderlab.data.tokenizers import Tokenizer
@@ -80,7 +80,9 @@ def _importance(assembly: Assembly, example: Example, encoded: Encoded, class_: 
         for position in (position for word in group for position in words[word]):
             ids[position] = tokenizer.unk_id if tokenizer.mask_id is None else tokenizer.mask_id
         hidden.append(replace(encoded, input_ids=ids))
-    logits = _logits(assembly, [encoded, *hidden])
+    rows = hold_encoded([encoded, *hidden], tokenizer.vocabulary_size, task.heads)
+    outputs = outputs_of(assembly, rows, lambda output, _: cast("Tensor", output.sequence_logits).float().cpu())
+    logits = torch.stack(outputs).numpy()
     prediction = task.predictions_of(torch.from_numpy(logits[:1]))[0]
     index, is_number = int(logits[0].argmax()) if class_ is None else class_, prediction.number is not None
     # The log-odds log(p / (1 - p)) of one class of several do not change if all logits grow equally, as its logit does.
@@ -102,15 +104,6 @@ def _importance(assembly: Assembly, example: Example, encoded: Encoded, class_: 
         ],
         truncated=encoded.truncated,
     )
-
-
-def _logits(assembly: Assembly, texts: Sequence[Encoded]) -> Float[np.ndarray, "texts classes"]:
-    def read(prediction: Prediction, batch: Batch) -> np.ndarray:
-        assert prediction.sequence_logits is not None
-        return prediction.sequence_logits.float().cpu().numpy()
-
-    rows = hold_encoded(texts, assembly.tokenizer.vocabulary_size, assembly.task.heads)
-    return np.stack(outputs_of(assembly, rows, read))
 
 
 def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[Span | None]:

@@ -33,7 +33,7 @@ from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training import checkpoint as checkpoints
 from encoderlab.training.batches import MicroBatches, Rows, StepsWithinMemory
 from encoderlab.training.config import Keep, horizon_of, seconds_of, steps_per_epoch, total_steps
-from encoderlab.training.distribution import COMPILED, random_states, seed_dropout, set_random_states
+from encoderlab.training.distribution import COMPILED, random_state, seed_dropout, set_random_states
 from encoderlab.training.loop import Learner
 from encoderlab.training.optimizer import build_optimizer
 
@@ -112,7 +112,7 @@ class TrainState:
             "micro_batches": asdict(self.steps.micro_batches),
             "accumulate": self.assembly.config.training.accumulate,
             "tokenizer": self.assembly.tokenizer.fingerprint,
-            "random_states": random_states(self.assembly.compute.device, self.processes),
+            "random_states": self.processes.gather(random_state(self.assembly.compute.device)) or [],
             **({} if self.stream is None else {"stream": self.stream.position(self.progress.step)}),
         }
 
@@ -150,7 +150,9 @@ class _Fitting:
         self.state = TrainState(assembly, rows["train"])
         self.assembly = replace(assembly, model=self.state.distributed.model)
         self.evaluate_every = self.training.evaluate_every or self.state.per_epoch
-        checkpoint = self.processes.broadcast_from_main(self._newest_checkpoint)
+        if self.processes.is_main:
+            checkpoints.clear_unfinished(self.checkpoints)
+        checkpoint = self.processes.broadcast_from_main(lambda: checkpoints.newest_verified(self.checkpoints))
         if checkpoint is not None:
             state = self.processes.broadcast_from_main(lambda: checkpoints.read_state(checkpoint))
             try:
@@ -167,11 +169,6 @@ class _Fitting:
         metrics = folder.metrics if self.processes.is_main else Path(os.devnull)
         events = folder.events if config.tensorboard and self.processes.is_main else None
         self.journal = Journal(metrics, self.training.log_every, self.state.per_epoch, self.progress, events)
-
-    def _newest_checkpoint(self) -> Path | None:
-        """Return the newest intact checkpoint, after deleting incomplete ones left by a killed process."""
-        checkpoints.clear_unfinished(self.checkpoints)
-        return checkpoints.newest_verified(self.checkpoints)
 
     def run(self) -> None:
         """Take all remaining steps, with what belongs between them; if a signal has come, save a checkpoint."""

@@ -150,12 +150,7 @@ def unless_blank(example: Example, prediction: dict[str, Any]) -> dict[str, Any]
 
 def predictions_of(assembly: Assembly, examples: Sequence[Example]) -> list[RowPrediction]:
     """Return the model's prediction for each example. Raises DataError for one that it cannot read."""
-    return predictions_of_rows(assembly, encoded_rows(assembly, examples))
-
-
-def predictions_of_rows(assembly: Assembly, rows: ExampleRows) -> list[RowPrediction]:
-    """Return the same for encoded examples."""
-    return outputs_of(assembly, rows, assembly.task.predictions)
+    return outputs_of(assembly, encoded_rows(assembly, examples), assembly.task.predictions)
 
 
 def outputs_of(

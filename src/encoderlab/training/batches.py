@@ -302,7 +302,7 @@ class StepsWithinMemory:
             learner.optimizer.zero_grad()
             set_random_state(generators, device)
             gc.collect()  # frames of the failed step may reference one another
-            release_unused_memory()
+            torch.cuda.empty_cache()  # so that it can be allocated in other sizes
 
     def _use_more(self, step: int, device: torch.device, *, in_optimizer: bool) -> None:
         """Double the number of micro-batches from `step` on and print a line. Raises as `take` does.
@@ -326,9 +326,3 @@ class StepsWithinMemory:
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether `error` says that memory ran out."""
     return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY)
-
-
-def release_unused_memory() -> None:
-    """Make PyTorch release its unused memory, so that it can be allocated in other sizes."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -165,11 +165,6 @@ def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
     return math.ceil(rows / config.batch_size)
 
 
-def length_factor_for(config: TrainingConfig, factor: int, labels: int) -> int:
-    """Return the factor on the steps that the number of rows suggests: `factor`, or more for many `labels`."""
-    return max(factor, config.many_labels_passes) if labels >= MANY_LABELS else factor
-
-
 def total_steps(config: TrainingConfig, rows: int) -> int:
     """Return the optimizer steps, at least one, of a run on this many rows that no budget ends."""
     return config.steps or max(round(_epochs(config, rows) * steps_per_epoch(config, rows)), 1)
@@ -210,15 +205,6 @@ def can_choose_by(config: TrainingConfig, rows: int, labels: int = 0) -> bool:
     (True, False)
     """
     return config.min_validation_rows == 0 or rows >= max(config.min_validation_rows, ROWS_PER_LABEL * labels)
-
-
-def keep_last_if_few_validation_rows(config: TrainingConfig, rows: int, labels: int = 0) -> TrainingConfig:
-    """Return the settings for this many validation `rows`: with too few, keep the last checkpoint and never stop early.
-
-    >>> keep_last_if_few_validation_rows(TrainingConfig(patience=4, min_validation_rows=100), rows=30).patience is None
-    True
-    """
-    return config if can_choose_by(config, rows, labels) else replace(config, keep=Keep.last, patience=None)
 
 
 def resolve_for_few_rows(config: TrainingConfig, few: bool, n_layers: int) -> TrainingConfig:

@@ -195,11 +195,6 @@ def _allocate(model: nn.Module, device: torch.device) -> None:
         table.copy_(tables[name])
 
 
-def random_states(device: torch.device, processes: Processes) -> list[dict[str, Any]]:
-    """Return the states of each process's generators, by rank, to the main process; to the others an empty list."""
-    return processes.gather(random_state(device)) or []
-
-
 def set_random_states(
     states: list[dict[str, Any]], device: torch.device, processes: Processes, seed: int, step: int
 ) -> None:

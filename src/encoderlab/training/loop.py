@@ -21,7 +21,7 @@ from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import Horizon, TrainingConfig
 from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
-from encoderlab.training.optimizer import clip_gradients, learning_rate_at, set_learning_rate
+from encoderlab.training.optimizer import clip_gradients, learning_rate_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,9 @@ def optimize(
     learner.model.train()
     batches, number = iter(batches), after
     while number < (steps := horizon.expected_total(number)) and (micro_batches := next(batches, None)):
-        learning_rate = set_learning_rate(optimizer, learning_rate_at(number, steps, config))
+        learning_rate = learning_rate_at(number, steps, config)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * group["scale"]
         number += 1
         totals = count_totals(micro_batches, learner.processes)
         step_losses = accumulate_gradients(learner, micro_batches, totals.targets)

@@ -47,13 +47,6 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
     return EagerAdamW(groups, lr=config.learning_rate, betas=betas, eps=config.epsilon, fused=fused)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> float:
-    """Give each group the learning rate times its `scale`; return the learning rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate * group["scale"]
-    return learning_rate
-
-
 def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) -> Tensor:
     """Scale the gradient down to `clip_norm` if it is longer (None: never); return its norm before scaling."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
