@@ -10,7 +10,6 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports.baselines import show_baselines
 from encoderlab.reports.blocks import json_safe
-from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.frozen import frozen_vectors
 from encoderlab.runs.task import resolve_task
@@ -29,7 +28,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     task = config.task
     if isinstance(task, DocumentTaskConfig):
         raise SettingError(f"task={task.name} has no labels to learn", remedy="Use task=intents or another with labels")
-    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), task.target)
+    corpus = Corpus.load(config.dataset, config.cache, task.target)
     corpus.check_training_labels()
     holds_words = corpus.split("train").holds_words
     if holds_words != isinstance(task, TaggingConfig):

@@ -14,7 +14,7 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.facts import show_rows
-from encoderlab.runs.assembly import cache_folder, resolve_length
+from encoderlab.runs.assembly import resolve_length
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.task import build_task, resolve_task
 from encoderlab.tasks.config import DocumentTaskConfig
@@ -44,7 +44,7 @@ def data(config: DataConfig) -> None:
 
 def _facts(config: DataConfig) -> dict[str, Any]:
     """Return the facts of labelled rows by split: counts, lengths in tokens, odd rows, examples."""
-    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
+    corpus = Corpus.load(config.dataset, config.cache, config.task.target)
     tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
     settled = resolve_task(config.task, corpus)
     reach = resolve_length(config.model.resolve(None), settled, tokenizer, corpus).reach

@@ -11,7 +11,7 @@ from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import TeacherVectorsScores
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import run_report
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_init_from, resolve_training
+from encoderlab.runs.assembly import Assembly, assemble, load_init_from, resolve_training
 from encoderlab.runs.corpus import Corpus, DocumentCorpus, pair_facts
 from encoderlab.runs.distillation import TaskTeacher, fingerprints, start_student, taught_rows, teach_vectors
 from encoderlab.runs.fit import dry_run, fit, score_splits
@@ -98,7 +98,7 @@ def _prepare_documents(
     teacher = load_pretrained(config.teacher, "teacher")
     task = replace(config.task, teacher_width=teacher.config.model.d_model)
     config = replace(config, task=task)
-    corpus = DocumentCorpus.load(config.dataset, task, cache_folder(config.cache_dir))
+    corpus = DocumentCorpus.load(config.dataset, task, config.cache)
     scored = corpus.scored_splits()
     assembly = assemble(config, corpus, pretrained, processes, teacher)
     teach_vectors(cast("TeacherVectors", assembly.task), teacher, assembly.compute)

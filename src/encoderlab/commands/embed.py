@@ -65,4 +65,4 @@ def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example
     as_trained = config.text_column is None and format_of(path, Format.auto) is not Format.txt
     pair_column = config.text_pair_column or (getattr(dataset, "text_pair", None) if as_trained else None)
     text_column = config.text_column or getattr(dataset, "text", "text")
-    return prediction.file_examples(assembly, path, text_column, pair_column, config.dialect, config.cache_dir)
+    return prediction.file_examples(assembly, path, text_column, pair_column, config.dialect, config.cache)

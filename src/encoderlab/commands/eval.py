@@ -15,7 +15,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
-from encoderlab.runs.assembly import Assembly, cache_folder, check_paired, own_dataset, reopen
+from encoderlab.runs.assembly import Assembly, check_paired, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus, DocumentCorpus, guessed_pairs, pair_facts, reading_notes
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted
@@ -62,9 +62,9 @@ def eval_on_documents(config: EvalConfig, assembly: Assembly, processes: Process
 
     Raises DataError if there is no such split, or if the run's own documents have changed.
     """
-    task, cache = cast("Pretraining", assembly.task), cache_folder(config.cache_dir)
+    task = cast("Pretraining", assembly.task)
     with processes.main_process_first():
-        corpus = DocumentCorpus.load(config.dataset or own_dataset(assembly), task.config, cache)
+        corpus = DocumentCorpus.load(config.dataset or own_dataset(assembly), task.config, config.cache)
         split = config.split or corpus.scored_splits()[-1]
         if split not in corpus.documents.by_name:
             raise DataError(f"split={split} is not in this dataset", allowed=", ".join(corpus.documents.by_name))
@@ -116,12 +116,12 @@ def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
     Raises DataError for rows without labels, of another form, with other labels, or that the model may have been
     trained on.
     """
-    cache, task = cache_folder(config.cache_dir), assembly.task
+    task, target = assembly.task, assembly.config.task.target
     if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
         unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=task.labels or None)
-        corpus, split = Corpus.load(unsplit, cache, assembly.config.task.target, whole=True), "all"
+        corpus, split = Corpus.load(unsplit, config.cache, target, whole=True), "all"
     else:
-        corpus = Corpus.load(config.dataset or own_dataset(assembly), cache, assembly.config.task.target)
+        corpus = Corpus.load(config.dataset or own_dataset(assembly), config.cache, target)
         split = config.split or corpus.scored_splits()[-1]
     corpus.split(split)
     if config.dataset is None:

@@ -28,7 +28,7 @@ from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
 from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.reports.cards import export_card
-from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset, reopen
+from encoderlab.runs.assembly import Assembly, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
 from encoderlab.runs.predict import predictions_of
@@ -103,7 +103,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         off = onnx.largest_difference(whole, temporary / GRAPH, reach, assembly.tokenizer.vocabulary_size)
         precision = "int8" if is_int8 else "fp32"
         fields = _graph_fields(assembly, whole) | {"largest_difference": off, "precision": precision}
-        change = _quantized(temporary / GRAPH, assembly, cache_folder(config.cache_dir)) if is_int8 else ""
+        change = _quantized(temporary / GRAPH, assembly, config.cache) if is_int8 else ""
         own = config_json(assembly.saved(assembly.known_origin)) if opens else {}
         _write_json(temporary / "config.json", fields | own)
         assembly.tokenizer.save(temporary / "tokenizer.json")  # which truncates and pads as the model requires:

@@ -121,11 +121,11 @@ def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Examp
         check_paired(assembly, config.text_pair is not None)
         return [prediction.example_of(config.text, config.text_pair, prediction.reads_words(assembly))], 1
     if config.split is not None:
-        return prediction.split_examples(assembly, config.split, config.cache_dir)
+        return prediction.split_examples(assembly, config.split, config.cache)
     column, pair_column = _text_columns(config, assembly)
     check_paired(assembly, pair_column is not None)
     if config.input is not None:
-        place = (Path(config.input), column, pair_column, config.dialect, config.cache_dir)
+        place = (Path(config.input), column, pair_column, config.dialect, config.cache)
         return prediction.file_examples(assembly, *place)
     return prediction.standard_input_examples(assembly, paired=pair_column is not None), None
 

@@ -9,7 +9,7 @@ from encoderlab.errors import SettingError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.reports import training as reports
 from encoderlab.reports.cards import model_card
-from encoderlab.runs.assembly import Assembly, assemble, cache_folder, load_init_from, resolve_training
+from encoderlab.runs.assembly import Assembly, assemble, load_init_from, resolve_training
 from encoderlab.runs.corpus import DocumentCorpus, guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.fit import Fitted, dry_run, fit
 from encoderlab.runs.folder import RunFolder
@@ -35,9 +35,7 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
     config, beginning = beginning_of(config, "pretrain", processes)
     pretrained = load_init_from(config, processes)
     with processes.main_process_first():
-        corpus = DocumentCorpus.load(
-            config.dataset, cast("PretrainingConfig", config.task), cache_folder(config.cache_dir)
-        )
+        corpus = DocumentCorpus.load(config.dataset, cast("PretrainingConfig", config.task), config.cache)
         scored = corpus.scored_splits()
         assembly = assemble(config, corpus, pretrained, processes)
         rows = document_rows(corpus, assembly, scored)

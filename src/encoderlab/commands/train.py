@@ -15,15 +15,7 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows, show_survey
 from encoderlab.reports.training import build_report, scored_split, show_report, write_report
-from encoderlab.runs.assembly import (
-    Assembly,
-    assemble,
-    cache_folder,
-    few_rows_note,
-    has_few_rows,
-    load_init_from,
-    resolve_training,
-)
+from encoderlab.runs.assembly import Assembly, assemble, few_rows_note, has_few_rows, load_init_from, resolve_training
 from encoderlab.runs.corpus import Corpus, reading_notes
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted, dry_run, fit, score_splits, threshold_notes
@@ -107,7 +99,7 @@ def load_examples(config: AnyRunConfig, *, scored: bool = True) -> tuple[AnyRunC
     the task fits thresholds on held-out rows, or there is no other split although one is to be `scored`. Raises
     SettingError or DataError if the dataset cannot be read, or nothing can be learned.
     """
-    corpus = Corpus.load(config.dataset, cache_folder(config.cache_dir), config.task.target)
+    corpus = Corpus.load(config.dataset, config.cache, config.task.target)
     corpus.check_training_labels()
     config = replace(config, dataset=replace(config.dataset, **corpus.splits.guessed))
     dataset, task, splits = config.dataset, config.task, corpus.splits

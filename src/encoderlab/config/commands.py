@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from encoderlab.data.built_in import ArticlesDataset, BracketsDataset, IntentsDataset, ReverseDataset
@@ -45,6 +46,11 @@ class CommandConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, "")
+
+    @property
+    def cache(self) -> Path:
+        """Return the folder `cache_dir`, with ~ expanded."""
+        return Path(self.cache_dir).expanduser()
 
 
 @dataclass

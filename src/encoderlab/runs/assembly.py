@@ -22,7 +22,6 @@ After training, `runs.fit.score_splits` replaces the rule of a threshold by the 
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -403,8 +402,3 @@ def own_dataset(assembly: Assembly) -> DatasetConfig:
         wrong = f"{assembly.config.task.name} is a model without a run, so its dataset and its splits are unknown"
         raise DataError(wrong, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
     return assembly.config.dataset
-
-
-def cache_folder(setting: str) -> Path:
-    """Return the folder of the setting `cache_dir`, with ~ expanded."""
-    return Path(setting).expanduser()

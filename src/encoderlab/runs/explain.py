@@ -134,7 +134,7 @@ def selected_examples(config: AttentionConfig | ExplainConfig, assembly: Assembl
             check_paired(assembly, config.text_pair is not None)
         return {"text": example_of(config.text, config.text_pair, reads_words(assembly))}
     name, rows = config.split or "validation", config.rows or [0]
-    examples, n_rows = split_examples(assembly, name, config.cache_dir, limited=True)
+    examples, n_rows = split_examples(assembly, name, config.cache, limited=True)
     split = list(islice(examples, max(*rows, 0) + 1))
     for row in rows:
         if not 0 <= row < len(split):

@@ -10,7 +10,6 @@ from encoderlab.data.survey import survey
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
 from encoderlab.runs import records
-from encoderlab.runs.assembly import cache_folder
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.records import Config
@@ -60,13 +59,12 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
 
 def _whole(config: RunConfig) -> tuple[Corpus, Folded]:
     """Return all tested rows, as the only split, and the fold of each. Raises DataError for too few rows."""
-    cache = cache_folder(config.cache_dir)
-    splits = replace(config.dataset, fold=f"1/{config.folds}").load(cache, config.task.target)
+    splits = replace(config.dataset, fold=f"1/{config.folds}").load(config.cache, config.task.target)
     assert splits.folded is not None
     if unused := splits.origin["unused_test_rows"]:
         records.announce(f"the test split ({unused:,} rows) is not used, because folds are made of the training rows")
     whole = Splits({OUT_OF_FOLD: splits.folded.rows}, splits.labels, {**splits.origin, "fold": None})
-    return Corpus(whole, survey(whole), cache), splits.folded
+    return Corpus(whole, survey(whole), config.cache), splits.folded
 
 
 def _of_fold(config: Config, number: int, run_dir: str | None) -> Config:

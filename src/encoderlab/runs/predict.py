@@ -19,7 +19,7 @@ from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, forma
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.heads import ClsPool, MeanPool, pool_windows
 from encoderlab.model.packing import FIRST_TOKENS
-from encoderlab.runs.assembly import Assembly, cache_folder, own_dataset
+from encoderlab.runs.assembly import Assembly, own_dataset
 from encoderlab.runs.corpus import Corpus
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
@@ -56,7 +56,7 @@ def example_of(text: str, text_pair: str | None, words: bool) -> Example:
 
 
 def split_examples(
-    assembly: Assembly, name: str, cache_dir: str, *, limited: bool = False
+    assembly: Assembly, name: str, cache: Path, *, limited: bool = False
 ) -> tuple[Iterable[Example], int | None]:
     """Return a split of the run's dataset, and how many rows it has if that is known. Raises DataError if there is
     none.
@@ -64,7 +64,7 @@ def split_examples(
     It is complete, even if the run was limited to some of its rows, unless `limited` to these. For a pretraining run it
     is the run's own held-out documents, which depend on how they were read, with a paragraph in each row.
     """
-    dataset, cache = own_dataset(assembly), cache_folder(cache_dir)
+    dataset = own_dataset(assembly)
     if not isinstance(assembly.config.task, DocumentTaskConfig):
         limit = dataset.limit if limited else None
         split = Corpus.load(replace(dataset, limit=limit), cache, assembly.config.task.target).split(name)
@@ -76,7 +76,7 @@ def split_examples(
 
 
 def file_examples(
-    assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect, cache_dir: str
+    assembly: Assembly, path: Path, text: str, text_pair: str | None, dialect: Dialect, cache: Path
 ) -> tuple[Iterable[Example], int]:
     """Return the texts of a file in its order, from the columns `text` and `text_pair`, and how many they are.
 
@@ -91,7 +91,7 @@ def file_examples(
         raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
     if dialect.quoting is Quoting.auto:
         dialect = replace(dialect, quoting=getattr(assembly.config.dataset, "dialect", dialect).quoting)
-    words, cache = reads_words(assembly), cache_folder(cache_dir)
+    words = reads_words(assembly)
     split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
     return split, len(split)
 
