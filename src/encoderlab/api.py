@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,34 +50,32 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
 
 def train(config: RunConfig) -> Run | None:
     """Run `encoderlab train`; return None for a dry run. Raises SettingError, DataError, TrainingError."""
-    return _made(train_command(_checked(config, RunConfig)))
+    return _run(train_command, config, RunConfig)
 
 
 def pretrain(config: PretrainConfig) -> Run | None:
     """Run `encoderlab pretrain`; return None for a dry run. Raises SettingError, DataError, TrainingError."""
-    return _made(pretrain_command(_checked(config, PretrainConfig)))
+    return _run(pretrain_command, config, PretrainConfig)
 
 
 def finetune(config: FinetuneConfig) -> Run | None:
     """Run `encoderlab finetune`; return None for a dry run. Raises SettingError, DataError, TrainingError."""
-    return _made(finetune_command(_checked(config, FinetuneConfig)))
+    return _run(finetune_command, config, FinetuneConfig)
 
 
 def distill(config: DistillConfig) -> Run | None:
     """Run `encoderlab distill`; return None for a dry run. Raises SettingError, DataError, TrainingError."""
-    return _made(distill_command(_checked(config, DistillConfig)))
+    return _run(distill_command, config, DistillConfig)
 
 
-def _checked(config: Any, wanted: type) -> Any:
-    """Return the config if it suits this command (finetune's has more than train's), with its values' types checked."""
+def _run(command: Callable[[Any], RunFolder | None], config: Any, wanted: type) -> Run | None:
+    """Run a command if the config suits it (finetune's has more than train's), with its values' types checked."""
     if type(config) is not wanted:
         remedy = f'Make it with encoderlab.compose("task=...", command="{COMMAND_OF[wanted]}")'
         raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
     with explained(COMMAND_OF[wanted]):
-        return settings_from_dict(settings_to_dict(config), wanted)
-
-
-def _made(folder: RunFolder | None) -> Run | None:
+        checked = settings_from_dict(settings_to_dict(config), wanted)
+    folder = command(checked)
     return None if folder is None else Run(folder.root)
 
 

@@ -15,7 +15,7 @@ from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.facts import show_rows
 from encoderlab.runs.assembly import resolve_length
-from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.corpus import Corpus, spread
 from encoderlab.runs.task import build_task, resolve_task
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.task import Task
@@ -56,7 +56,7 @@ def _facts(config: DataConfig) -> dict[str, Any]:
             **counted,
             "tokens": _lengths(by_name[name], whole, reach),
             "odd_rows": [_odd(oddity, by_name, name) for oddity in odd[name]],
-            "examples": [_example(by_name[name], row, task) for row in _spread(len(by_name[name]), config.examples)],
+            "examples": [_example(by_name[name], row, task) for row in spread(len(by_name[name]), config.examples)],
         }
         for name, counted in corpus.description()["splits"].items()
     }
@@ -85,18 +85,13 @@ def _lengths(split: Split, task: Task, max_length: int) -> dict[str, Any]:
     """Return quantiles of the lengths in tokens, with special ones and before truncation, and the share above
     `max_length`; `counted` are at most COUNTED_ROWS rows, spread evenly.
     """
-    counted = split if len(split) <= COUNTED_ROWS else split.take(_spread(len(split), COUNTED_ROWS))
+    counted = split if len(split) <= COUNTED_ROWS else split.take(spread(len(split), COUNTED_ROWS))
     lengths = np.array([len(one.input_ids) for some in in_lists(counted, _AT_A_TIME) for one in task.encode(some)], int)
     if not len(lengths):
         return {"counted": 0, "truncated": 0.0}
     quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}
     truncated = float((lengths > max_length).mean())
     return {"counted": len(lengths), **quantiles, "mean": float(lengths.mean()), "truncated": truncated}
-
-
-def _spread(total: int, count: int) -> list[int]:
-    """Return `count` of the rows 0 to `total`, spread evenly; all if there are no more."""
-    return np.linspace(0, total - 1, count).round().astype(int).tolist() if count < total else list(range(total))
 
 
 def _odd(oddity: Oddity, by_name: Mapping[str, Split], name: str) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from numpy.lib import format as npy
 from encoderlab.config.commands import EmbedConfig
 from encoderlab.data.examples import Example
 from encoderlab.data.formats import Format, format_of
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import SettingError
 from encoderlab.runs import predict as prediction
 from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.system.files import atomic_write
+from encoderlab.system.files import written_whole
 
 
 def embed(config: EmbedConfig) -> None:
@@ -29,22 +29,18 @@ def embed(config: EmbedConfig) -> None:
     width = assembly.config.model.d_model
     examples, total = _examples(config, assembly)
     n_rows = n_cut = 0
-    try:
-        with atomic_write(output) as temporary, temporary.open("wb") as array:
-            _write_header(array, (0, width))
-            for some in prediction.in_chunks(examples, total, "embedding"):
-                if assembly.model.separates_pairs and any(getattr(one, "text_pair", None) is not None for one in some):
-                    wrong = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
-                    raise SettingError(wrong, remedy="Embed a file of first texts and one of second texts")
-                rows = prediction.encoded_rows(assembly, some)
-                vectors = prediction.vectors_of(assembly, rows, config.pooling, normalize=config.normalize)
-                array.write(vectors.astype("<f4", copy=False).data)
-                n_rows, n_cut = n_rows + len(some), n_cut + int(rows.truncated().sum())
-            array.seek(0)
-            _write_header(array, (n_rows, width))  # NumPy leaves room for the number of rows
-    except OSError as error:
-        wrong = f"output={output} cannot be written: {error.strerror}"
-        raise DataError(wrong, remedy="Choose another folder") from None
+    with written_whole("output", output) as temporary, temporary.open("wb") as array:
+        _write_header(array, (0, width))
+        for some in prediction.in_chunks(examples, total, "embedding"):
+            if assembly.model.separates_pairs and any(getattr(one, "text_pair", None) is not None for one in some):
+                wrong = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
+                raise SettingError(wrong, remedy="Embed a file of first texts and one of second texts")
+            rows = prediction.encoded_rows(assembly, some)
+            vectors = prediction.vectors_of(assembly, rows, config.pooling, normalize=config.normalize)
+            array.write(vectors.astype("<f4", copy=False).data)
+            n_rows, n_cut = n_rows + len(some), n_cut + int(rows.truncated().sum())
+        array.seek(0)
+        _write_header(array, (n_rows, width))  # NumPy leaves room for the number of rows
     cut = f"; {n_cut:,} text{' was' if n_cut == 1 else 's were'} truncated to {assembly.task.limit}" if n_cut else ""
     print(f"{n_rows:,} vectors of {width} numbers: {output}{cut}", file=sys.stderr)
 

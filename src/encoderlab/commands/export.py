@@ -9,8 +9,6 @@ odd position to the second text; we give it to the first, as BERT's own code doe
 import json
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -29,11 +27,11 @@ from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.reports.cards import export_card
 from encoderlab.runs.assembly import Assembly, own_dataset, reopen
-from encoderlab.runs.corpus import Corpus
+from encoderlab.runs.corpus import Corpus, spread
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
 from encoderlab.runs.predict import predictions_of
 from encoderlab.runs.saved_model import config_json, encoder_alone, in_user_units, read_model
-from encoderlab.system.files import atomic_write, write_manifest
+from encoderlab.system.files import write_manifest, written_whole
 from encoderlab.tasks.config import (
     ClassificationConfig,
     DocumentTaskConfig,
@@ -76,7 +74,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     fields |= _thresholds(saved.config.task)
     averages = "ForSequenceClassification" in fields["architectures"][0] and pooling is Pooling.mean
     about = {"windows": task.windows, "max_length": saved.config.model.reach, "averages": averages}
-    with _new_folder(path) as temporary:
+    with written_whole("path", path) as temporary:
+        temporary.mkdir(parents=True)
         _write_json(temporary / "config.json", fields)
         content = safetensors.torch.save(weights, metadata={"format": "pt"})
         (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
@@ -97,7 +96,8 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
     task, reach = assembly.task, assembly.config.model.reach
     opens = _predicts(assembly) and assembly.config.dataset is not None  # predict and serve do
     is_int8 = config.format is ExportFormat.int8
-    with _new_folder(path) as temporary:
+    with written_whole("path", path) as temporary:
+        temporary.mkdir(parents=True)
         whole = onnx.WholeModel(assembly.model).eval()
         onnx.write_graph(whole, temporary / GRAPH)
         off = onnx.largest_difference(whole, temporary / GRAPH, reach, assembly.tokenizer.vocabulary_size)
@@ -183,9 +183,9 @@ def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
         return f"{sizes}; its predictions were not compared, because the rows of the run are gone"
     name = corpus.scored_splits()[-1]
     split = corpus.split(name)
-    rows = np.unique(np.linspace(0, len(split) - 1, min(len(split), MOST_ROWS)).round().astype(np.int64))
+    rows = spread(len(split), MOST_ROWS)
     quantized = replace(assembly, model=cast("EncoderWithHeads", onnx.GraphModel(graph, assembly.model)))
-    before, after = (predictions_of(one, list(split.take(rows.tolist()))) for one in (assembly, quantized))
+    before, after = (predictions_of(one, list(split.take(rows))) for one in (assembly, quantized))
     pairs = list(zip(before, after, strict=True))
     if before[0].number is not None:
         change = float(np.max([abs((one.number or 0.0) - (other.number or 0.0)) for one, other in pairs]))
@@ -214,17 +214,6 @@ def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **mo
     own = model_folder(config.run) / "README.md"
     card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {name}\n"
     (folder / "README.md").write_text(export_card(card, *about, **more), encoding="utf-8")
-
-
-@contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder that becomes `path` whole or not at all. Raises DataError if it cannot be written."""
-    try:
-        with atomic_write(path) as temporary:
-            temporary.mkdir(parents=True)
-            yield temporary
-    except OSError as error:
-        raise DataError(f"path={path} cannot be written: {error.strerror}", remedy="Choose another folder") from None
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -140,6 +140,11 @@ class Corpus:
         return ExampleRows(kept_store(self.cache / "tokens" / key, make))
 
 
+def spread(total: int, count: int) -> list[int]:
+    """Return `count` of the rows 0 to `total`, spread evenly; all if there are no more."""
+    return np.linspace(0, total - 1, count).round().astype(int).tolist() if count < total else list(range(total))
+
+
 def _encoded(split: Split, task: Task, description: str) -> Iterator[Encoded]:
     examples = iter(split)
     with tqdm(total=len(split), desc=description, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
@@ -150,11 +155,11 @@ def _encoded(split: Split, task: Task, description: str) -> Iterator[Encoded]:
 
 def reading_notes(rows: Mapping[str, Rows], task: Task) -> list[str]:
     """Return a sentence for each split that has rows longer than the model reads at once."""
-    notes = [_note(f"of the rows of {name}", part, task) for name, part in rows.items()]
-    return [note for note in notes if note]
+    return [note for name, part in rows.items() if (note := _note(name, part, task))]
 
 
-def _note(of_rows: str, rows: Rows, task: Task) -> str:
+def _note(name: str, rows: Rows, task: Task) -> str:
+    of_rows = f"of the rows of {name}"
     if task.windows is None or not isinstance(rows, ExampleRows):
         share = rows.truncated_share()
         has_windows = task.heads.sequence_target is not None and task.heads.token_classes is None

@@ -14,7 +14,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -139,17 +139,14 @@ def open_run(
         yield Run(command, config, folder)
 
 
-@contextmanager
 def run_folder(
     beginning: Beginning,
     config: RunConfig,
     command: str,
     corpus: Corpus | DocumentCorpus,
     files: Mapping[str, str] | None = None,
-) -> Iterator[RunFolder]:
-    """Open the folder to fill: that of a resumed run, or a new one. Raises DataError if its rows or `files` have
-    changed since.
-    """
+) -> AbstractContextManager[RunFolder]:
+    """Return the folder to open: a resumed run's, or a new one. Raises DataError if rows or `files` have changed."""
     folder = beginning.resumed
     if folder is not None:
         record = _record(folder)
@@ -159,8 +156,7 @@ def run_folder(
             named = [f"{name}={getattr(config, name)}" if hasattr(config, name) else name for name in changed]
             wrong = f"The data of {' and '.join(named)} have changed since the run in {folder.root} was started"
             raise DataError(wrong, remedy="Restore them, or remove resume to start a new run")
-    with folder.reopened(command) if folder else RunFolder.new(config.run_dir, command, config.task.name) as opened:
-        yield opened
+    return folder.reopened(command) if folder else RunFolder.new(config.run_dir, command, config.task.name)
 
 
 def announce(*lines: str) -> None:

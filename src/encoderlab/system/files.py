@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from encoderlab.errors import DataError
+
 
 @contextmanager
 def atomic_write(final: Path) -> Iterator[Path]:
@@ -24,6 +26,17 @@ def atomic_write(final: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
         elif temporary.exists():
             temporary.unlink()
+
+
+@contextmanager
+def written_whole(setting: str, path: Path) -> Iterator[Path]:
+    """Write as `atomic_write` does to the `path` that a user's `setting` names. Raises DataError if that fails."""
+    try:
+        with atomic_write(path) as temporary:
+            yield temporary
+    except OSError as error:
+        wrong = f"{setting}={path} cannot be written: {error.strerror}"
+        raise DataError(wrong, remedy="Choose another folder") from None
 
 
 def atomic_write_text(path: Path, text: str) -> None:

@@ -165,18 +165,13 @@ def scoring_batches(
 
     def batches() -> Iterator[Batch]:
         drawn = rows.epoch(EVALUATION_SEED, 0)
-        dealt = list(_scoring_rows(drawn.lengths, _evaluation_tokens(device, d_model)))
+        on_cpu = min(max(EVALUATION_WORK // d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
+        dealt = list(_scoring_rows(drawn.lengths, GPU_EVALUATION_TOKENS if device.type == "cuda" else on_cpu))
         dealt += [np.arange(0)] * (-len(dealt) % processes.size)
         for some in dealt[processes.rank :: processes.size]:
             yield _batch(drawn, some, dealt[0], pad_id, device)
 
     return prefetched(batches(), device)
-
-
-def _evaluation_tokens(device: torch.device, d_model: int) -> int:
-    if device.type == "cuda":
-        return GPU_EVALUATION_TOKENS
-    return min(max(EVALUATION_WORK // d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
 
 
 def _scoring_rows(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
