@@ -25,21 +25,13 @@ BOUNDS = {
 }
 
 
-def setting(
-    default: Any,
-    help: str,
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-    below: float | None = None,
-    brought: bool = False,
-) -> Any:
-    """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most.
+def setting(default: Any, help: str, *, brought: bool = False, **bounds: float) -> Any:
+    """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most (BOUNDS).
 
     A field that is `brought` is set by an option of another group; it is not read, and users may not set it.
     """
-    metadata = {"help": help, "least": least, "above": above, "most": most, "below": below, "brought": brought}
+    assert bounds.keys() <= BOUNDS.keys(), f"unknown among {', '.join(bounds)}"
+    metadata = {"help": help, "brought": brought, **bounds}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.copy(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -56,7 +48,7 @@ def check_settings(settings: Any, group: str) -> None:
             continue
         name = f"{group}.{declared.name}" if group else declared.name
         allowed, bounds = allowed_range(declared.metadata), declared.metadata
-        in_range = (holds(value, bounds[key]) for key, (_, holds) in BOUNDS.items() if bounds.get(key) is not None)
+        in_range = (holds(value, bounds[key]) for key, (_, holds) in BOUNDS.items() if key in bounds)
         if not math.isfinite(value) or not all(in_range):
             remedy = "" if declared.default == REQUIRED else f"Remove {name} to use its default"
             raise SettingError(f"{name} is {value}", allowed=allowed or "a finite number", remedy=remedy)
@@ -64,11 +56,8 @@ def check_settings(settings: Any, group: str) -> None:
 
 def allowed_range(metadata: Any) -> str:
     """Return the range of a field in words, such as "more than 0, at most 1"; "" if it has none."""
-    bounds = [(word, metadata.get(key)) for key, (word, _) in BOUNDS.items()]
-    shown = [
-        (word, str(bound) if isinstance(bound, int) else f"{bound:g}") for word, bound in bounds if bound is not None
-    ]
-    return ", ".join(f"{word} {bound}" for word, bound in shown)
+    bounds = ((word, bound) for key, (word, _) in BOUNDS.items() if (bound := metadata.get(key)) is not None)
+    return ", ".join(f"{word} {bound if isinstance(bound, int) else f'{bound:g}'}" for word, bound in bounds)
 
 
 def without_folders(plain: Any) -> Any:

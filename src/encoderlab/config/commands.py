@@ -329,8 +329,7 @@ class AsPretrained(ModelChoice):
         if pretrained is None:
             remedy = "Set init_from=... (encoderlab finetune or pretrain), or another model such as model=mini"
             raise SettingError("model=as_pretrained needs init_from=..., the encoder to start from", remedy=remedy)
-        changes = {declared.name: getattr(self, declared.name) for declared in fields(self)}
-        own = {name: value for name, value in changes.items() if value is not None}
+        own = {name: value for name, value in vars(self).items() if value is not None}
         resolved = replace(pretrained, **own | {"max_length": self.max_length})
         check_reach(resolved.max_length, pretrained)
         return resolved
