@@ -6,18 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from encoderlab.data import tokenizers
 from encoderlab.data.built_in import ArticlesDataset, BracketsDataset, IntentsDataset, ReverseDataset
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.formats import Dialect, Quoting, refuse_unknown
 from encoderlab.data.hub import HubDataset, WikipediaDataset
-from encoderlab.data.tokenizers import (
-    AsPretrainedTokenizer,
-    PretrainedConfig,
-    SymbolsConfig,
-    TokenizerConfig,
-    WordPieceConfig,
-)
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
@@ -59,7 +53,7 @@ class RunConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What the encoder learns to predict.")
     dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
-    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
@@ -252,7 +246,7 @@ class DataConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What the rows are for.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "The encoder that will read them: only its max_length matters here.")
     examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", least=0)
     format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
@@ -264,7 +258,7 @@ class BaselineConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: TokenizerConfig | None = setting(None, "Set by tasks on symbols.", brought=True)
+    tokenizer: tokenizers.TokenizerConfig | None = setting(None, "Set by tasks on symbols.", brought=True)
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 
@@ -349,10 +343,10 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("dataset", "files"): FilesDataset,
     ("dataset", "hub"): HubDataset,
     ("dataset", "wikipedia"): WikipediaDataset,
-    ("tokenizer", "wordpiece"): WordPieceConfig,
-    ("tokenizer", "pretrained"): PretrainedConfig,
-    ("tokenizer", "symbols"): SymbolsConfig,
-    ("tokenizer", "as_pretrained"): AsPretrainedTokenizer,
+    ("tokenizer", "wordpiece"): tokenizers.WordPieceConfig,
+    ("tokenizer", "pretrained"): tokenizers.PretrainedConfig,
+    ("tokenizer", "symbols"): tokenizers.SymbolsConfig,
+    ("tokenizer", "as_pretrained"): tokenizers.AsPretrainedTokenizer,
     ("model", "model"): ModelConfig,
     ("model", "as_pretrained"): AsPretrained,
     ("training", "training"): TrainingConfig,
