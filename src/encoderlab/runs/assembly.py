@@ -58,14 +58,7 @@ from encoderlab.training.config import (
     steps_per_epoch,
     total_steps,
 )
-from encoderlab.training.distribution import (
-    Whole,
-    compile_encoder,
-    distribute,
-    distribution,
-    is_sharded,
-    seconds_uncompiled,
-)
+from encoderlab.training.distribution import compile_encoder, distribution, is_sharded, seconds_uncompiled
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.optimizer import PEAK_OF_PAIRS, freeze, peak_for_width
@@ -136,10 +129,6 @@ class Assembly:
             after=after,
             processes=self.processes,
         )
-
-    def distribute(self) -> Whole:
-        """Return the model as the processes of the run train it; see `training.distribution`."""
-        return distribute(self.model, self.config.training, self.processes, self.compute.device)
 
     def saved(self, origin: Origin) -> SavedModel:
         """Return the content of its model folder; `origin` says where its weights come from."""
@@ -342,10 +331,7 @@ def _tokenizer(
 
 
 def load_init_from(config: RunConfig, processes: Processes) -> SavedModel | None:
-    """Return the encoder that the run starts from, read by the main process; None for fresh weights.
-
-    Of a model to be sharded, the others only get the shapes of the weights.
-    """
+    """Return the encoder to start from, read by the main process (if sharded, others get shapes); None: fresh."""
     init_from = config.starts_from
     if init_from is None:
         return None

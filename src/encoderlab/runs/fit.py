@@ -36,7 +36,7 @@ from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training import checkpoint as checkpoints
 from encoderlab.training.batches import MicroBatches, Rows, StepsWithinMemory
 from encoderlab.training.config import Keep, horizon_of, seconds_of, steps_per_epoch, total_steps
-from encoderlab.training.distribution import COMPILED, random_state, seed_dropout, set_random_states
+from encoderlab.training.distribution import COMPILED, distribute, random_state, seed_dropout, set_random_states
 from encoderlab.training.loop import Learner, Step
 from encoderlab.training.optimizer import build_optimizer
 
@@ -243,7 +243,8 @@ class TrainState:
         self.stream = cast("StreamedRows", train) if hasattr(train, "share_with") else None
         if self.stream is not None:
             self.stream.share_with(self.processes)
-        self.assembly, self.distributed, self.progress = assembly, assembly.distribute(), Progress()
+        self.assembly, self.progress = assembly, Progress()
+        self.distributed = distribute(assembly.model, training, self.processes, assembly.compute.device)
         self.learner = Learner(
             self.distributed.stepped,
             build_optimizer(self.distributed.model, training),
@@ -372,10 +373,7 @@ class _Fitting:
         self.journal.resume()
 
     def save(self) -> None:
-        """Write a checkpoint, and delete those no longer needed.
-
-        If this step has one already, written before it was evaluated, that stays: a resumed run evaluates again.
-        """
+        """Write a checkpoint, unless this step has one: a resumed run evaluates again. Prune those not needed."""
         if self.saved_at == self.progress.step:
             return
         state, weights = self.state.state_dict(), self.state.distributed.weights()
