@@ -24,14 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from encoderlab.errors import DataError
-from encoderlab.system.files import (
-    MANIFEST,
-    atomic_write,
-    atomic_write_text,
-    differing_files,
-    write_manifest,
-    write_synced,
-)
+from encoderlab.system import files
 
 WEIGHTS, STATE = "model.safetensors", "state.pt"
 NAME = re.compile(r"step-(\d+)")
@@ -51,11 +44,11 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
     held = io.BytesIO()  # if torch.save writes to a file itself, its error does not name a full disk
     torch.save(state, held)
     contents = {WEIGHTS: safetensors.torch.save(weights), STATE: held.getbuffer()}
-    with atomic_write(final) as temporary:
+    with files.atomic_write(final) as temporary:
         temporary.mkdir()
         for name, content in contents.items():
-            write_synced(temporary / name, content)
-        write_manifest(temporary, contents, step=step)
+            files.write_synced(temporary / name, content)
+        files.write_manifest(temporary, contents, step=step)
         _sync_folder(temporary)
     _sync_folder(folder)
     return final
@@ -84,7 +77,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 def verified(checkpoint: Path) -> bool:
     """Return whether every file of the checkpoint has the hash in its manifest, which must be of this step."""
-    return not differing_files(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
+    return not files.differing_files(checkpoint, {WEIGHTS, STATE}, step=step_of(checkpoint))
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -124,9 +117,9 @@ def keep_only_weights(folder: Path, steps: Collection[int]) -> None:
     """Delete all checkpoints but the newest one and those of `steps`, and of these the state: no run resumes there."""
     prune(folder, newest=1, keep=steps)
     for path in checkpoints(folder):
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((path / files.MANIFEST).read_text(encoding="utf-8"))
         if manifest["sha256"].pop(STATE, None):
-            atomic_write_text(path / MANIFEST, json.dumps(manifest, indent=2))
+            files.atomic_write_text(path / files.MANIFEST, json.dumps(manifest, indent=2))
             (path / STATE).unlink()
 
 

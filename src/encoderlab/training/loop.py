@@ -1,7 +1,7 @@
 """The training loop: a generator that takes one optimizer step after another and reports each.
 
 Whoever iterates decides what to log, score and save (`runs/fit.py`), and what to do when memory runs out
-(`micro_batches.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses stay tensors
+(`batches.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses stay tensors
 until someone reads them. A step whose loss or gradient is not finite ends the run before it reaches the weights.
 """
 
