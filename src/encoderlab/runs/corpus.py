@@ -219,10 +219,8 @@ class DocumentCorpus:
 
     def description(self) -> dict[str, Any]:
         """Return what environment.json records about the data."""
-        splits = {
-            name: {"documents": split.total, "fingerprint": split.fingerprint}
-            for name, split in self.documents.by_name.items()
-        }
+        named = self.documents.by_name.items()
+        splits = {name: {"documents": split.total, "fingerprint": split.fingerprint} for name, split in named}
         shards = {} if self.documents.stream is None else {"shards": self.documents.stream.shards}
         return {"origin": self.documents.origin, "sentence_splitter": self.splitter.name, "splits": splits, **shards}
 

@@ -63,15 +63,12 @@ class TaskTeacher:
         line = f"encoderlab finetune task={config.task.name} init_from={config.teacher}"
         remedy = f"Use a teacher that was finetuned on it: {line}"
         if heads.vocabulary or (heads.token_classes if words else heads.sequence_classes) is None:
-            raise DataError(
-                f"teacher={config.teacher} was not trained on a task like {config.task.name}", remedy=remedy
-            )
+            wrong = f"teacher={config.teacher} was not trained on a task like {config.task.name}"
+            raise DataError(wrong, remedy=remedy)
         if missing := [label for label in corpus.labels if label not in theirs]:
-            raise DataError(
-                f"teacher={config.teacher} does not know the label {missing[0]!r}",
-                allowed=f"a teacher of all {len(corpus.labels)} labels of the task",
-                remedy=remedy,
-            )
+            wrong = f"teacher={config.teacher} does not know the label {missing[0]!r}"
+            allowed = f"a teacher of all {len(corpus.labels)} labels of the task"
+            raise DataError(wrong, allowed=allowed, remedy=remedy)
         check_paired(assembly, corpus.paired)
         return cls(assembly, [theirs.index(label) for label in corpus.labels])
 
@@ -102,10 +99,8 @@ def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, 
     of_words = "target_positions" in rows.store
     n_targets = rows.store["target_positions"].lengths() if of_words else np.ones(len(rows), dtype=np.int64)
     if few := sum(len(of_row) < n for of_row, n in zip(logits, n_targets.tolist(), strict=True)):
-        raise DataError(
-            f"The teacher reads fewer words of {few:,} rows than the student",
-            remedy=f"Set model.max_length to at most {teacher.assembly.config.model.max_length}, the teacher's",
-        )
+        remedy = f"Set model.max_length to at most {teacher.assembly.config.model.max_length}, the teacher's"
+        raise DataError(f"The teacher reads fewer words of {few:,} rows than the student", remedy=remedy)
     if config.unlabelled is not None:
         texts = _unlabelled(config, corpus)
         more = teacher.logits(texts)
@@ -154,10 +149,9 @@ def teach_vectors(task: TeacherVectors, teacher: SavedModel, compute: Compute) -
     Raises SettingError for a student that reads more, or other tokens.
     """
     if difference := vocabulary_difference(task.tokenizer, teacher.tokenizer):
-        raise SettingError(
-            f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}",
-            remedy="Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task",
-        )
+        wrong = f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}"
+        remedy = "Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task"
+        raise SettingError(wrong, remedy=remedy)
     if task.max_length > (reach := teacher.config.model.reach):
         wrong = f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens"
         raise SettingError(wrong, allowed=f"at most {reach}", remedy=f"Set model.max_length={reach}")
@@ -185,10 +179,8 @@ def start_student(student: Assembly, teacher: SavedModel, start: StudentStart) -
     config, model = student.config.model, student.model
     _check_fits(config, teacher.config.model, start)
     if difference := vocabulary_difference(student.tokenizer, teacher.tokenizer):
-        raise SettingError(
-            f"start={start.name} needs the teacher's tokenizer, but the student has another: {difference}",
-            remedy="Use tokenizer=as_pretrained, or start=fresh",
-        )
+        wrong = f"start={start.name} needs the teacher's tokenizer, but the student has another: {difference}"
+        raise SettingError(wrong, remedy="Use tokenizer=as_pretrained, or start=fresh")
     if not model.has_weights:  # to be sharded: the main process gives them to the others
         return
     parts = _tables(config, teacher, len(model.encoder.embeddings.token.weight))
@@ -242,8 +234,6 @@ def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) 
         mine, theirs = (getattr(getattr(one, name), "value", getattr(one, name)) for one in (config, teacher))
         may_be_less = name == "n_layers" or start is StudentStart.embeddings
         if mine != theirs and not (may_be_less and mine < theirs):
-            raise SettingError(
-                f"start={start.name}: model.{name} is {mine}, and the teacher's is {theirs}",
-                allowed=f"at most {theirs}" if may_be_less else f"{theirs}",
-                remedy="Set start=fresh to copy nothing",
-            )
+            wrong = f"start={start.name}: model.{name} is {mine}, and the teacher's is {theirs}"
+            allowed = f"at most {theirs}" if may_be_less else f"{theirs}"
+            raise SettingError(wrong, allowed=allowed, remedy="Set start=fresh to copy nothing")

@@ -48,9 +48,8 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
         labels = corpus.survey[OUT_OF_FOLD].labels
         config = replace(config, task=resolve_labels(config.task, corpus.labels, labels))  # the same in every fold
         staying = replace(processes, stay=True)  # for the next fold
-        runs = [
-            _fold_run(config, command, folder, number, train, staying) for number in range(1, (config.folds or 0) + 1)
-        ]
+        numbers = range(1, (config.folds or 0) + 1)
+        runs = [_fold_run(config, command, folder, number, train, staying) for number in numbers]
         processes.leave()
         if processes.is_main:
             report_folds(folder, command, corpus, folded, runs)

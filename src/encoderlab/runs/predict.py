@@ -180,9 +180,8 @@ def vectors_of(
     @torch.inference_mode()
     def encode(batch: Batch) -> np.ndarray:
         with assembly.compute.autocast():
-            hidden = assembly.model.encoder.encode(
-                batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection
-            )
+            tokens = (batch.input_ids, batch.token_type_ids, batch.attention_mask)
+            hidden = assembly.model.encoder.encode(*tokens, selection=selection)
         vectors = POOLINGS[pooling](hidden.float(), batch.attention_mask)
         if batch.attention_mask is not None:  # a row without tokens, such as an empty text, is zero
             vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)

@@ -95,9 +95,8 @@ def _folder(sweep_dir: str | None, *, dry: bool) -> Iterator[Path]:
     new = MULTIRUN / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
     root = new if sweep_dir is None else Path(sweep_dir)
     if root.is_file() or (root.is_dir() and any(root.iterdir()) and not is_sweep(root)):
-        raise SettingError(
-            f"sweep_dir={sweep_dir} is not a sweep", allowed="a new or empty folder, or a sweep to resume"
-        )
+        allowed = "a new or empty folder, or a sweep to resume"
+        raise SettingError(f"sweep_dir={sweep_dir} is not a sweep", allowed=allowed)
     yield root
 
 

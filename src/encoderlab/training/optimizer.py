@@ -70,10 +70,8 @@ def freeze(model: nn.Module, config: TrainingConfig) -> None:
         return
     embeddings, *layers, _ = cast("EncoderWithHeads", model).parameters_by_depth()
     if config.freeze_layers > len(layers):
-        raise SettingError(
-            f"training.freeze_layers is {config.freeze_layers}, but the encoder has {len(layers)} layers",
-            remedy=f"Set training.freeze_layers={len(layers)} to train only the heads",
-        )
+        wrong = f"training.freeze_layers is {config.freeze_layers}, but the encoder has {len(layers)} layers"
+        raise SettingError(wrong, remedy=f"Set training.freeze_layers={len(layers)} to train only the heads")
     for parameter in chain(embeddings, *layers[: config.freeze_layers]):
         parameter.requires_grad_(False)
 
