@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
 from encoderlab.baselines.supervised import Baseline, baselines
 from encoderlab.config.commands import RunConfig
@@ -21,7 +21,7 @@ from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted, dry_run, fit, score_splits, threshold_notes
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.frozen import frozen_vectors, set_linear_head, wants_linear_head
-from encoderlab.runs.records import Run, beginning_of, files_of, open_run, run_facts, summary_of
+from encoderlab.runs.records import Config, Run, beginning_of, files_of, open_run, run_facts, summary_of
 from encoderlab.runs.saved_model import Origin, save_model
 from encoderlab.runs.task import build_task, uneven_note
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -31,7 +31,6 @@ from encoderlab.tasks.task import Task
 from encoderlab.tasks.texts import Classification
 from encoderlab.training.batches import Rows
 
-AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 LINEAR_HEAD = "The head was initialised with a logistic regression on the vectors of the encoder"
 SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
 
@@ -92,7 +91,7 @@ def train_on_labels(
     return run.folder
 
 
-def load_examples(config: AnyRunConfig, *, scored: bool = True) -> tuple[AnyRunConfig, Corpus]:
+def load_examples(config: Config, *, scored: bool = True) -> tuple[Config, Corpus]:
     """Load the dataset of a run, and return the settings with its columns and its `validation_fraction` decided.
 
     If the latter is open, and a tenth of the rows is too few to choose a checkpoint by, all rows are trained on, unless
