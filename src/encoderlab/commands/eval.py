@@ -16,7 +16,7 @@ from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
 from encoderlab.runs.assembly import Assembly, check_paired, own_dataset, reopen
-from encoderlab.runs.corpus import Corpus, DocumentCorpus, guessed_pairs, pair_facts, reading_notes
+from encoderlab.runs.corpus import AnyCorpus, Corpus, DocumentCorpus, guessed_pairs, pair_facts, reading_notes
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Fitted
 from encoderlab.runs.folder import RunFolder, check_free
@@ -85,7 +85,7 @@ def eval_on_documents(config: EvalConfig, assembly: Assembly, processes: Process
 
 
 @contextmanager
-def _new_folder(config: EvalConfig, assembly: Assembly, corpus: Corpus | DocumentCorpus) -> Iterator[RunFolder]:
+def _new_folder(config: EvalConfig, assembly: Assembly, corpus: AnyCorpus) -> Iterator[RunFolder]:
     """Open the folder of an evaluation, and record in it what is scored."""
     processes, name = assembly.processes, assembly.config.task.name
     with processes.entered_by_main(lambda: RunFolder.new(config.run_dir, "eval", name)) as folder:
@@ -136,7 +136,7 @@ def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
     return corpus, split
 
 
-def _check_unchanged(assembly: Assembly, corpus: Corpus | DocumentCorpus, split: str) -> None:
+def _check_unchanged(assembly: Assembly, corpus: AnyCorpus, split: str) -> None:
     """Raise DataError if training rows may by now be in the split to score."""
     fingerprints = corpus.fingerprints()
     if any(fingerprints[name] != assembly.known_origin.fingerprints.get(name) for name in {"train", split}):

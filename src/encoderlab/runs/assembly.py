@@ -38,7 +38,7 @@ from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.runs import saved_model
 from encoderlab.runs import task as tasks
-from encoderlab.runs.corpus import Corpus, DocumentCorpus
+from encoderlab.runs.corpus import AnyCorpus, Corpus
 from encoderlab.runs.folder import model_folder
 from encoderlab.runs.saved_model import Origin, ResolvedRun, SavedModel
 from encoderlab.system.device import Compute, choose_compute
@@ -137,7 +137,7 @@ class Assembly:
 
 def assemble(
     config: RunConfig,
-    corpus: Corpus | DocumentCorpus,
+    corpus: AnyCorpus,
     pretrained: SavedModel | None = None,
     processes: Processes = SINGLE_PROCESS,
     teacher: SavedModel | None = None,
@@ -291,11 +291,7 @@ def resolve_run(config: RunConfig, pretrained: SavedModel | None) -> ResolvedRun
 
 
 def resolve_length(
-    model: ModelConfig,
-    task: TaskConfig,
-    tokenizer: Tokenizer,
-    corpus: Corpus | DocumentCorpus,
-    pretrained: SavedModel | None = None,
+    model: ModelConfig, task: TaskConfig, tokenizer: Tokenizer, corpus: AnyCorpus, pretrained: SavedModel | None = None
 ) -> ModelConfig:
     """Return the settings with a number as `max_length`: if it is open, what the training rows need. It is printed.
 
@@ -317,7 +313,7 @@ def resolve_length(
 
 
 def _tokenizer(
-    config: RunConfig, corpus: Corpus | DocumentCorpus, pretrained: SavedModel | None, teacher: SavedModel | None
+    config: RunConfig, corpus: AnyCorpus, pretrained: SavedModel | None, teacher: SavedModel | None
 ) -> Tokenizer:
     own = pretrained or teacher
     if own is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):

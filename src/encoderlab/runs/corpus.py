@@ -282,6 +282,9 @@ class DocumentCorpus:
             raise DataError(wrong, remedy="Set tokenizer=wordpiece, which is trained on them")
 
 
+AnyCorpus = Corpus | DocumentCorpus
+
+
 def pair_facts(rows: SentenceRows | StreamedRows, corpus: DocumentCorpus) -> dict[str, Any]:
     """Return how many documents, sentences and so on `rows` have, and statistics of their pairs; for a stream, of its
     first window, with the number of `shards`.

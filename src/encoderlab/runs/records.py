@@ -41,7 +41,7 @@ from encoderlab.training.config import length_in_words
 
 if TYPE_CHECKING:
     from encoderlab.runs.assembly import Assembly
-    from encoderlab.runs.corpus import Corpus, DocumentCorpus
+    from encoderlab.runs.corpus import AnyCorpus
     from encoderlab.runs.fit import Fitted
     from encoderlab.training.batches import Rows
 
@@ -115,7 +115,7 @@ def beginning_of(config: Config, command: str, processes: Processes) -> tuple[Co
 def open_run(
     command: str,
     assembly: Assembly,
-    corpus: Corpus | DocumentCorpus,
+    corpus: AnyCorpus,
     rows: Mapping[str, Rows],
     *,
     config: RunConfig,
@@ -140,11 +140,7 @@ def open_run(
 
 
 def run_folder(
-    beginning: Beginning,
-    config: RunConfig,
-    command: str,
-    corpus: Corpus | DocumentCorpus,
-    files: Mapping[str, str] | None = None,
+    beginning: Beginning, config: RunConfig, command: str, corpus: AnyCorpus, files: Mapping[str, str] | None = None
 ) -> AbstractContextManager[RunFolder]:
     """Return the folder to open: a resumed run's, or a new one. Raises DataError if rows or `files` have changed."""
     folder = beginning.resumed
@@ -170,7 +166,7 @@ def record_start(
     command: str,
     config: CommandConfig,
     compute: Compute,
-    corpus: Corpus | DocumentCorpus | None = None,
+    corpus: AnyCorpus | None = None,
     composed: Mapping[str, Any] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> None:

@@ -12,7 +12,7 @@ from encoderlab.metrics.calibration import DEFAULT
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, LabelSetScores
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.corpus import Corpus, DocumentCorpus
+from encoderlab.runs.corpus import AnyCorpus, Corpus
 from encoderlab.tasks import config as tasks
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.tasks.pretraining import Pretraining, TeacherVectors
@@ -32,7 +32,7 @@ TASKS: dict[type[TaskConfig], Any] = {
 UNEVEN = 0.9  # share of the most frequent label
 
 
-def resolve_task(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> TaskConfig:
+def resolve_task(task: TaskConfig, corpus: AnyCorpus) -> TaskConfig:
     """Return the task's settings, with open ones resolved from the training rows: scale, positive label."""
     if not isinstance(corpus, Corpus):
         return task
@@ -74,7 +74,7 @@ def is_uneven(labels: Sequence[str], counts: Mapping[str, int]) -> bool:
     return max(counts[label] for label in labels) > UNEVEN * sum(counts[label] for label in labels)
 
 
-def uneven_note(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> str | None:
+def uneven_note(task: TaskConfig, corpus: AnyCorpus) -> str | None:
     """Return a sentence on the settings with which rare labels are learned; None if there are none."""
     if not isinstance(task, tasks.ClassificationConfig) or not isinstance(corpus, Corpus):
         return None
@@ -98,7 +98,7 @@ def resolve_thresholds(task: TaskConfig, labels: Sequence[str], held_out: Predic
     return replace(task, thresholds=dict(zip(labels, fitted, strict=True)) | task.known_thresholds)
 
 
-def label_weights_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> LabelWeights | None:
+def label_weights_of(task: TaskConfig, corpus: AnyCorpus) -> LabelWeights | None:
     """Return the weights of the labels in the loss, by the settings and the frequencies in training; None: all alike.
 
     For classes, the mean weight of a training row is 1, so that weights do not change the size of steps. Raises
@@ -122,7 +122,7 @@ def label_weights_of(task: TaskConfig, corpus: Corpus | DocumentCorpus) -> Label
 
 
 def start_from_frequencies(
-    model: EncoderWithHeads, heads: HeadSizes, corpus: Corpus | DocumentCorpus, label_weights: LabelWeights | None
+    model: EncoderWithHeads, heads: HeadSizes, corpus: AnyCorpus, label_weights: LabelWeights | None
 ) -> None:
     """Make a fresh head for a set of labels start with each label's frequency in training, times its weight (Lin et al.
     2017, section 3.3): otherwise the first epochs are spent on learning which labels are rare.
