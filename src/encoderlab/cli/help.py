@@ -81,10 +81,8 @@ def print_help(command: str, description: str, configs: Path, arguments: Sequenc
 
     The shipped configs are in the folder `configs`.
     """
-    print(f"encoderlab {command}: {description}
-")
-    print(f"usage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]
-")
+    print(f"encoderlab {command}: {description}\n")
+    print(f"usage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]\n")
     lines = {f"encoderlab {command} {example}".rstrip(): line for example, line in EXAMPLES[command]}
     print("\n".join(f"  {example:<{max(map(len, lines))}}  {line}" for example, line in lines.items()))
     schema = COMMAND_CONFIGS[command]

@@ -10,7 +10,7 @@ from encoderlab.settings import check_settings, setting
 
 
 class Positions(Enum):
-    """How the encoder represents the order of its tokens; see `positions.py`."""
+    """How the encoder represents the order of its tokens; see `layers.py`."""
 
     sinusoidal = "sinusoidal"
     learned = "learned"
@@ -40,7 +40,7 @@ class Activation(Enum):
 
 
 class Pooling(Enum):
-    """How the vectors of a sequence's tokens are combined into one; see `pooling.py`."""
+    """How the vectors of a sequence's tokens are combined into one; see `heads.py`."""
 
     cls = "cls"
     mean = "mean"

@@ -327,7 +327,10 @@ def _tokenizer(
 
 
 def load_init_from(config: RunConfig, processes: Processes) -> SavedModel | None:
-    """Return the encoder to start from, read by the main process (if sharded, others get shapes); None: fresh."""
+    """Return the encoder that the run starts from, read by the main process; None for fresh weights.
+
+    Of a model to be sharded, the others only get the shapes of the weights.
+    """
     init_from = config.starts_from
     if init_from is None:
         return None

@@ -373,7 +373,10 @@ class _Fitting:
         self.journal.resume()
 
     def save(self) -> None:
-        """Write a checkpoint, unless this step has one: a resumed run evaluates again. Prune those not needed."""
+        """Write a checkpoint, and delete those no longer needed.
+
+        If this step has one already, written before it was evaluated, that stays: a resumed run evaluates again.
+        """
         if self.saved_at == self.progress.step:
             return
         state, weights = self.state.state_dict(), self.state.distributed.weights()
