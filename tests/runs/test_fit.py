@@ -43,6 +43,14 @@ def test_the_final_weights_are_those_of_the_best_evaluation(folder):
     assert all(torch.equal(weights[name], weight) for name, weight in best.items())
 
 
+def test_a_damaged_best_checkpoint_gives_way_to_the_last_with_a_note(folder):
+    fitted(folder, learning_rate=1e-9)
+    (folder.checkpoints / "step-4" / "model.safetensors").write_bytes(b"")
+    ended, _ = fitted(folder, learning_rate=1e-9)  # resumes after its last step
+    assert ended.checkpoint == {"step": 8, "chosen_by": "last step", "chosen_on": None}
+    assert any("step 4, was damaged" in note for note in ended.notes)
+
+
 def test_patience_ends_a_fit_that_stops_improving_with_a_note(folder):
     ended, _ = fitted(folder, learning_rate=1e-9, evaluate_every=2, patience=1)
     assert journal_of(folder.root)[-1]["step"] == 4

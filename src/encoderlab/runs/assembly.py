@@ -333,6 +333,7 @@ def load_init_from(config: RunConfig, processes: Processes) -> SavedModel | None
     """
     init_from = config.starts_from
     if init_from is None:
+        resolve_run(config, None)  # refuses model=as_pretrained
         return None
 
     def load() -> SavedModel:
