@@ -30,7 +30,8 @@ def setting(default: Any, help: str, *, brought: bool = False, **bounds: float) 
 
     A field that is `brought` is set by an option of another group; it is not read, and users may not set it.
     """
-    assert bounds.keys() <= BOUNDS.keys(), f"unknown among {', '.join(bounds)}"
+    if unknown := bounds.keys() - BOUNDS.keys():
+        raise TypeError(f"setting() got an unknown bound: {', '.join(unknown)}")
     metadata = {"help": help, "brought": brought, **bounds}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.copy(default), metadata=metadata)

@@ -121,7 +121,8 @@ def _lines(schema: type, *further: Any) -> list[str]:
 
 
 def settings_of(schema: type, prefix: str = "", values: Mapping[str, Any] | None = None) -> Iterator[tuple[str, str]]:
-    """Yield each setting of a dataclass as name=default, after `prefix`, with its line of help and its range; no group.
+    """Yield each setting of a dataclass as name=default, after `prefix`, with its line of help and its range; config
+    groups are skipped.
 
     `values` are those that a config of the group sets; they replace the defaults.
     """

@@ -15,7 +15,7 @@ from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.facts import show_rows
 from encoderlab.runs.assembly import resolve_length
-from encoderlab.runs.corpus import Corpus, spread
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.task import build_task, resolve_task
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.task import Task
@@ -56,7 +56,7 @@ def _facts(config: DataConfig) -> dict[str, Any]:
             **counted,
             "tokens": _lengths(by_name[name], whole, reach),
             "odd_rows": [_odd(oddity, by_name, name) for oddity in odd[name]],
-            "examples": [_example(by_name[name], row, task) for row in spread(len(by_name[name]), config.examples)],
+            "examples": [_example(by_name[name], row, task) for row in _spread(len(by_name[name]), config.examples)],
         }
         for name, counted in corpus.description()["splits"].items()
     }
@@ -85,7 +85,7 @@ def _lengths(split: Split, task: Task, max_length: int) -> dict[str, Any]:
     """Return quantiles of the lengths in tokens, with special ones and before truncation, and the share above
     `max_length`; `counted` are at most COUNTED_ROWS rows, spread evenly.
     """
-    counted = split if len(split) <= COUNTED_ROWS else split.take(spread(len(split), COUNTED_ROWS))
+    counted = split.evenly(COUNTED_ROWS)
     lengths = np.array([len(one.input_ids) for some in in_lists(counted, _AT_A_TIME) for one in task.encode(some)], int)
     if not len(lengths):
         return {"counted": 0, "truncated": 0.0}
@@ -101,6 +101,11 @@ def _odd(oddity: Oddity, by_name: Mapping[str, Split], name: str) -> dict[str, A
         facts = {"where": split.where(row), "text": _shortened(text_of(split[row]))}
         shown.append(facts if oddity.like is None else facts | {"like": other.where(int(oddity.like[place]))})
     return {"kind": oddity.kind, "count": len(oddity.rows), "first": shown}
+
+
+def _spread(total: int, count: int) -> list[int]:
+    """Return `count` of the rows 0 to `total`, spread evenly; all if there are no more."""
+    return np.linspace(0, total - 1, count).round().astype(int).tolist() if count < total else list(range(total))
 
 
 def _example(split: Split, row: int, task: Task) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.reports.cards import export_card
 from encoderlab.runs.assembly import Assembly, own_dataset, reopen
-from encoderlab.runs.corpus import Corpus, spread
+from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
 from encoderlab.runs.predict import predictions_of
 from encoderlab.runs.saved_model import config_json, encoder_alone, in_user_units, read_model
@@ -182,10 +182,9 @@ def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
     except UserError:
         return f"{sizes}; its predictions were not compared, because the rows of the run are gone"
     name = corpus.scored_splits()[-1]
-    split = corpus.split(name)
-    rows = spread(len(split), MOST_ROWS)
+    rows = list(corpus.split(name).evenly(MOST_ROWS))
     quantized = replace(assembly, model=cast("EncoderWithHeads", onnx.GraphModel(graph, assembly.model)))
-    before, after = (predictions_of(one, list(split.take(rows))) for one in (assembly, quantized))
+    before, after = (predictions_of(one, rows) for one in (assembly, quantized))
     pairs = list(zip(before, after, strict=True))
     if before[0].number is not None:
         change = float(np.max([abs((one.number or 0.0) - (other.number or 0.0)) for one, other in pairs]))

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
-from encoderlab.data.examples import Example, Split, WordsExample
+from encoderlab.data.examples import Example, Split, WordsExample, texts_of
 from encoderlab.data.files import first_cells
 from encoderlab.data.formats import format_of
 from encoderlab.errors import DataError, SettingError, one_line, printable
 from encoderlab.metrics.comparison import SEPARATOR
-from encoderlab.reports.predictions import carried_names, cell, in_json, quoting_writer, texts_of
+from encoderlab.reports.predictions import carried_names, cell, in_json, quoting_writer
 from encoderlab.runs import predict as prediction
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.system.files import atomic_write

@@ -34,7 +34,7 @@ class Columns:
     text: str | Sequence[str]  # several are joined
     text_pair: str | None = None
     label: str | None = None
-    setting: str = "dataset.{}"  # that names a column, with {} for text, text_pair or label
+    setting: str = "dataset.{}"  # the setting that names a column, with {} for text, text_pair or label
     target: TargetKind = "label"  # what the label column is read for
     label_columns: tuple[str, ...] = ()  # instead of `label`: columns of 0 and 1, one for each label
     others: bool = False  # further columns of single values are carried along

@@ -116,7 +116,10 @@ class DatasetConfig(ABC):
         return type(self).__name__.removesuffix("Dataset").lower()
 
     def documents(self, cache_dir: Path) -> Documents:
-        """Return all splits as documents without labels, each limited to `limit`. Raises as `load`, or without any."""
+        """Return all splits as documents without labels, each limited to `limit`.
+
+        Raises as `load` does, and DataError if there are no documents.
+        """
         _refuse_unwritable(cache_dir)
         if self.fold is not None or self.train_share != 1:
             name = "train_share" if self.fold is None else "fold"

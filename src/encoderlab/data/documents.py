@@ -56,7 +56,7 @@ class Documents:
 
     by_name: dict[str, DocumentSplit]
     origin: dict[str, Any]
-    stream: DocumentStream | None = None  # of the documents that a run reads during training
+    stream: DocumentStream | None = None  # the documents to read during training; None: all are stored
 
 
 def as_documents(splits: Splits) -> Documents:
@@ -102,7 +102,7 @@ class DocumentStream:
 
     dataset: IterableDataset
     shards: dict[str, str]  # a fingerprint of each of the dataset's shards, its files, by name
-    window: int  # how many characters its readers hold, which go through a few shards at the same time
+    window: int  # characters that its readers hold; a few shards are read at the same time
     validation: float = 0.0
     test: float = 0.0
     seed: int = 0

@@ -165,8 +165,8 @@ class Oddity:
 
     kind: str
     rows: np.ndarray  # ascending, int64
-    like: np.ndarray | None = None  # if texts repeat others: the row that has each first, int64 [rows],
-    like_split: str | None = None  # in this split
+    like: np.ndarray | None = None  # of texts that repeat others: the row that has each one first, int64 [rows]
+    like_split: str | None = None  # the split of those rows
 
 
 def odd_rows(by_name: dict[str, Split]) -> dict[str, list[Oddity]]:

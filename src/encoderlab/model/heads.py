@@ -1,6 +1,7 @@
 """The heads, from vectors to logits for whole sequences and single tokens; and a model's initial weights.
 
-A sequence has one vector, pooled from its tokens, its windows, or two texts read apart (Reimers and Gurevych 2019).
+A sequence has one vector, pooled from its tokens, its windows, or two texts read separately (Reimers and Gurevych
+2019).
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ class Fold:
 
 
 def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict[str, Any]:
-    """Return report.json's content. The split `out_of_fold` has means over the folds; intervals end with the range."""
+    """Return report.json's content. The split `out_of_fold` has the means over the folds, with intervals that are
+    clipped to a score's range.
+    """
     reports = [fold.report for fold in folds]
     scores = [report["splits"][TESTED] for report in reports]
     n_rows, first, main_score = sum(one["n"] for one in scores), reports[0], reports[0]["main_figure"]

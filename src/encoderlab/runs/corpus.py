@@ -140,11 +140,6 @@ class Corpus:
         return ExampleRows(kept_store(self.cache / "tokens" / key, make))
 
 
-def spread(total: int, count: int) -> list[int]:
-    """Return `count` of the rows 0 to `total`, spread evenly; all if there are no more."""
-    return np.linspace(0, total - 1, count).round().astype(int).tolist() if count < total else list(range(total))
-
-
 def _encoded(split: Split, task: Task, description: str) -> Iterator[Encoded]:
     examples = iter(split)
     with tqdm(total=len(split), desc=description, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:

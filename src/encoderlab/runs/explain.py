@@ -17,11 +17,10 @@ from torch import Tensor
 
 from encoderlab.batch import Encoded
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
-from encoderlab.data.examples import Example
+from encoderlab.data.examples import Example, texts_of
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.explanation import Importance, WordImportance
-from encoderlab.reports.predictions import texts_of
 from encoderlab.runs.assembly import Assembly, check_paired
 from encoderlab.runs.predict import example_of, outputs_of, reads_words, split_examples
 from encoderlab.tasks.config import DocumentTaskConfig

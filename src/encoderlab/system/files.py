@@ -30,7 +30,10 @@ def atomic_write(final: Path) -> Iterator[Path]:
 
 @contextmanager
 def written_whole(setting: str, path: Path) -> Iterator[Path]:
-    """Write as `atomic_write` does to the `path` that a user's `setting` names. Raises DataError if that fails."""
+    """Yield a temporary path that becomes `path`, which a user's `setting` names, whole or not at all.
+
+    Raises DataError if it cannot be written.
+    """
     try:
         with atomic_write(path) as temporary:
             yield temporary

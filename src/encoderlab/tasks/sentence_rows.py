@@ -20,7 +20,7 @@ Places = np.ndarray  # indices of sentences in the store: int32 if that is enoug
 
 class Sentences:
     """Where the sentences' tokens begin in a store, `offsets` [sentences + 1], and the numbers of their `document` and
-    `paragraph`, [sentences] each; all of it stays memory-mapped.
+    `paragraph`, [sentences] each; nothing is copied from the store.
     """
 
     def __init__(self, store: TokenStore) -> None:

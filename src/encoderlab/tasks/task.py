@@ -66,7 +66,7 @@ class Task(ABC):
     shortest: int = 5  # [CLS] a [SEP] b [SEP]
     unit: float = 1.0  # the user's units per 1 in the logits of a number
     windows: Windowing | None = None  # how texts longer than `max_length` are read; None: truncated
-    encoded_by: str = ""  # what else `encode` depends on
+    encoded_by: str = ""  # what else `encode` depends on, for the cache key
 
     def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str) -> None:
         if max_length < self.shortest:
@@ -77,8 +77,8 @@ class Task(ABC):
     @property
     def key(self) -> str:
         """Return everything `encode` depends on, as text, for the token store's cache key."""
-        windows = "" if self.windows is None else f" {self.windows}"
-        return f"{type(self).__name__} {self.tokenizer.fingerprint} {self.max_length}{windows}{self.encoded_by}"
+        parts = (type(self).__name__, self.tokenizer.fingerprint, self.max_length, self.windows or "", self.encoded_by)
+        return " ".join(str(part) for part in parts if part != "")
 
     @property
     def limit(self) -> str:

@@ -93,7 +93,7 @@ class Multilabel(TextTask):
 
     def __init__(self, config: MultilabelConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         super().__init__(config, tokenizer, labels, max_length)
-        self.thresholds, self.encoded_by = config.known_thresholds, f" {len(self.labels)}"
+        self.thresholds, self.encoded_by = config.known_thresholds, f"{len(self.labels)}"
         for label in self.thresholds:
             refuse_unknown_label("task.thresholds", label, self.labels)
 
@@ -123,7 +123,7 @@ class Regression(TextTask):
         super().__init__(config, tokenizer, [], max_length)
         assert config.mean is not None and config.deviation is not None, "see `runs.task.resolve_task`"
         self.mean, self.unit = config.mean, config.deviation
-        self.encoded_by = f" {self.mean!r} {self.unit!r}"
+        self.encoded_by = f"{self.mean!r} {self.unit!r}"
 
     def target_of(self, label: Target) -> Target:
         assert isinstance(label, float), "the dataset was read for another task"
@@ -201,7 +201,7 @@ class Tagging(Task):
     def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         self.shortest = 3 if config.special_tokens else 1
         super().__init__(tokenizer, labels, max_length, config.main_score(labels))
-        self.special_tokens, self.encoded_by = config.special_tokens, f" {config.special_tokens}"
+        self.special_tokens, self.encoded_by = config.special_tokens, f"{config.special_tokens}"
         self.heads = HeadSizes(token_classes=len(self.labels))
         entities = None if config.decoding is Decoding.argmax else entity_labels(self.labels)
         if entities is None and config.decoding is Decoding.valid:

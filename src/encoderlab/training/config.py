@@ -21,9 +21,11 @@ from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 # How the learning rate changes over a run; see `training.optimizer.learning_rate_at`.
 Schedule = Enum("Schedule", {"one_cycle": "one_cycle", "linear": "linear", "cosine": "cosine", "constant": "constant"})
-Batching = Enum("Batching", {"length": "length", "random": "random"})  # rows that share a batch: of nearly equal length
+# Which rows share a batch: rows of nearly equal length, or any rows.
+Batching = Enum("Batching", {"length": "length", "random": "random"})
 Precision = Enum("Precision", {"auto": "auto", "fp32": "fp32", "bf16": "bf16"})  # number format of matrix products
-# Whether PyTorch's compiler fuses kernels, and whether processes share the weights; see `training.distribution`.
+# Whether PyTorch's compiler fuses kernels, and whether each of several processes holds all weights or a shard of them;
+# see `training.distribution`.
 Compile = Enum("Compile", {"auto": "auto", "always": "always", "never": "never"})
 Sharding = Enum("Sharding", {"none": "none", "full": "full"})
 Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
