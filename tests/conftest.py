@@ -349,7 +349,7 @@ def pairs_run(tmp_path_factory, cache):
 @pytest.fixture
 def stop_after(monkeypatch):
     """Return a function that makes runs receive SIGTERM during a step."""
-    from encoderlab.runs.fit import Journal
+    from encoderlab.runs.journal import Journal
     from encoderlab.system import processes as interruption
 
     count = Journal.step

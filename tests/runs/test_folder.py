@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from encoderlab.errors import SettingError, TrainingError
-from encoderlab.runs.fit import Journal
 from encoderlab.runs.folder import RunFolder, check_free
+from encoderlab.runs.journal import Journal
 
 
 def made(*arguments):

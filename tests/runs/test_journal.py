@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.texts import ClassificationMetrics
-from encoderlab.runs.fit import Journal, Progress
+from encoderlab.runs.journal import Journal, Progress
 from encoderlab.training.loop import Step, Totals
 from tests.stand_ins import Clock
 

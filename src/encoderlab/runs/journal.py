@@ -1,0 +1,173 @@
+"""The journal of a training run: metrics.jsonl, the progress bar, and the clock."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from encoderlab.metrics.scores import SplitScores
+from encoderlab.system.files import atomic_write
+from encoderlab.training.loop import Step
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run has come, as its checkpoints keep it.
+
+    `step` is the last step taken, `of` how many, and `evaluated` the step of the last evaluation. The best evaluation
+    had `best_score` and `best_loss` at `best_step`; `since` counts those after the first one with this score. The
+    totals are of training only: `seconds`, `examples`, real `tokens`, and tokens with padding.
+    """
+
+    step: int = 0
+    of: int = 0
+    evaluated: int = 0
+    best_score: float = -math.inf
+    best_loss: float = math.inf
+    best_step: int = 0
+    since: int = 0
+    seconds: float = 0.0
+    examples: int = 0
+    tokens: int = 0
+    padded_tokens: int = 0
+
+    def count(self, step: Step) -> None:
+        """Add a step that was taken."""
+        self.step, self.of = step.number, step.of
+        self.examples += step.totals.examples
+        self.tokens += step.totals.tokens
+        self.padded_tokens += step.totals.padded_tokens
+
+    def offer(self, score: float, loss: float) -> None:
+        """Record the evaluation after the last step. Ties in the score go to the lower loss, and ties in both to the
+        earlier one; a tie is no better score for patience.
+        """
+        self.since = 0 if score > self.best_score else self.since + 1
+        if (score, -loss) > (self.best_score, -self.best_loss):
+            self.best_score, self.best_loss, self.best_step = score, loss, self.step
+
+
+class Journal:
+    """Writes a line per logged step and per evaluation, shows the progress, and adds to it the seconds of training.
+
+    Only every `log_every`-th step's numbers are read from the device. A line holds the counts so far, so that the speed
+    between any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; and `time`, in
+    seconds since 1970. TensorBoard's event files in `events`, if any, get the same numbers. A terminal shows a progress
+    bar; elsewhere there is one line per evaluation. Lines of steps beyond `progress`, which a resumed run takes again,
+    are dropped. Use it as a context manager.
+    """
+
+    def __init__(
+        self, path: Path, log_every: int, per_epoch: int, progress: Progress, events: Path | None = None
+    ) -> None:
+        self.log_every, self.per_epoch, self.progress = log_every, per_epoch, progress
+        _drop_lines_beyond(path, progress)
+        self._file = path.open("a", encoding="utf-8")
+        self._events: SummaryWriter | None = None
+        if events is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(str(events), purge_step=progress.step + 1)  # a resumed run repeats later steps
+        self._bar = tqdm(
+            desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True, initial=progress.step
+        )
+        self._shown: dict[str, str] = {}
+        self._last = time.perf_counter()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+        self._file.close()
+        if self._events is not None:
+            self._events.close()
+
+    def step(self, step: Step) -> None:
+        """Log a step, which `progress` has counted, if its turn has come."""
+        self._bar.total = step.of
+        if step.number == 1 or step.number % self.log_every == 0:
+            numbers = step.numbers()
+            self.pause()
+            speed, totals = self._speed(), ("examples", "tokens", "padded_tokens", "seconds")
+            counts = {name: round(getattr(self.progress, name), 4) for name in totals}
+            self._write("step", **numbers, **speed, **counts, time=round(time.time(), 3))
+            self._shown |= {"loss": f"{numbers['loss']:.3f}", "tokens/s": f"{speed['tokens_per_second']:,.0f}"}
+            self._bar.set_postfix(self._shown, refresh=False)
+        self._bar.update()
+
+    def pause(self) -> None:
+        """Stop the clock, until it is started with `resume`: what follows is not training."""
+        now = time.perf_counter()
+        self.progress.seconds += now - self._last
+        self._last = now
+
+    def resume(self) -> None:
+        """Start the clock again."""
+        self._last = time.perf_counter()
+
+    def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
+        """Log an evaluation, and print its score and the remaining time on standard error."""
+        seconds, step, of = self.progress.seconds, self.progress.step, self.progress.of
+        self._write("evaluation", split=split, seconds=round(seconds, 4), **scores.values)
+        self._shown[score] = f"{scores.values[score]:.4f}"
+        numbers = f"{score} {scores.values[score]:.4f}, loss {scores.values['loss']:.4f}"
+        left = seconds / step * (of - step)
+        ending = f"; about {in_words(left)} left" if left else ""
+        tqdm.write(f"step {step:,} of {of:,}: {split} {numbers}{ending}", file=sys.stderr)
+
+    def throughput(self) -> dict[str, float]:
+        """Return the speed of training in real tokens and examples, the share of padding, and the seconds."""
+        padding = 1 - self.progress.tokens / max(self.progress.padded_tokens, 1)
+        seconds = round(self.progress.seconds, 2)
+        return {**self._speed(), "padding_fraction": round(padding, 4), "train_seconds": seconds}
+
+    def _speed(self) -> dict[str, float]:
+        seconds = max(self.progress.seconds, 1e-9)
+        counts = {"tokens_per_second": self.progress.tokens, "examples_per_second": self.progress.examples}
+        return {name: round(count / seconds, 1) for name, count in counts.items()}
+
+    def _write(self, kind: str, **line: Any) -> None:
+        step = self.progress.step
+        line = {"kind": kind, "step": step, "epoch": round(step / self.per_epoch, 4), **line}
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        if self._events is not None:
+            for name, value in line.items():
+                if isinstance(value, int | float):
+                    self._events.add_scalar(f"{line.get('split', 'train')}/{name}", value, step)
+
+
+def _drop_lines_beyond(path: Path, progress: Progress) -> None:
+    """Keep in the journal only the lines up to `progress`; one that a kill or a loss of power damaged is dropped."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    last = {"step": progress.step, "evaluation": progress.evaluated}
+    kept = []
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):  # of a damaged line
+            entry = json.loads(line)
+            if line.endswith(b"}\n") and entry["step"] <= last[entry["kind"]]:
+                kept.append(line)
+    if kept != lines:
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(b"".join(kept))
+
+
+def in_words(seconds: float) -> str:
+    """Return a time to about two digits: 4.2 ms, 40 s, 12 min, 1.5 h, 3.1 days."""
+    for least, unit, name in ((172_800, 86_400, "days"), (5400, 3600, "h"), (90, 60, "min"), (1, 1, "s")):
+        if seconds >= least:
+            amount = seconds / unit
+            return f"{amount:.0f} {name}" if amount >= 10 else f"{amount:.1f} {name}"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
