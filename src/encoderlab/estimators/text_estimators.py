@@ -1,4 +1,6 @@
-"""`TextClassifier` and `TextRegressor`: scikit-learn's fit and predict on texts, pretrained or from scratch."""
+"""`TextClassifier` and `TextRegressor`: scikit-learn's fit and predict on texts, from a pretrained encoder or from
+scratch.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,9 @@ class _TextEstimator(BaseEstimator):
         save_model(saved, path, f"# {saved.config.task.name}\n\nTrained from Python with encoderlab.\n")
 
     def _train(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> None:
-        """Set `model_`; `names` are those of the classes, in order. Raises InputError, SettingError, TrainingError."""
+        """Set `model_`; `names` are those of the classes, in order. Raises SettingError, TrainingError, and InputError
+        for rows that nothing can be learned from.
+        """
         if not isinstance(self.settings, Mapping | None):
             raise SettingError(
                 f"settings is not a dictionary: {one_line(repr(self.settings))[:80]}",
