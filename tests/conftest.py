@@ -25,6 +25,10 @@ from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 # two runs of two threads each took three times as long. It is read when PyTorch is loaded, here and in the processes
 # that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Nor does what else the machine does decide how many threads a test has, and so the last digits of its scores.
+os.environ.setdefault(
+    "OMP_NUM_THREADS", str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+)
 # Property tests try the same examples in every run, so that what fails has been changed; those of a seed where one is
 # given, as scripts/faults does, and `scripts/test -m hypothesis --hypothesis-seed=1`: Hypothesis would heed none
 # otherwise. No deadline, no check of health for slowness: a busy machine is no failure. That is Hypothesis's own

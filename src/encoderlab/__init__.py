@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.system.processes import set_up_libraries
+
 if TYPE_CHECKING:
     from encoderlab.api import Run, compose, distill, finetune, load, pretrain, train
     from encoderlab.estimators.text_estimators import TextClassifier, TextRegressor
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = ["Run", "TextClassifier", "TextRegressor", "compose", "distill", "finetune", "load", "pretrain", "train"]
+
+set_up_libraries()
 
 
 def __getattr__(name: str) -> Any:

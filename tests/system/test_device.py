@@ -105,7 +105,9 @@ def test_memory_freed_by_a_step_is_reused_by_the_next_one():
 
 def test_the_processes_of_a_machine_share_its_cores_and_take_a_gpu_each(monkeypatch):
     before = torch.get_num_threads()
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("encoderlab.system.device.available_cores", lambda: 8)
+    monkeypatch.setattr("encoderlab.system.device.busy_cores", lambda: 0)
     monkeypatch.setattr(torch, "set_num_threads", lambda n: chosen.append(n))
     chosen: list[int] = []
     for size in (1, 3, 16):

@@ -26,7 +26,6 @@ from encoderlab.system.processes import (
     deferred,
     only_main_prints,
     processes_of_torchrun,
-    set_up_libraries,
     signals_handled,
     stop_if_interrupted,
 )
@@ -78,7 +77,6 @@ def main() -> None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    set_up_libraries()
     processes, exit_code = SINGLE_PROCESS, 0
     try:
         processes = processes_of_torchrun()

@@ -124,7 +124,7 @@ class OpenRunConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     precision: Precision = setting(Precision.auto, "Of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
-    threads: int | None = setting(None, "CPU threads; null: one per core.", least=1, most=1024)
+    threads: int | None = setting(None, "CPU threads; null: one per idle core.", least=1, most=1024)
 
 
 @dataclass

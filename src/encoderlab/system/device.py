@@ -18,7 +18,8 @@ from pathlib import Path
 import torch
 
 from encoderlab.errors import SettingError
-from encoderlab.system.processes import SINGLE_PROCESS, Processes, set_up_libraries
+from encoderlab.system.cores import THREADS_VARIABLE, available_cores, busy_cores, threads_set_by_user
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
@@ -29,8 +30,9 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 class Compute:
     """What a run computes on. `precision` is the dtype of the matrix products; weights and optimizer stay in float32.
 
-    `reason` says why that precision was picked. `deterministic` means that kernels round the same way in every run
-    wherever there is a choice; see docs/evaluate_and_compare.md.
+    `reason` says why that precision was picked, and `threads_reason` why there are fewer threads than cores, if there
+    are. `deterministic` means that kernels round the same way in every run wherever there is a choice; see
+    docs/evaluate_and_compare.md. `processes` of a run share this machine.
     """
 
     device: torch.device
@@ -38,6 +40,8 @@ class Compute:
     threads: int
     reason: str
     deterministic: bool = False
+    threads_reason: str = ""
+    processes: int = 1
 
     def autocast(self) -> AbstractContextManager:
         """Run the enclosed forward pass in `precision`."""
@@ -50,6 +54,8 @@ class Compute:
         precision = str(self.precision).removeprefix("torch.")
         same = ", deterministic kernels" if self.deterministic else ""
         threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
+        if self.threads_reason:
+            threads += f" ({self.threads_reason})"
         return f"device {name}, precision {precision} ({self.reason}), {threads}{same}"
 
 
@@ -65,13 +71,13 @@ def choose_compute(
 ) -> Compute:
     """Pick the first of CUDA, Apple's MPS and CPU that is there, unless the settings choose; `width` is d_model.
 
-    Sets the number of CPU threads of this process, makes it keep the memory it frees, picks `deterministic` kernels if
-    that is asked for, and makes it flush denormal numbers to zero: they slow some CPU kernels down up to elevenfold.
-    Raises SettingError for a device this machine lacks, naming its `setting`. The `processes` share the cores of their
-    machine, and have a GPU each.
+    Sets the number of CPU threads of this process (`choose_threads`), makes it keep the memory it frees, picks
+    `deterministic` kernels if that is asked for, and makes it flush denormal numbers to zero: they slow some CPU
+    kernels down up to elevenfold. Raises SettingError for a device this machine lacks, naming its `setting`. The
+    `processes` have a GPU each.
     """
-    set_up_libraries()  # for programs that did not start in `cli.main`
-    torch.set_num_threads(threads or max(available_cores() // processes.local_size, 1))
+    n_threads, why_fewer = choose_threads(threads, processes, deterministic=deterministic)
+    torch.set_num_threads(n_threads)
     torch.set_flush_denormal(True)
     _keep_freed_memory()
     _use_deterministic_kernels(deterministic)
@@ -82,7 +88,29 @@ def choose_compute(
         # cuDNN plans its attention for each new shape, and lengths differ from batch to batch.
         torch.backends.cuda.enable_cudnn_sdp(False)
     dtype, reason = _choose_precision(precision, picked, width)
-    return Compute(picked, dtype, torch.get_num_threads(), reason, deterministic)
+    return Compute(picked, dtype, torch.get_num_threads(), reason, deterministic, why_fewer, processes.local_size)
+
+
+def choose_threads(threads: int | None, processes: Processes, *, deterministic: bool) -> tuple[int, str]:
+    """Return the number of CPU threads, and in words why it is not that of the cores; "" if it is, or if it is set.
+
+    It is that of the setting, else of OMP_NUM_THREADS, else one for each core that no other program keeps busy: two
+    threads of which one waits for its core were slower than one alone (benchmarks/RESULTS.md). What else the machine
+    does changes nothing for several `processes`, which share its cores, and for a `deterministic` run, whose last
+    digits depend on the number.
+    """
+    if threads is not None:
+        return threads, ""
+    cores = available_cores()
+    if processes.local_size > 1:  # torchrun sets OMP_NUM_THREADS=1 itself
+        return max(cores // processes.local_size, 1), ""
+    by_user = threads_set_by_user()
+    if by_user is not None:
+        return by_user, "" if by_user == cores else f"{THREADS_VARIABLE}={by_user}"
+    busy = 0 if deterministic else min(busy_cores(), cores - 1)
+    if busy == 0:
+        return cores, ""
+    return cores - busy, f"other programs keep {busy} of {cores} cores busy"
 
 
 def _use_deterministic_kernels(deterministic: bool) -> None:
@@ -108,11 +136,6 @@ def _keep_freed_memory() -> None:
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
-
-
-def available_cores() -> int:
-    """Return the number of cores this process may use, as a batch system or a container limits it."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _choose_device(name: str, setting: str, processes: Processes) -> torch.device:

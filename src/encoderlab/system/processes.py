@@ -24,6 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from encoderlab.errors import SettingError, TrainingError
+from encoderlab.system.cores import let_waiting_threads_sleep
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -171,7 +172,11 @@ SINGLE_PROCESS = Processes()
 
 
 def set_up_libraries() -> None:
-    """Set, unless they are set, the variables that PyTorch reads as it loads, allocates or multiplies first."""
+    """Set, unless they are set, the variables that PyTorch reads as it loads, allocates or multiplies first.
+
+    `import encoderlab` calls it, and so every program does before it loads PyTorch, unless that is imported first.
+    """
+    let_waiting_threads_sleep()
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available
     # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below
     # it, keeps them again. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).

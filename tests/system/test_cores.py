@@ -1,0 +1,126 @@
+"""Cores: threads that wait fall asleep soon, and cores that other programs keep busy are left to them."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from encoderlab.system import cores
+from encoderlab.system.device import choose_compute
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
+
+pytestmark = pytest.mark.usefixtures("same_threads")
+
+# Processor time of a second thread that has nothing to do after each of 20 parallel sums.
+IDLE_AFTER_WORK = """
+import time
+import {first}
+import torch
+torch.set_num_threads(2)
+numbers = torch.ones(200_000)
+numbers.add_(1)
+time.sleep(0.1)
+before = time.process_time()
+for _ in range(20):
+    numbers.add_(1)
+    time.sleep(0.03)
+print((time.process_time() - before) / 20)
+"""
+
+
+def in_new_process(code, **variables):
+    """Return what Python code prints, in an environment without OpenMP's variables but for those given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=kept | variables, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(sys.platform != "linux" or cores.available_cores() < 2, reason="GNU's OpenMP, and two threads")
+def test_a_thread_that_waits_falls_asleep_within_milliseconds():
+    milliseconds = 1000 * float(in_new_process(IDLE_AFTER_WORK.format(first="encoderlab")))
+    assert milliseconds < 5, "10 without encoderlab, of a pause of 30"
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7", "KMP_BLOCKTIME": cores.WAITING["KMP_BLOCKTIME"]}),
+        ({}, dict(cores.WAITING)),
+    ],
+)
+def test_the_users_own_variables_win(variables, expected):
+    code = "import encoderlab, os; print({n: v for n, v in os.environ.items() if n.startswith(('OMP', 'GOMP', 'KMP'))})"
+    assert in_new_process(code, **variables) == str(expected)
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Return a function that makes this a machine of four cores, some of which other programs have kept busy."""
+    times = tmp_path / "stat"
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(cores, "KERNEL_TIMES", times)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(os, "getpriority", lambda which, process: 0)
+    cores.busy_cores.cache_clear()
+
+    def has_busy(n_busy, *, column="user", seconds=30):
+        ticks = seconds * os.sysconf("SC_CLK_TCK")
+        columns = {"user": 0, "nice": 0, "system": 0, "idle": ticks}
+        busy = " ".join(str(number) for number in (columns | {column: ticks}).values())
+        idle = " ".join(str(number) for number in columns.values())
+        lines = [f"cpu{number} {busy if number < n_busy else idle} 0 0 0 0 0 0" for number in range(4)]
+        times.write_text("\n".join(["cpu 0 0 0 0 0 0 0 0 0 0", *lines, f"cpu4 {busy}", "intr 1 2 3"]) + "\n")
+        started = cores.BusyTimes(time.monotonic() - seconds, 0.0, sum(os.times()[:4]))
+        monkeypatch.setattr(cores, "AT_START", started)
+
+    yield has_busy
+    cores.busy_cores.cache_clear()
+
+
+@pytest.mark.parametrize(("n_busy", "threads"), [(0, 4), (1, 3), (3, 1), (4, 1)])
+def test_cores_that_other_programs_keep_busy_are_left_to_them_and_it_is_said(machine, n_busy, threads):
+    machine(n_busy)
+    compute = choose_compute("cpu")
+    assert compute.threads == threads
+    assert ("of 4 cores busy" in str(compute)) is (n_busy > 0)
+
+
+@pytest.mark.parametrize("column", ["nice", "idle"])
+def test_programs_of_low_priority_and_idle_cores_leave_all_threads(machine, column):
+    machine(4, column=column)
+    assert choose_compute("cpu").threads == 4
+
+
+def test_the_number_of_threads_is_decided_once(machine):
+    machine(1)
+    assert choose_compute("cpu").threads == 3
+    machine(3)
+    assert choose_compute("cpu").threads == 3
+
+
+def test_settings_and_determinism_come_before_the_load(machine, monkeypatch):
+    machine(3)
+    assert choose_compute("cpu", threads=2).threads == 2
+    assert choose_compute("cpu", deterministic=True).threads == 4
+    choose_compute("cpu", deterministic=False)
+    assert choose_compute("cpu", processes=Processes(0, 2, 0, 2)).threads == 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "2,1")
+    assert choose_compute("cpu", processes=SINGLE_PROCESS).threads == 2
+    assert "OMP_NUM_THREADS=2" in str(choose_compute("cpu"))
+
+
+def test_a_system_without_the_kernels_times_uses_all_cores(machine, monkeypatch, tmp_path):
+    machine(3)
+    monkeypatch.setattr(cores, "KERNEL_TIMES", tmp_path / "absent")
+    assert choose_compute("cpu").threads == 4
+
+
+def test_a_long_running_program_looks_at_the_present(machine, monkeypatch):
+    machine(4, seconds=3600)
+    monkeypatch.setattr(cores, "PAUSE", 0.01)
+    assert choose_compute("cpu").threads == 4, "the others were busy once, and are not now"
