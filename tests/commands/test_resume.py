@@ -16,6 +16,7 @@ from encoderlab.training.checkpoint import checkpoints
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 from tests.run_files import journal_of, report_of
 
+pytestmark = pytest.mark.usefixtures("same_threads")
 SMALL = ("task=reverse", *REVERSE_MODEL, "model.dropout=0.2", "training=smoke", "dataset.limit=60", "baselines=false")
 SHORT = (*SMALL, "training.steps=9", "training.batch_size=16", "training.evaluate_every=4", "training.log_every=2")
 
@@ -49,6 +50,19 @@ def test_a_run_resumes_at_any_step_as_if_it_had_never_stopped(command, stopped, 
     assert "Resume with: encoderlab train resume=run" in capsys.readouterr().err
     command("train", "resume=run")
     assert_same_run("run", whole)
+
+
+def test_a_resumed_run_keeps_its_threads_whatever_else_the_machine_does(command, stopped, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    stopped(*SHORT, "run_dir=run")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    command("train", "resume=run")
+    environment = json.loads(Path("run/environment.json").read_text(encoding="utf-8"))
+    assert environment["resumed"][0]["hardware"]["threads"] == 1
+    stopped(*SHORT, "run_dir=other")
+    command("train", "resume=other", "training.threads=2")
+    environment = json.loads(Path("other/environment.json").read_text(encoding="utf-8"))
+    assert environment["resumed"][0]["hardware"]["threads"] == 2
 
 
 def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(command, stopped):

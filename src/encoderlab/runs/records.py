@@ -108,7 +108,21 @@ def beginning_of(config: Config, command: str, processes: Processes) -> tuple[Co
     if settings.folds != config.folds:  # from Python, where resume= brings the settings only now
         remedy = f"Set folds={settings.folds} too"
         raise SettingError(f"The run in {folder.root} has folds={settings.folds}", remedy=remedy)
+    threads = processes.broadcast_from_main(lambda: threads_of(settings, folder, processes))
+    settings = replace(settings, training=replace(settings.training, threads=threads))
     return settings, Beginning(_plain(settings), folder)
+
+
+def threads_of(settings: RunConfig, folder: RunFolder, processes: Processes) -> int | None:
+    """Return the number of threads with which a run is resumed: that of its settings, else the number it had on the
+    same cores, whatever else the machine does now. On other cores, or in other processes, it is decided anew: None.
+    """
+    threads = settings.training.threads
+    hardware = _record(folder)["hardware"]
+    same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
+    if threads is None and same_machine:
+        return hardware["threads"]
+    return threads
 
 
 @contextmanager
@@ -190,6 +204,7 @@ def record_start(
             "device_name": torch.cuda.get_device_name(compute.device) if compute.device.type == "cuda" else None,
             "precision": str(compute.precision).removeprefix("torch."),
             "threads": compute.threads,
+            "processes": compute.processes,
         },
         "git_commit": _git_commit(),
         "dataset": None if corpus is None else corpus.description(),

@@ -104,7 +104,7 @@ class TrainingConfig:
         False, "Use only deterministic kernels on CUDA, at some cost in speed; CPU kernels are always deterministic."
     )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
-    threads: int | None = setting(None, "CPU threads of a process; null: one per core it may use.", least=1, most=1024)
+    threads: int | None = setting(None, "CPU threads of a process; null: one per idle core.", least=1, most=1024)
     sharding: Sharding = setting(
         Sharding.none,
         "With several processes: none (each holds all weights) or full (sharded, for models too large for one GPU).",
