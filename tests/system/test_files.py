@@ -1,6 +1,8 @@
 """Files appear whole or not at all, and a manifest notices damage."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -54,3 +56,36 @@ def test_changed_and_missing_files_are_named(folder):
 def test_a_damaged_manifest_is_named(tmp_path, content):
     (tmp_path / MANIFEST).write_text(content)
     assert differing_files(tmp_path) == [MANIFEST]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from encoderlab.system.files import atomic_write
+contexts = [atomic_write(Path(name)) for name in ("out.csv", "folder")]
+for name, context in zip(("out.csv", "folder"), contexts):
+    path = context.__enter__()
+    path.mkdir() if name == "folder" else path.write_text("half")
+sys.stdout.write("written\\n")
+sys.stdout.flush()
+sys.stdin.read()
+os._exit(9)
+"""
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_and_what_a_running_one_writes_is_not(tmp_path):
+    """Beside `output=`, where no run cleans up."""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", KILLED], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None and writer.stdout.readline() == "written\n"
+    with atomic_write(tmp_path / "out.csv") as temporary:
+        temporary.write_text("whole")
+    assert len(list(tmp_path.glob(".tmp-*"))) == 2, "the other process may still need its own"
+    writer.kill()
+    writer.communicate()
+    (tmp_path / ".tmp-0a1b2c3d-other.csv").touch()
+    for name in ("out.csv", "folder"):
+        with atomic_write(tmp_path / name) as temporary:
+            temporary.write_text("whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"out.csv", "folder", ".tmp-0a1b2c3d-other.csv"}

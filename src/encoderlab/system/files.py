@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
+import platform
 import shutil
 import uuid
+import zlib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,16 +19,51 @@ from encoderlab.errors import DataError
 
 @contextmanager
 def atomic_write(final: Path) -> Iterator[Path]:
-    """Yield a free path next to `final` for a file or folder, which becomes `final` unless an error occurs."""
-    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name}")
+    """Yield a free path next to `final` for a file or folder, which becomes `final` unless an error occurs.
+
+    What processes of this machine that are no longer there have left of the same file is removed.
+    """
+    for abandoned in _abandoned(final):
+        _remove(abandoned)
+    temporary = final.with_name(f".tmp-{_machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}-{final.name}")
     try:
         yield temporary
         temporary.replace(final)
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        elif temporary.exists():
-            temporary.unlink()
+        _remove(temporary)
+
+
+def _remove(path: Path) -> None:
+    """Delete a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _abandoned(final: Path) -> list[Path]:
+    """Return the unfinished versions of `final` whose processes of this machine have ended."""
+    start = f".tmp-{_machine()}-"
+    paths = final.parent.glob(f"{start}*-????????-{glob.escape(final.name)}")
+    return [path for path in paths if not _is_running(path.name.removeprefix(start).partition("-")[0])]
+
+
+def _machine() -> str:
+    """Return eight characters that are the same on this machine and mostly differ on others that share a disk."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _is_running(process: str) -> bool:
+    """Return whether there is a process of this number; True if it is no number or cannot be known."""
+    if not process.isdigit() or os.name != "posix":
+        return True
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    return True
 
 
 @contextmanager
