@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -126,3 +127,10 @@ def test_a_nan_loss_ends_the_run_with_remedies_and_keeps_its_checkpoints_if_ther
         command("train", *data, *ruin, "training.checkpoint_every=1")
     assert checkpoints(tmp_path / "run" / "checkpoints")
     assert "Progress saved. Resume with: encoderlab train resume=run" in capsys.readouterr().err
+
+
+def test_a_run_records_the_experiment_as_it_was_typed_whatever_else_was(command):
+    small = ("dataset.train_rows=30", "dataset.validation_rows=10", "dataset.test_rows=10", "training.steps=2")
+    command("train", "experiment=notebook_reverse", "model=tiny", *small, "baselines=false", "run_dir=run")
+    record = json.loads(Path("run/environment.json").read_text(encoding="utf-8"))
+    assert record["overrides"][:2] == ["experiment=notebook_reverse", "model=tiny"]

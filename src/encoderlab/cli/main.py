@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -158,8 +159,8 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
 
 def _call_command(command: str, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
-    """Run a command. With resume=FOLDER, its settings are the recorded ones plus the `overrides` that may change; only
-    here is it known which were typed. (`records.beginning_of` then finds nothing to change.)
+    """Run a command with its settings, and with the `overrides` that were typed. With resume=FOLDER, the settings are
+    the recorded ones plus the overrides that may change. (`records.beginning_of` then finds nothing to change.)
     """
     explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
@@ -167,4 +168,5 @@ def _call_command(command: str, processes: Processes, settings: Any, overrides: 
         if getattr(settings, "resume", None) not in (None, "auto"):
             resume = import_module("encoderlab.runs.records").run_to_resume
             settings, _ = processes.broadcast_from_main(lambda: resume(settings, command, explicit))
+        settings = replace(settings, overrides=list(overrides))
         getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)

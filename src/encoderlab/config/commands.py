@@ -1,10 +1,10 @@
 """The settings of every command, a dataclass each; the kinds of each config group; and settings as plain values."""
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from encoderlab.data import tokenizers
 from encoderlab.data.built_in import ArticlesDataset, BracketsDataset, IntentsDataset, ReverseDataset
@@ -20,6 +20,10 @@ from encoderlab.tasks import config as tasks
 from encoderlab.tasks.config import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+NO_SETTINGS = {"overrides"}  # fields of settings classes
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 # Of a student without init_from: fresh weights, or parts of its teacher.
 StudentStart = Enum("StudentStart", ["fresh", "embeddings", "layers"])
@@ -37,6 +41,8 @@ class CommandConfig:
     """The settings that every command has."""
 
     cache_dir: str = setting(CACHE, "Folder for files that can be rebuilt, such as corpora; ENCODERLAB_CACHE sets it.")
+    # No setting: what was typed on the command line, which a run records; None if it was started from Python.
+    overrides: list[str] | None = field(default=None, compare=False, kw_only=True, metadata={"brought": True})
 
     def __post_init__(self) -> None:
         check_settings(self, "")
@@ -376,22 +382,33 @@ def register_schemas(command: str) -> None:
     """Register with Hydra the schemas that configs extend by name: that of `command`, and those of groups."""
     from hydra.core.config_store import ConfigStore
 
-    for (group, name), node in {(None, command): COMMAND_CONFIGS[command], **SCHEMAS}.items():
-        ConfigStore.instance().store(group=group, name=f"{name}_schema", node=node)
+    for (group, name), schema in {(None, command): COMMAND_CONFIGS[command], **SCHEMAS}.items():
+        ConfigStore.instance().store(group=group, name=f"{name}_schema", node=open_settings(schema))
+
+
+def open_settings(schema: type) -> "DictConfig":
+    """Return a config of the settings of `schema` with their defaults, for OmegaConf to fill in and check."""
+    from omegaconf import OmegaConf, flag_override
+
+    config = OmegaConf.structured(schema)
+    with flag_override(config, "struct", False):
+        for name in NO_SETTINGS & config.keys():
+            del config[name]
+    return config
 
 
 def names_of(schema: type) -> list[str]:
     """Return the names of a dataclass's settings."""
-    return [declared.name for declared in fields(schema)]
+    return [declared.name for declared in fields(schema) if declared.name not in NO_SETTINGS]
 
 
 def settings_to_dict(settings: Any) -> dict[str, Any]:
     """Return settings as plain values, with the `schema` of each config group for `settings_from_dict`."""
     schemas = {schema: name for (_, name), schema in SCHEMAS.items()}
     plain: dict[str, Any] = {"schema": schemas[type(settings)]} if type(settings) in schemas else {}
-    for declared in fields(settings):
-        value = getattr(settings, declared.name)
+    for name in names_of(type(settings)):
+        value = getattr(settings, name)
         if is_dataclass(value):
             value = settings_to_dict(value)
-        plain[declared.name] = value.name if isinstance(value, Enum) else value
+        plain[name] = value.name if isinstance(value, Enum) else value
     return plain

@@ -9,10 +9,10 @@ replaces that of an experiment, and that a key which no dataclass declares is re
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -26,7 +26,15 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf, errors
 
 from encoderlab.config import config_folder
-from encoderlab.config.commands import COMMAND_CONFIGS, GROUPS, SCHEMAS, SweepConfig, names_of, register_schemas
+from encoderlab.config.commands import (
+    COMMAND_CONFIGS,
+    GROUPS,
+    SCHEMAS,
+    SweepConfig,
+    names_of,
+    open_settings,
+    register_schemas,
+)
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range
 
@@ -41,7 +49,10 @@ Typed = TypeVar("Typed")
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command with its settings in Hydra's grammar, and Hydra's own flags. `sweep` has the settings of -m."""
+    """A command with its settings in Hydra's grammar, and Hydra's own flags. `sweep` has the settings of -m.
+
+    `trimmed` has the experiments that are registered without the groups of this line, by their names there.
+    """
 
     command: str
     overrides: list[str]
@@ -49,10 +60,21 @@ class CommandLine:
     config_dir: str | None = None
     shows_config: bool = False  # --cfg
     sweep: SweepConfig | None = None
+    trimmed: Mapping[str, str] = field(default_factory=dict)
 
     def parsed(self) -> list[Override]:
         """Return the settings, parsed."""
         return OverridesParser.create().parse_overrides(self.overrides)
+
+    def names_data(self) -> bool:
+        """Return whether a setting says what to train on."""
+        names = {override.key_or_group for override in self.parsed()}
+        return any(name.partition(".")[0] in ("task", "dataset", "experiment", "resume", "sweep") for name in names)
+
+    def for_hydra(self) -> list[str]:
+        """Return the settings with the trimmed experiments in the place of those that were typed."""
+        names = {experiment: name for name, experiment in self.trimmed.items()}
+        return [_renamed(override, names) for override in self.overrides]
 
 
 def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
@@ -88,15 +110,23 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
         line = CommandLine(command, overrides, flags, options.config_dir, options.cfg is not None, sweep)
         register_schemas(command)
         _check(line)
-        return replace(line, overrides=_groups_over_experiment(line))
+        return replace(line, trimmed=_groups_over_experiment(line))
 
 
-def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any]) -> None:
-    """Let Hydra carry out a command line: compose the config, or one for each run of a sweep, and pass it to `job`."""
+def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any], program: str = "") -> None:
+    """Let Hydra carry out a command line: compose the config, or one for each run of a sweep, and pass it to `job`.
+
+    `program` is what Hydra calls the program; unless it is set, encoderlab with its command.
+    """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
-    sys.argv = [f"encoderlab {line.command}", *line.overrides, *line.flags]
-    with explained(line.command):
-        hydra.main(config_path=str(config_folder()), config_name=line.command, version_base="1.3")(job)()
+    before = sys.argv
+    register_schemas(line.command)
+    sys.argv = [program or f"encoderlab {line.command}", *line.for_hydra(), *line.flags]  # Hydra reads it
+    try:
+        with explained(line.command):
+            hydra.main(config_path=str(config_folder()), config_name=line.command, version_base="1.3")(job)()
+    finally:
+        sys.argv = before
 
 
 def composed(line: CommandLine) -> Any:
@@ -104,7 +134,7 @@ def composed(line: CommandLine) -> Any:
     own = [f"hydra.searchpath=[{quote(f'file://{Path(line.config_dir).resolve()}')}]"] if line.config_dir else []
     with explained(line.command):
         with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
-            config = hydra.compose(line.command, [*line.overrides, *own])
+            config = hydra.compose(line.command, [*line.for_hydra(), *own])
         return typed(config, COMMAND_CONFIGS[line.command])
 
 
@@ -197,29 +227,45 @@ def _check(line: CommandLine) -> None:
             raise SettingError(f"{text} needs several runs", remedy="Add -m to start them")
 
 
-def _groups_over_experiment(line: CommandLine) -> list[str]:
-    """Return the settings of a line on which a group that is chosen replaces what an experiment states about it.
+def _groups_over_experiment(line: CommandLine) -> dict[str, str]:
+    """Register each experiment of a line without what it states about the groups that the line chooses.
 
-    Hydra lets the single settings of an experiment win over the chosen group. So the experiment is registered again,
-    without those groups and under another name.
+    Hydra lets the single settings of an experiment win over a group on the command line, which should replace them.
+    Returns the names that the experiments are registered by, each with the experiment's own.
     """
     by_name = {override.key_or_group: override for override in line.parsed()}
     groups = sorted(GROUPS & by_name.keys())
     if "experiment" not in by_name or not groups:
-        return line.overrides
-    names = []
-    for name in str(by_name["experiment"].get_value_element_as_str()).split(","):
-        folders = [config_folder(), *([Path(line.config_dir)] if line.config_dir else [])]
-        file = next((file for one in folders if (file := one / "experiment" / f"{name}.yaml").is_file()), None)
-        if file is not None:
-            stated = OmegaConf.load(file)
-            assert isinstance(stated, DictConfig)
-            node = {key: stated._get_node(key) for key in stated if key not in groups}
-            name = "-".join([name, "without", *groups])
-            ConfigStore.instance().store(name=name, node=node, group="experiment", package="_global_")
-        names.append(name)
-    others = [one for one in line.overrides if not one.startswith("experiment=")]
-    return [*others, f"experiment={','.join(names)}"]
+        return {}
+    folders = [config_folder()]
+    if line.config_dir:
+        folders.append(Path(line.config_dir))
+    trimmed = {}
+    for experiment in by_name["experiment"].get_value_element_as_str().split(","):
+        files = [folder / "experiment" / f"{experiment}.yaml" for folder in folders]
+        file = next(filter(Path.is_file, files), None)
+        if file is None:  # Hydra will say so
+            continue
+        stated = OmegaConf.load(file)
+        assert isinstance(stated, DictConfig)
+        node = {key: stated._get_node(key) for key in stated if key not in groups}
+        name = "-".join([experiment, "without", *groups])
+        ConfigStore.instance().store(name=name, node=node, group="experiment", package="_global_")
+        trimmed[name] = experiment
+    return trimmed
+
+
+def as_typed(overrides: Sequence[str], trimmed: Mapping[str, str]) -> list[str]:
+    """Return the settings of one job, as Hydra lists them, with the experiments' own names."""
+    return [_renamed(override, trimmed) for override in overrides]
+
+
+def _renamed(override: str, names: Mapping[str, str]) -> str:
+    """Return the setting; if it is the experiment's, with the names that `names` has for some experiments."""
+    key, _, value = override.partition("=")
+    if key != "experiment":
+        return override
+    return f"experiment={','.join(names.get(name, name) for name in value.split(','))}"
 
 
 def typed(config: DictConfig, schema: type[Typed]) -> Typed:
@@ -273,7 +319,7 @@ def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
 
     Raises SettingError for an unknown schema or key, or a bad value.
     """
-    config = OmegaConf.structured(schema)
+    config = open_settings(schema)
     for name, value in _literal(plain).items():
         if isinstance(value, dict):
             group = SCHEMAS.get((name, value.get("schema", "")))
@@ -332,8 +378,8 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     wrong, near = f"There is no config named {name} in the group {group}", closest(name, options)
     remedy = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
     if not group:
-        wrong = f"There is no config named {name}"
-        remedy = "Choose a recipe with experiment=NAME; --config-dir names the folder of your own configs"
+        wrong = f"There is no config named {name or repr(name)}"
+        remedy = "Remove --config-name; choose a recipe with experiment=NAME, also of your own, with --config-dir"
     elif not name:
         wrong, remedy = f"{group}= names no config", f"Set {group}=NAME"
     elif group.startswith("dataset") and Path(name).suffix:

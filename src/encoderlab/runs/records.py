@@ -194,7 +194,7 @@ def record_start(
     record = {
         "command": command,
         "argv": sys.argv,
-        "overrides": None if folder.is_nested else _overrides(),  # of a fold, they are the cross-validation's
+        "overrides": None if folder.is_nested else config.overrides,  # of a fold, they are the cross-validation's
         "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         "hardware": {
             "platform": platform.platform(),
@@ -216,17 +216,6 @@ def record_start(
         record = started | {"resumed": [*started.get("resumed", []), again]}
     atomic_write_text(folder.environment, json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n")
     atomic_write_text(folder.config, yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True))
-
-
-def _overrides() -> list[str] | None:
-    """Return this run's overrides, in a sweep those of its job; None if it was started from Python."""
-    from hydra.core.hydra_config import HydraConfig
-
-    typed = sys.argv[0].startswith("encoderlab ") and HydraConfig.initialized()  # the name the command line sets
-    # An experiment without the groups that are typed has another name: see `config.composing`.
-    overrides = HydraConfig.get().overrides.task if typed else []
-    named = [one.partition("-without-")[0] if one.startswith("experiment=") else one for one in overrides]
-    return named if typed else None
 
 
 def _git_commit() -> str | None:
@@ -361,7 +350,8 @@ def _merged(
         if explicit is None or key in explicit:
             group, _, name = key.rpartition(".")
             (merged[group] if group else merged)[name] = value
-    return settings_from_dict(merged | {"run_dir": str(folder.root)}, type(config))
+    resumed = settings_from_dict(merged | {"run_dir": str(folder.root)}, type(config))
+    return replace(resumed, overrides=config.overrides)
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ from omegaconf import DictConfig
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import COMMAND_CONFIGS, settings_to_dict
-from encoderlab.config.composing import CommandLine, composed, explained, quote, run_hydra, typed
+from encoderlab.config.composing import CommandLine, as_typed, composed, explained, quote, run_hydra, typed
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
@@ -64,7 +64,7 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
         raise SettingError("dry_run=true gives no score to search by", remedy="Remove trials or dry_run")
     varied = [override.key_or_group for override in parsed if override.is_sweep_override()]
     with _folder(line.sweep.sweep_dir, dry=dry) as root:
-        jobs = Jobs(line.command, root, start, varied, dry)
+        jobs = Jobs(line.command, root, start, varied, dry, line.trimmed)
         try:
             if trials is not None:
                 search(line, jobs, trials)
@@ -137,7 +137,7 @@ class Jobs:
     """Runs `command` in the sweep's folder `root` for one combination after another.
 
     `start` runs the command with its settings and the overrides that gave them. `varied` names the settings that differ
-    between jobs. Hydra's launchers send this to their workers. `dry`: nothing is written.
+    between jobs. Hydra's launchers send this to their workers. `dry`: nothing is written. `trimmed`: see `CommandLine`.
     """
 
     command: str
@@ -145,6 +145,7 @@ class Jobs:
     start: Callable[[Any, Sequence[str]], None]
     varied: Sequence[str] = ()
     dry: bool = False
+    trimmed: Mapping[str, str] = field(default_factory=dict)
     main_process: int = field(default_factory=os.getpid)
 
     def __call__(self, config: DictConfig) -> None:
@@ -155,7 +156,7 @@ class Jobs:
         with ExitStack() as stack:
             if os.getpid() != self.main_process:
                 stack.enter_context(signals_handled())
-            overrides = list(hydra.overrides.task)
+            overrides = as_typed(hydra.overrides.task, self.trimmed)
             values = [one.partition("=") for one in overrides]
             shown = [f"{key.rpartition('.')[2]}-{value}" for key, _, value in values if key in varied]
             with explained(self.command):
