@@ -12,6 +12,7 @@ from encoderlab.cli.main import COMMANDS
 from encoderlab.commands.list import options_of
 from encoderlab.config import config_folder
 from encoderlab.config.commands import COMMAND_CONFIGS, GROUPS, SCHEMAS
+from encoderlab.errors import SettingError
 
 
 @pytest.fixture
@@ -102,3 +103,52 @@ def test_a_process_ends_with_its_exit_code_and_a_mistake_is_one_line(tmp_path, l
     assert ended.returncode == exit_code, ended.stderr
     assert (ended.stderr.count("\n"), ended.stdout == "") == ((1, True) if exit_code else (0, False))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_succeeds_without_standard_output(tmp_path, brackets_run):
+    """Its number must not go to a file, and what was done is no failure."""
+    code = f"{sys.executable} -m encoderlab predict run={brackets_run} 'text=()' threads=1 output=out.csv >&-"
+    ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    assert (tmp_path / "out.csv").read_text(encoding="utf-8").startswith("text,predicted,probability\n")
+    code = f"{sys.executable} -m encoderlab predict run={brackets_run} 'text=()' threads=1 >&-"
+    ended = subprocess.run(code, shell=True, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("line", ["finetune", "finetune training.epochs=2 seed=3", "finetune -m seed=1,2"])
+def test_finetune_without_data_says_what_to_type(command, tmp_path, line):
+    with pytest.raises(SettingError, match=r"reviews\.csv.*task="):
+        command(*line.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_shows_ones_own_configs_too(shown, tmp_path):
+    own = tmp_path / "cfg" / "experiment"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text("# @package _global_\n# A recipe of my own\nseed: 3\n")
+    for line in ("list --config-dir cfg experiment", "list experiment --config-dir=cfg"):
+        assert "A recipe of my own" in shown(line) and "sst2" in shown(line)
+    assert "A recipe of my own" not in shown("list experiment")
+    with pytest.raises(SettingError, match="nowhere"):
+        shown("list --config-dir nowhere")
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("encoderlab ", {"train", "list"}),
+        ("encoderlab tra", {"train"}),
+        ("encoderlab train task=s", {"task=sst2", "task=stsb"}),
+    ],
+)
+def test_tab_completes_commands_and_then_their_settings(shown, monkeypatch, typed, expected):
+    monkeypatch.setenv("COMP_LINE", typed)
+    completions = set(shown("-sc query=bash").split())
+    assert completions >= expected
+    assert all(one.startswith(typed.rpartition(" ")[2]) for one in completions)
+
+
+def test_completion_is_installed_for_the_program_that_it_calls(shown):
+    for line in ("-sc install=bash", "train -sc install=bash"):
+        assert shown(line).split()[-1] == "encoderlab"

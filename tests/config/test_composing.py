@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from encoderlab.api import compose
-from encoderlab.config.composing import composed, read_line
+from encoderlab.config.composing import composed, read_line, run_hydra
 from encoderlab.errors import SettingError
 
 OWN = ("task=classification", "dataset=files", "dataset.path=rows.csv")
@@ -91,3 +91,22 @@ def test_own_data_without_a_task_is_a_classification():
     assert compose(*own).task.name == compose(*OWN).task.name
     assert type(compose(*own, "task=tagging").task).__name__ == "TaggingConfig"
     assert type(compose(*own, command="pretrain").task).__name__ == "PretrainingConfig"
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("hydra.sweep.subdir=x -m seed=1,2", "sweep_dir"),
+        ("hydra.mode=MULTIRUN", "Add -m"),
+        ("--config-path=conf/my_x", "--config-dir"),
+        ("overrides=[a]", "no setting overrides"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(line, remedy):
+    with pytest.raises(SettingError, match=remedy):
+        settings_of("train", *line.split())
+
+
+def test_a_blank_config_is_named(monkeypatch):
+    with pytest.raises(SettingError, match="--config-name"):
+        run_hydra(read_line("train", ["--config-name="]), lambda config: None)

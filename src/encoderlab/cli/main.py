@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import gc
 import logging
@@ -15,8 +16,11 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.cli.completion import FLAGS as COMPLETION_FLAGS
+from encoderlab.cli.completion import complete
 from encoderlab.config import TRAINING_COMMANDS, config_folder
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.system.processes import (
@@ -76,6 +80,8 @@ def main() -> None:
     logging.raiseExceptions = False  # or Hydra's --info would print a traceback for each line that `head` does not read
     if sys.stdin is None:  # closed, as with <&-: nothing to read, but files must not get its number
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if sys.stdout is None:  # closed, as with >&-: files must not get its number, and what is printed goes nowhere
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     processes, exit_code = SINGLE_PROCESS, 0
@@ -110,12 +116,15 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
         print(OVERVIEW.format(version=version("encoderlab"), commands=lines))
     elif arguments[0] == "--version":
         print(version("encoderlab"))
+    elif COMPLETION_FLAGS & set(arguments):
+        complete(arguments, list(COMMANDS))
     elif arguments[0] not in COMMANDS:
         near = closest(arguments[0], COMMANDS)
         remedy = f"Did you mean encoderlab {near}?" if near else "See encoderlab --help"
         raise SettingError(f"Unknown command {arguments[0]}", allowed=", ".join(COMMANDS), remedy=remedy)
     elif arguments[0] == "list":
-        import_module("encoderlab.commands.list").list_configs(config_folder(), arguments[1:])
+        groups, own = _groups_to_list(arguments[1:])
+        import_module("encoderlab.commands.list").list_configs(config_folder(), groups, own)
     elif {"--help", "-h"} & set(arguments):
         print_help = import_module("encoderlab.cli.help").print_help
         print_help(arguments[0], COMMANDS[arguments[0]], config_folder(), arguments[1:])
@@ -131,11 +140,31 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
         _run_with_hydra(command, settings, processes)
 
 
+def _groups_to_list(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Return the arguments of `list` without --config-dir, and the folder of one's own configs that it names.
+
+    Raises SettingError if there is no such folder.
+    """
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    try:
+        options, groups = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise SettingError(str(error), allowed="encoderlab list --config-dir FOLDER") from None
+    if options.config_dir is not None and not options.config_dir.is_dir():
+        raise SettingError(f"--config-dir={options.config_dir} is not a folder")
+    return groups, options.config_dir
+
+
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
     from encoderlab.config.commands import COMMAND_CONFIGS
     from encoderlab.config.composing import MissingSettingError, composed, explained, read_line, run_hydra, typed
 
     line = read_line(command, arguments)
+    if command == "finetune" and not line.shows_config and not line.names_data():
+        allowed = "a file (encoderlab finetune reviews.csv), task=sst2, or dataset=hub dataset.path=OWNER/NAME"
+        remedy = "task=intents is the built-in task; encoderlab list task describes each"
+        raise MissingSettingError("encoderlab finetune needs labelled texts", allowed=allowed, remedy=remedy)
     call = partial(_call_command, command, processes)
     if line.shows_config:
         with suppress(MissingSettingError):

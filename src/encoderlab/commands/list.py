@@ -8,7 +8,7 @@ from encoderlab.shipped import described, shipped_names
 GROUPS = ("task", "dataset", "tokenizer", "model", "training", "experiment", "sweep")
 ENCODERS = "encoders"  # not a config group: values of init_from and run
 LISTED = (*GROUPS, ENCODERS)
-USAGE = f"encoderlab list [{'] ['.join(LISTED)}]"
+USAGE = f"encoderlab list [{'] ['.join(LISTED)}] [--config-dir FOLDER]"
 OTHER_ENCODERS = {
     "outputs/...": "one of your runs: its folder, or the model/ folder inside",
     "FOLDER": "a Hugging Face folder: BERT or DistilBERT with config.json, safetensors and a tokenizer",
@@ -16,8 +16,11 @@ OTHER_ENCODERS = {
 }
 
 
-def list_configs(folder: Path, groups: list[str]) -> None:
-    """Print the options of these groups (all if none), from `folder`. Raises SettingError for an unknown group."""
+def list_configs(folder: Path, groups: list[str], own: Path | None = None) -> None:
+    """Print the options of these groups (all if none), from `folder` and from one's `own`, the --config-dir.
+
+    Raises SettingError for an unknown group.
+    """
     if {"--help", "-h"} & set(groups):
         print(f"encoderlab list: one line about each option of these groups, or of all\n\nusage: {USAGE}")
         return
@@ -29,6 +32,8 @@ def list_configs(folder: Path, groups: list[str]) -> None:
     for group in groups or LISTED:
         shipped = {name: described(name) for name in shipped_names()} if group == ENCODERS else {}
         options = shipped | OTHER_ENCODERS if shipped else options_of(folder, group)
+        if own is not None:
+            options = options_of(own, group) | options  # where both have a config, Hydra takes the shipped one
         width = max(map(len, options), default=0)
         print("init_from=" if group == ENCODERS else f"{group}=")
         for name, line in options.items():

@@ -90,6 +90,9 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
             known = [option for action in get_args_parser()._actions for option in action.option_strings]
             hint = f"Write settings without dashes: {name}=VALUE. Flags are {' '.join(known)}"
             raise SettingError(f"Unknown flag {unknown[0]}", remedy=hint)
+        if options.config_path is not None:
+            wrong = f"--config-path={options.config_path} would replace the configs that every command needs"
+            raise SettingError(wrong, remedy="Name the folder of your own configs with --config-dir")
         flags, rest = [], list(options.overrides)
         for argument in arguments:
             if rest and argument == rest[0]:
@@ -213,6 +216,12 @@ def _check(line: CommandLine) -> None:
         group, _, name = key.partition(".")
         if key in ("hydra.run.dir", "hydra.sweep.dir"):
             raise SettingError(f"{text} has no effect", remedy=f"Set {key.split('.')[1]}_dir=... instead")
+        if key == "hydra.sweep.subdir":
+            remedy = "A job's folder is named by its settings; set sweep_dir=... for the folder of all jobs"
+            raise SettingError(f"{text} has no effect", remedy=remedy)
+        if key == "hydra.mode":
+            remedy = "Add -m to start several runs; leave it out for one"
+            raise SettingError(f"{text} does not say how many runs are started", remedy=remedy)
         if group in GROUPS and group not in settings:
             remedy = f"Did you mean {name}?" if name in settings else f"Remove {text}"
             raise SettingError(f"encoderlab {line.command} has no {group} settings", remedy=remedy)
