@@ -392,4 +392,5 @@ def test_the_windows_of_excel_and_semicolons_are_read(tmp_path, capsys):
     assert rows_of(dataset(tmp_path, "a.xlsx", file.getvalue()).load(tmp_path)) == [("x", 0), ("y", 1)]
     content = "text;label\ncaf\xe9, noir;a\ny;b\n".encode("cp1252")
     assert rows_of(dataset(tmp_path, "b.csv", content).load(tmp_path)) == [("caf\xe9, noir", 0), ("y", 1)]
-    assert "Windows-1252" in capsys.readouterr().err
+    assert rows_of(dataset(tmp_path, "b.csv", content).load(tmp_path)) == [("caf\xe9, noir", 0), ("y", 1)]
+    assert capsys.readouterr().err.count("Windows-1252") == 1, "however often the file is read"

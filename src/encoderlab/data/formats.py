@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -198,5 +199,11 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
         remedy = f"Correct the line, or set {setting} to the encoding of the file"
         raise DataError(f"{path}, line {number} is not UTF-8, but other lines are", remedy=remedy)
     reads = f"is not UTF-8 and is read as Windows-1252, line {number} as {shown!r}"
-    print(f"encoderlab: {path} {reads}. If that is wrong, set {setting}.", file=sys.stderr)
+    _say_once(f"encoderlab: {path} {reads}. If that is wrong, set {setting}.")
     return _WESTERN
+
+
+@cache
+def _say_once(line: str) -> None:
+    """Print a line, unless this process has printed it before: a file may be read several times."""
+    print(line, file=sys.stderr)
