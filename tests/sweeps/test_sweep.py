@@ -40,6 +40,20 @@ def test_a_failed_job_is_named_and_tried_again_and_the_other_runs_once(sweep, sw
     assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "json"))
 
 
+def test_a_sweep_prints_a_line_for_each_job_and_one_table(sweep, capfd):
+    runs = sweep("seed=1,2")
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    lines = [line for line in printed.err.splitlines() if line.startswith("encoderlab: seed=")]
+    assert [line.partition(":")[2].split()[0] for line in lines] == ["seed=1:", "seed=2:"]
+    for run in runs:
+        score = report_of(run)["splits"]["test"]["token_accuracy"]
+        assert any(f"{score:.4g} on test" in line and str(run) in line for line in lines)
+    assert printed.err.count("95% interval") == 2, "of the column and of the difference, in one table"
+    logs = [log.read_text(encoding="utf-8") for log in Path("sweep/logs").iterdir()]
+    assert len(logs) == 2 and all("run folder" in log.lower() for log in logs)
+
+
 @pytest.mark.slow
 def test_an_interrupted_sweep_resumes_its_run_bit_for_bit(sweep, command, stop_after, capfd):
     command("train", *TINY, "seed=1", "run_dir=whole")

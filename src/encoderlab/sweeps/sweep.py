@@ -17,7 +17,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,8 @@ MULTIRUN = Path("outputs") / "multirun"
 PARALLEL, N_JOBS = "hydra/launcher=parallel", "hydra.launcher.n_jobs="
 LONGEST_NAME = 100  # characters of a folder's name that name the settings
 SPLIT = "validation"
+COMPARED = (*TRAINING_COMMANDS, "eval")  # commands whose runs the table at the end compares
+LOGS = "logs"  # a folder of the sweep
 
 
 def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> None:
@@ -64,6 +66,8 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
         raise SettingError("dry_run=true gives no score to search by", remedy="Remove trials or dry_run")
     varied = [override.key_or_group for override in parsed if override.is_sweep_override()]
     with _folder(line.sweep.sweep_dir, dry=dry) as root:
+        if line.command in COMPARED and not dry:
+            say(f"a line for each job follows; what they print besides is in {root / LOGS}")
         jobs = Jobs(line.command, root, start, varied, dry, line.trimmed)
         try:
             if trials is not None:
@@ -124,7 +128,7 @@ def _finish(jobs: Jobs, *, compared: bool) -> None:
             with suppress(OSError):  # they hold something else
                 MULTIRUN.rmdir()
                 MULTIRUN.parent.rmdir()
-    if compared and jobs.command in (*TRAINING_COMMANDS, "eval") and any(RunFolder(run).finished for run in runs):
+    if compared and jobs.command in COMPARED and any(RunFolder(run).finished for run in runs):
         try:
             comparison = build_comparison(finished_runs(runs)[0])
             show_comparison(comparison, write_comparison(jobs.root, comparison))
@@ -151,50 +155,75 @@ class Jobs:
     def __call__(self, config: DictConfig) -> None:
         """Run the job of a config that Hydra has composed, in this process or in a launcher's worker."""
         hydra = HydraConfig.get()
-        n_parallel = hydra.launcher.get("n_jobs") or 1
+        overrides = as_typed(hydra.overrides.task, self.trimmed)
         varied = {*self.varied, *(hydra.sweeper.get("params") or {})}
-        with ExitStack() as stack:
-            if os.getpid() != self.main_process:
-                stack.enter_context(signals_handled())
-            overrides = as_typed(hydra.overrides.task, self.trimmed)
-            values = [one.partition("=") for one in overrides]
-            shown = [f"{key.rpartition('.')[2]}-{value}" for key, _, value in values if key in varied]
-            with explained(self.command):
-                settings = typed(config, COMMAND_CONFIGS[self.command])
-            plain = {name: value for name, value in settings_to_dict(settings).items() if name not in ONLY_PLACES}
-            name = _name([settings.task.name, *shown] if hasattr(settings, "task") else shown, plain)
-            if n_parallel > 1:
-                settings = _share_of_machine(settings, n_parallel, hydra.job.num)
-                (self.root / "logs").mkdir(parents=True, exist_ok=True)
-                log = stack.enter_context((self.root / "logs" / f"{name}.log").open("a", encoding="utf-8"))
-                stack.enter_context(redirect_stdout(log))
-                stack.enter_context(redirect_stderr(log))
-            self.run(settings, overrides, name)
+        own = [override for override in overrides if override.partition("=")[0] in varied]
+        with explained(self.command):
+            settings = typed(config, COMMAND_CONFIGS[self.command])
+        plain = {name: value for name, value in settings_to_dict(settings).items() if name not in ONLY_PLACES}
+        words = [override.partition("=")[0].rpartition(".")[2] + "-" + override.partition("=")[2] for override in own]
+        if hasattr(settings, "task"):
+            words.insert(0, settings.task.name)
+        n_parallel = hydra.launcher.get("n_jobs") or 1
+        if n_parallel > 1:
+            settings = _share_of_machine(settings, n_parallel, hydra.job.num)
+        in_worker = os.getpid() != self.main_process
+        with signals_handled() if in_worker else nullcontext():
+            self.run(settings, overrides, _name(words, plain), " ".join(own or overrides), logged=n_parallel > 1)
 
-    def run(self, settings: Any, overrides: Sequence[str], name: str) -> RunFolder | None:
+    def run(
+        self, settings: Any, overrides: Sequence[str], name: str, shown: str, *, logged: bool = False
+    ) -> RunFolder | None:
         """Run the command, or skip or resume it if the folder of this name holds its run; return its run folder.
 
-        Raises UserError if it fails; FolderInUseError if another process is running it.
+        A line, which begins with what is `shown` of the job, says how it ended. What a run prints besides is in its
+        log, and so is all that a job prints which is to be `logged`. Raises UserError if it fails; FolderInUseError if
+        another process is running it.
         """
-        folder, typed_line = None, " ".join(overrides)
+        folder = None
         if hasattr(settings, "run_dir") and not self.dry:
             folder = RunFolder(Path(settings.run_dir or self.root / name))
             if folder.finished:
-                say(f"finished before: {folder.root}")
+                say(f"{shown}: finished before: {folder.root}")
                 return folder
             settings = replace(settings, run_dir=str(folder.root))
             if getattr(settings, "resume", "") is None:
                 settings = replace(settings, resume="auto")
-        say(f"starting: {typed_line}")
+        logged = logged or (folder is not None and self.command in COMPARED)
+        if not logged:
+            say(f"starting: {shown}")
+        started = time.monotonic()
         try:
-            self.start(settings, overrides)
+            with self._output(name) if logged else nullcontext():
+                self.start(settings, overrides)
         except UserError as error:
-            say(f"failed: {typed_line}: {error}")
+            say(f"{shown}: failed: {error}")
             raise
         except Exception as error:
             traceback.print_exception(error)
-            raise UserError(f"{typed_line} failed: {type(error).__name__}: {error}") from None
+            raise UserError(f"{shown} failed: {type(error).__name__}: {error}") from None
+        if folder is not None and logged:
+            say(f"{shown}: {_outcome(folder)}, {time.monotonic() - started:.0f} s: {folder.root}")
         return folder
+
+    @contextmanager
+    def _output(self, name: str) -> Iterator[None]:
+        """Send what the job prints to its log."""
+        logs = self.root / LOGS
+        logs.mkdir(parents=True, exist_ok=True)
+        with (logs / f"{name}.log").open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
+            yield
+
+
+def _outcome(folder: RunFolder) -> str:
+    """Return the main score of a finished run in words, such as "accuracy 0.912 on test"."""
+    report = json.loads(folder.report.read_text(encoding="utf-8"))
+    splits, name = report.get("splits", {}), report.get("main_figure")
+    for split in ("test", SPLIT, *splits):
+        score = splits.get(split, {}).get(name)
+        if score is not None:
+            return f"{name} {score:.4g} on {split}"
+    return "finished"
 
 
 def _name(shown: Sequence[str], identity: Any) -> str:
@@ -321,7 +350,8 @@ def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> Non
     if "drawn" in trial.user_attrs:
         try:
             settings = composed(replace(line, overrides=overrides))
-            folder = jobs.run(settings, overrides, f"trial-{trial.number}")
+            shown = " ".join([f"trial {trial.number}:", *trial.user_attrs["drawn"]])
+            folder = jobs.run(settings, overrides, f"trial-{trial.number}", shown)
         except FolderInUseError:
             return
         except UserError:  # it has been shown
