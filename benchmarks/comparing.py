@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.jobs import JOBS, OURS, Job, Numbers, Side
-from benchmarks.processes import finished, grid, mebibytes, minilm_folder, missing_needs, provenance, python
+from benchmarks.processes import (
+    busy_processes,
+    finished,
+    grid,
+    mebibytes,
+    minilm_folder,
+    missing_needs,
+    provenance,
+    python,
+)
 from benchmarks.roof import probe
 
 LESS_IS_BETTER = {"seconds"}
@@ -83,7 +92,8 @@ def _round(
             with tempfile.TemporaryDirectory(dir=of_round) as folder:
                 here = {**places, "round": of_round, "folder": folder, "seed": str(seed)}
                 command = python(*(word.format_map(here) for word in side.command(small=small)))
-                done = finished(command, environment)
+                with busy_processes(side.busy):
+                    done = finished(command, {**environment, **side.environment})
                 numbers[side.name] = {**side.read(done, Path(folder)), "peak_memory": done.peak_memory}
             print(
                 f"  round {seed + 1}, {side.name}: {job.metric} {numbers[side.name].get(job.metric)}", file=sys.stderr

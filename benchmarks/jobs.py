@@ -26,7 +26,8 @@ class Side:
 
     `arguments` are Python's, with places such as {steps} to be filled in; `small` are added where only a few
     `small_steps` are wanted. `needs` names what has to be there: hub, shared, minilm, or a package. `shape` is the
-    model's where it differs from the job's.
+    model's where it differs from the job's. It runs beside `busy` other processes that keep a core busy each, and with
+    `environment`, in which None unsets a variable.
     """
 
     name: str
@@ -37,6 +38,8 @@ class Side:
     small: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     shape: Shape | None = None
+    busy: int = 0
+    environment: Mapping[str, str | None] = field(default_factory=dict)
 
     def command(self, *, small: bool) -> list[str]:
         """Return Python's arguments with the number of steps filled in, but not the other places."""
@@ -204,6 +207,33 @@ FINETUNING = {
     ),
 }
 
+# A machine that does other things, too: as people start the two, so that neither is told how many threads to have
+
+_UNSET = {"OMP_NUM_THREADS": None, "OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": None}
+
+
+def _beside(n_busy: int) -> tuple[Side, Side]:
+    """Return ours and the peer beside as many busy processes."""
+    beside = f", beside {n_busy} busy" if n_busy else ""
+    settings = (*_QUIET, "seed={seed}", "training.steps={steps}", "run_dir={folder}/run", "task=intents")
+    arguments = ("-m", "encoderlab", "finetune", *settings, "training.batch_size=32")
+    mine = Side(f"{OURS}{beside}", arguments, logged, steps=100, busy=n_busy, environment=_UNSET)
+    data = ("--model", "{minilm}", "--data", "intents", "--batch", "32", "--steps", "{steps}", "--seed", "{seed}")
+    program, needs = ("-m", "benchmarks.peers.trainer", *data), ("accelerate", "minilm")
+    peer = Side(f"trainer{beside}", program, printed, steps=60, needs=needs, busy=n_busy, environment=_UNSET)
+    return mine, peer
+
+
+_QUIET_SIDE, _QUIET_PEER = _beside(0)
+LOADED = {
+    "finetune_busy": Job(
+        "finetuning mini-en on the built-in task, batch 32, and Trainer finetuning all-MiniLM-L6-v2: alone, and beside "
+        "one and two processes that keep a core busy each; encoderlab / encoderlab beside them is what the load costs",
+        (_QUIET_SIDE, *_beside(1), *_beside(2), _QUIET_PEER),
+        metric="tokens_per_second",
+    )
+}
+
 # Pretraining
 
 _MINI = replace(SHAPES["mini"], vocabulary=OWN_PIECES, mlm_rate=0.15)
@@ -325,4 +355,4 @@ STARTING = {
     ),
 }
 
-JOBS: Mapping[str, Job] = {**TRAINING, **FINETUNING, **PRETRAINING, **STARTING, **PREDICTION}
+JOBS: Mapping[str, Job] = {**TRAINING, **FINETUNING, **LOADED, **PRETRAINING, **STARTING, **PREDICTION}

@@ -9,8 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -60,20 +60,37 @@ def python(*arguments: str) -> list[str]:
     return [sys.executable, *arguments]
 
 
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10**6):\n        pass"
+
+
+@contextmanager
+def busy_processes(number: int) -> Iterator[None]:
+    """Keep a core busy with each of so many processes meanwhile; they end with this one, however it ends."""
+    children = [subprocess.Popen(python("-c", BUSY)) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
 def finished(
-    command: Sequence[str], environment: Mapping[str, str] | None = None, seconds_at_most: float | None = None
+    command: Sequence[str], environment: Mapping[str, str | None] | None = None, seconds_at_most: float | None = None
 ) -> Finished:
     """Run `command` from the top of the repository and wait, without using processor time meanwhile.
 
-    `environment` is added to this process's own; BENCHMARK_STARTED tells the child when it was started. Python caches
-    bytecode, as for an installed package. Raises TrainingError with the last line of a failed process, and
-    OutOfTimeError if it had to be ended after `seconds_at_most`.
+    `environment` is added to this process's own (None unsets a variable); BENCHMARK_STARTED tells the child when it was
+    started. Python caches bytecode, as for an installed package. Raises TrainingError with the last line of a
+    failed process, and OutOfTimeError if it had to be ended after `seconds_at_most`.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         began, started = time.time(), time.perf_counter()
         now = {"BENCHMARK_STARTED": repr(began), "PYTHONDONTWRITEBYTECODE": ""}
         streams = {"stdout": output, "stderr": errors, "text": True}
-        child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {}), **now}, **streams)
+        everything = {**os.environ, **(environment or {}), **now}
+        variables = {name: value for name, value in everything.items() if value is not None}
+        child = subprocess.Popen(command, cwd=ROOT, env=variables, **streams)
         too_slow = threading.Timer(seconds_at_most or threading.TIMEOUT_MAX, _kill, [child.pid])
         too_slow.daemon = True
         too_slow.start()
