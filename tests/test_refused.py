@@ -45,6 +45,7 @@ CLI = [
     ("train +trainig.epochs=1", SETTING, "training.epochs"),
     ("train training.lr=1", SETTING, "training.learning_rate"),
     ("train lr=1", SETTING, "training.learning_rate"),
+    ("train model.hidden_size=128", SETTING, "model.d_model"),
     ("train epochs=3", SETTING, "training.epochs"),
     ("train path=reviews.csv", SETTING, "dataset.path"),
     ("train n_layers=2", SETTING, "model.n_layers"),

@@ -162,6 +162,8 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
     line = read_line(command, arguments)
     if command == "finetune" and not line.shows_config and not line.names_data():
+        if line.sweep is None:
+            composed(line)  # any other mistake comes first
         allowed = "a file (encoderlab finetune reviews.csv), task=sst2, or dataset=hub dataset.path=OWNER/NAME"
         remedy = "task=intents is the built-in task; encoderlab list task describes each"
         raise MissingSettingError("encoderlab finetune needs labelled texts", allowed=allowed, remedy=remedy)

@@ -38,7 +38,20 @@ from encoderlab.config.commands import (
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range
 
-MISSPELLED = 0.85  # how alike a setting beside it has to be to be meant rather than one of another group
+ALIASES = {  # what other libraries call some settings
+    "lr": "learning_rate",
+    "wd": "weight_decay",
+    "bs": "batch_size",
+    "per_device_train_batch_size": "batch_size",
+    "num_train_epochs": "epochs",
+    "max_steps": "steps",
+    "gradient_accumulation_steps": "accumulate",
+    "hidden_size": "d_model",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "intermediate_size": "d_ff",
+    "max_seq_length": "max_length",
+}
 OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own
 MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
@@ -424,11 +437,12 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
         where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
         return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
     beside = [f"{group}.{one}" if group in GROUPS else one for one in known]
-    names = {f"{owner}.{one}": one for (owner, _), schema in SCHEMAS.items() for one in names_of(schema)}
-    elsewhere = {full: one for full, one in names.items() if group or full.partition(".")[0] in known}
-    initials = {full: "".join(word[:1] for word in one.split("_")) for full, one in elsewhere.items()}  # lr
-    meant = [full for full, one in elsewhere.items() if name in (one, initials[full])]
-    near = closest(key, beside, MISSPELLED) or closest(key, meant, cutoff=0) or closest(key, [*beside, *elsewhere])
+    of_groups = [f"{owner}.{one}" for (owner, _), schema in SCHEMAS.items() for one in names_of(schema)]
+    elsewhere = [full for full in of_groups if group or full.partition(".")[0] in known]
+    choices = [*beside, *elsewhere]
+    name = ALIASES.get(name, name)
+    same_name = [full for full in choices if full.rpartition(".")[2] == name]
+    near = same_name[0] if same_name else closest(key, choices)
     if near:
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {near}?")
     return SettingError(f"There is no setting {key}", allowed=", ".join(beside))
