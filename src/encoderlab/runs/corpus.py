@@ -5,7 +5,6 @@ documents, split into sentences, tokenised once and cached, from which pairs are
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from encoderlab.batch import Encoded, TargetKind
 from encoderlab.data import sentences
@@ -24,6 +22,7 @@ from encoderlab.data.examples import Split, Splits, TextExample
 from encoderlab.data.survey import SplitSurvey, survey
 from encoderlab.data.token_store import TokenStore, kept_store, write_store
 from encoderlab.errors import DataError
+from encoderlab.system.progress import progress_bar
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.pretraining import DocumentTask
 from encoderlab.tasks.rows import ExampleRows, in_columns
@@ -142,7 +141,7 @@ class Corpus:
 
 def _encoded(split: Split, task: Task, description: str) -> Iterator[Encoded]:
     examples = iter(split)
-    with tqdm(total=len(split), desc=description, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+    with progress_bar(description, "rows", len(split), leave=False) as bar:
         while some := list(islice(examples, 1000)):
             yield from task.encode(some)
             bar.update(len(some))
@@ -247,9 +246,7 @@ class DocumentCorpus:
 
     def _write(self, folder: Path, name: str, split: DocumentSplit, task: DocumentTask) -> TokenStore:
         size = task.tokenizer.vocabulary_size
-        with tqdm(
-            total=split.total, desc=f"tokenising {name}", unit=" documents", file=sys.stderr, disable=None, leave=False
-        ) as bar:
+        with progress_bar(f"tokenising {name}", "documents", split.total, leave=False) as bar:
 
             def counted() -> Iterator[sentences.SentenceBlock]:
                 for block in sentences.prepared(split.documents(), self._preparation(task)):

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from encoderlab.metrics.scores import SplitScores
 from encoderlab.system.files import atomic_write
+from encoderlab.system.progress import progress_bar
 from encoderlab.training.loop import Step
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ class Journal:
             from torch.utils.tensorboard import SummaryWriter
 
             self._events = SummaryWriter(str(events), purge_step=progress.step + 1)  # a resumed run repeats later steps
-        self._bar = tqdm(
-            desc="training", unit=" steps", file=sys.stderr, disable=None, dynamic_ncols=True, initial=progress.step
-        )
+        self._bar: tqdm[Any] | None = None  # from the first step on, which says of how many it is
         self._shown: dict[str, str] = {}
         self._last = time.perf_counter()
 
@@ -89,13 +88,16 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
         self._file.close()
         if self._events is not None:
             self._events.close()
 
     def step(self, step: Step) -> None:
         """Log a step, which `progress` has counted, if its turn has come."""
+        if self._bar is None:
+            self._bar = progress_bar("training", "steps", step.of, initial=step.number - 1)
         self._bar.total = step.of
         if step.number == 1 or step.number % self.log_every == 0:
             numbers = step.numbers()

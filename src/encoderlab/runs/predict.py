@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import EmbedConfig, PredictConfig, VectorPooling
@@ -21,6 +20,7 @@ from encoderlab.model.heads import ClsPool, MeanPool, pool_windows
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.runs.assembly import Assembly, own_dataset
 from encoderlab.runs.corpus import Corpus
+from encoderlab.system.progress import progress_bar
 from encoderlab.tasks.config import DocumentTaskConfig
 from encoderlab.tasks.rows import ExampleRows, hold_encoded
 from encoderlab.tasks.task import RowPrediction
@@ -118,7 +118,7 @@ def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Ite
 
     A chunk also ends with the example that reaches CHARACTERS_AT_A_TIME.
     """
-    with tqdm(total=total, desc=doing, unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+    with progress_bar(doing, "rows", total, leave=False) as bar:
         length = lambda example: len(text_of(example))  # noqa: E731
         for some in grouped(examples, length, CHARACTERS_AT_A_TIME, ROWS_AT_A_TIME):
             yield some
