@@ -30,6 +30,7 @@ from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.runs.folder import RunFolder
 from encoderlab.runs.predict import encoded_rows, example_of, predictions_of, reads_words, unless_blank, vectors_of
+from encoderlab.runs.tracking import check_installed, track
 from encoderlab.settings import CACHE
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
@@ -75,7 +76,11 @@ def _run(command: Callable[[Any], RunFolder | None], config: Any, wanted: type) 
         raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
     with explained(COMMAND_OF[wanted]):
         checked = settings_from_dict(settings_to_dict(config), wanted)
+    if checked.tracking is not None:
+        check_installed(checked.tracking)
     folder = command(checked)
+    if folder is not None and checked.tracking is not None:
+        track(folder, checked.tracking)
     return None if folder is None else Run(folder.root)
 
 

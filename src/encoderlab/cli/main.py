@@ -200,4 +200,13 @@ def _call_command(command: str, processes: Processes, settings: Any, overrides: 
             resume = import_module("encoderlab.runs.records").run_to_resume
             settings, _ = processes.broadcast_from_main(lambda: resume(settings, command, explicit))
         settings = replace(settings, overrides=list(overrides))
-        getattr(import_module(f"encoderlab.commands.{command}"), command)(settings, **shared)
+        run_command = getattr(import_module(f"encoderlab.commands.{command}"), command)
+        tracking = getattr(settings, "tracking", None)
+        if tracking is None:
+            run_command(settings, **shared)
+            return
+        tracker = import_module("encoderlab.runs.tracking")
+        tracker.check_installed(tracking)
+        folder = run_command(settings, **shared)
+        if folder is not None and processes.is_main:
+            tracker.track(folder, tracking)

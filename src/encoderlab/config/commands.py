@@ -33,6 +33,7 @@ PredictionFormat = Enum("PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"])
 # Written beside a prediction: its own, or those of all classes.
 Probabilities = Enum("Probabilities", ["predicted", "all"])
 VectorPooling = Enum("VectorPooling", ["cls", "mean"])  # how the vectors of a text's tokens become one
+Tracking = Enum("Tracking", ["mlflow", "wandb"])  # programs that collect runs
 TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed: for people, or for programs
 
 
@@ -71,6 +72,10 @@ class RunConfig(CommandConfig):
     baselines: bool = setting(True, "Score simple baselines too: the most frequent label, and linear models.")
     dry_run: bool = setting(False, "Estimate size and time from a few real steps, then stop; only the cache is filled.")
     tensorboard: bool = setting(False, "Also write what metrics.jsonl holds as event files for TensorBoard.")
+    tracking: Tracking | None = setting(
+        None,
+        "Also hand the finished run to mlflow or wandb: on this machine, unless their own variables say otherwise.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

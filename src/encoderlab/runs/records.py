@@ -53,6 +53,7 @@ LOGGING = {
     *ONLY_PLACES,
     "baselines",
     "tensorboard",
+    "tracking",
     "training.log_every",
     "training.checkpoint_every",
     "training.keep_state",
