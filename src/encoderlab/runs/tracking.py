@@ -115,6 +115,6 @@ def _scores(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                 yield f"final/{split}/{name}", value
 
 
-def _is_number(name: str, value: object) -> bool:
+def _is_number(name: str, value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and name not in NO_NUMBERS and math.isfinite(value)
