@@ -30,7 +30,8 @@ def setting(default: Any, help: str, *, brought: bool = False, **bounds: float) 
 
     A field that is `brought` is set by an option of another group; it is not read, and users may not set it.
     """
-    if unknown := bounds.keys() - BOUNDS.keys():
+    unknown = bounds.keys() - BOUNDS.keys()
+    if unknown:
         raise TypeError(f"setting() got an unknown bound: {', '.join(unknown)}")
     metadata = {"help": help, "brought": brought, **bounds}
     if isinstance(default, list | dict):
@@ -48,7 +49,8 @@ def check_settings(settings: Any, group: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         name = f"{group}.{declared.name}" if group else declared.name
-        allowed, bounds = allowed_range(declared.metadata), declared.metadata
+        allowed = allowed_range(declared.metadata)
+        bounds = declared.metadata
         in_range = (holds(value, bounds[key]) for key, (_, holds) in BOUNDS.items() if key in bounds)
         if not math.isfinite(value) or not all(in_range):
             remedy = "" if declared.default == REQUIRED else f"Remove {name} to use its default"
@@ -57,8 +59,12 @@ def check_settings(settings: Any, group: str) -> None:
 
 def allowed_range(metadata: Any) -> str:
     """Return the range of a field in words, such as "more than 0, at most 1"; "" if it has none."""
-    bounds = ((word, bound) for key, (word, _) in BOUNDS.items() if (bound := metadata.get(key)) is not None)
-    return ", ".join(f"{word} {bound if isinstance(bound, int) else f'{bound:g}'}" for word, bound in bounds)
+    limits = []
+    for key, (words, _) in BOUNDS.items():
+        bound = metadata.get(key)
+        if bound is not None:
+            limits.append(f"{words} {bound if isinstance(bound, int) else f'{bound:g}'}")
+    return ", ".join(limits)
 
 
 def without_folders(plain: Any) -> Any:

@@ -154,7 +154,10 @@ def chosen_configs(configs: Path, command: str, arguments: Sequence[str]) -> dic
     for entry in _read(configs / f"{command}.yaml")["defaults"]:
         if isinstance(entry, dict):
             options |= {group: name for group, name in entry.items() if (configs / group).is_dir()}
-    options |= {group: name for group, _, name in (one.partition("=") for one in arguments) if group in GROUPS}
+    for argument in arguments:
+        group, _, name = argument.partition("=")
+        if group in GROUPS:
+            options[group] = name
     return {group: options["task"] if name == SAME_AS_TASK else name for group, name in options.items()}
 
 
@@ -164,7 +167,8 @@ def values_of(configs: Path, group: str, name: str) -> tuple[str, dict[str, Any]
     if not file.is_file():  # task=teacher_vectors, which has no dataset of its name, selects another
         return "", {}
     own = _read(file)
-    schema, values = "", {}
+    schema = ""
+    values = {}
     for entry in own.pop("defaults"):
         if isinstance(entry, str) and entry.endswith("_schema"):
             schema = entry.removesuffix("_schema")

@@ -84,7 +84,8 @@ def main() -> None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    processes, exit_code = SINGLE_PROCESS, 0
+    processes = SINGLE_PROCESS
+    exit_code = 0
     try:
         processes = processes_of_torchrun()
         with signals_handled(), only_main_prints(processes):
@@ -134,7 +135,7 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
             wrong = f"torchrun starts {processes.size} processes of one run, which this line is not"
             allowed = f"one of {', '.join(ACROSS_PROCESSES)}, without -m"
             raise SettingError(wrong, allowed=allowed, remedy="Start it without torchrun")
-        resumes = any(one.startswith("resume=") for one in settings)
+        resumes = any(argument.startswith("resume=") for argument in settings)
         if processes.restarted and command in TRAINING_COMMANDS and not resumes:
             settings.append("resume=auto")
         _run_with_hydra(command, settings, processes)

@@ -97,6 +97,7 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
     badly.
     """
     with explained(command):
+        # Hydra's flags may stand anywhere; all other arguments are settings.
         options, unknown = _parser(command).parse_known_intermixed_args(list(arguments))
         if unknown:
             name = unknown[0].lstrip("-").partition("=")[0]
@@ -106,27 +107,40 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
         if options.config_path is not None:
             wrong = f"--config-path={options.config_path} would replace the configs that every command needs"
             raise SettingError(wrong, remedy="Name the folder of your own configs with --config-dir")
-        flags, rest = [], list(options.overrides)
+        flags = []
+        rest = list(options.overrides)
         for argument in arguments:
             if rest and argument == rest[0]:
                 del rest[0]
             else:
                 flags.append(argument)
+
+        # Texts and paths arrive as they were typed, and a user's own files imply a task.
         overrides = list(map(_quoted, _with_names(command, options.overrides)))
-        names = {one.partition("=")[0] for one in overrides}
+        names = {override.partition("=")[0] for override in overrides}
         if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not names & {"task", "experiment", "resume"}:
             overrides.append("task=classification")  # the default task would only lend own data its name
-        of_sweep = [one for one in overrides if one.partition("=")[0] in names_of(SweepConfig)]
+
+        # The settings of a sweep are ours, and no part of a job's config.
+        of_sweep = [override for override in overrides if override.partition("=")[0] in names_of(SweepConfig)]
         if of_sweep and not options.multirun:
             raise SettingError(f"{of_sweep[0]} needs several runs", remedy="Add -m to start them")
-        values = {one.key_or_group: one.value() for one in OverridesParser.create().parse_overrides(of_sweep)}
-        merged = OmegaConf.merge(OmegaConf.structured(SweepConfig), values)
-        sweep = cast("SweepConfig", OmegaConf.to_object(merged)) if options.multirun else None
-        overrides = [one for one in overrides if one not in of_sweep]
+        sweep = _sweep_settings(of_sweep) if options.multirun else None
+        overrides = [override for override in overrides if override not in of_sweep]
+
+        # What Hydra would misread or accept in silence is refused before it sees the line.
         line = CommandLine(command, overrides, flags, options.config_dir, options.cfg is not None, sweep)
         register_schemas(command)
         _check(line)
         return replace(line, trimmed=_groups_over_experiment(line))
+
+
+def _sweep_settings(overrides: list[str]) -> SweepConfig:
+    """Return the settings of a sweep. Raises SettingError for one that is out of range."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    values = {override.key_or_group: override.value() for override in parsed}
+    merged = OmegaConf.merge(OmegaConf.structured(SweepConfig), values)
+    return cast("SweepConfig", OmegaConf.to_object(merged))  # guaranteed by its schema
 
 
 def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any], program: str = "") -> None:
@@ -172,8 +186,14 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
     reads that file. Raises SettingError if two paths would be the same setting.
     """
     settings = names_of(COMMAND_CONFIGS[command])
-    bare = [one for one in arguments if os.path.exists(one) or ("=" not in one and command == "compare")]  # noqa: PTH110
-    named = [one for one in arguments if one not in bare]
+    bare = []
+    named = []
+    for argument in arguments:
+        is_folder_of_compare = command == "compare" and "=" not in argument
+        if is_folder_of_compare or os.path.exists(argument):  # noqa: PTH110  Path fails at what no path can be
+            bare.append(argument)
+        else:
+            named.append(argument)
     if command == "compare":
         return [*named, f"runs=[{','.join(map(quote, bare))}]"] if bare else named
     meant: dict[str, str] = {}
@@ -223,9 +243,10 @@ def _uninterpolated(value: str) -> str:
 def _check(line: CommandLine) -> None:
     """Raise SettingError for settings that Hydra refuses without a remedy, or not at all."""
     settings = names_of(COMMAND_CONFIGS[line.command])
-    names = {one.partition("=")[0] for one in line.overrides}
+    names = {override.partition("=")[0] for override in line.overrides}
     for override in line.parsed():
-        text, key = override.input_line or "", override.key_or_group
+        text = override.input_line or ""
+        key = override.key_or_group
         group, _, name = key.partition(".")
         if key in ("hydra.run.dir", "hydra.sweep.dir"):
             raise SettingError(f"{text} has no effect", remedy=f"Set {key.split('.')[1]}_dir=... instead")
@@ -313,8 +334,9 @@ def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[
     for name in config:
         yield f"{prefix}{name}", schema
         value = config._get_node(name)
-        if isinstance(value, DictConfig) and is_dataclass(node_type := OmegaConf.get_type(config, cast("str", name))):
-            yield from _keys(value, node_type, f"{prefix}{name}.")
+        declared = OmegaConf.get_type(config, str(name))
+        if isinstance(value, DictConfig) and is_dataclass(declared):
+            yield from _keys(value, declared, f"{prefix}{name}.")
 
 
 def _read_mappings(config: DictConfig) -> None:
@@ -397,32 +419,41 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     """Return the error for an unknown option of a config group, such as `task=sts2`."""
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
     options = [option for option in error.options or [] if not option.endswith("_schema")]
-    wrong, near = f"There is no config named {name} in the group {group}", closest(name, options)
+    wrong = f"There is no config named {name} in the group {group}"
+    near = closest(name, options)
     remedy = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
     if not group:
         wrong = f"There is no config named {name or repr(name)}"
         remedy = "Remove --config-name; choose a recipe with experiment=NAME, also of your own, with --config-dir"
     elif not name:
-        wrong, remedy = f"{group}= names no config", f"Set {group}=NAME"
+        wrong = f"{group}= names no config"
+        remedy = f"Set {group}=NAME"
     elif group.startswith("dataset") and Path(name).suffix:
         path = f"{group}/{name}".removeprefix("dataset/")
-        wrong, options = f"There is no dataset named {path}", []
+        wrong = f"There is no dataset named {path}"
+        options = []
         remedy = f"For a file of your own, set dataset=files dataset.path={path}"
     elif (group, name) == ("dataset", "pretraining"):
-        wrong, options, remedy = "task=pretraining has no labels to learn", [], "Run encoderlab pretrain"
+        wrong = "task=pretraining has no labels to learn"
+        options = []
+        remedy = "Run encoderlab pretrain"
     elif group == "dataset" and ("task", name) in SCHEMAS:
         wrong = f"task={name} has no data of its own"
         remedy = "Set dataset=files dataset.path=... or dataset=hub dataset.path=..."
     elif (group, name) == ("hydra/sweeper", "optuna"):
-        wrong, options, remedy = f"{group}={name} is not supported", [], "Add trials=N to search with Optuna"
+        wrong = f"{group}={name} is not supported"
+        options = []
+        remedy = "Add trials=N to search with Optuna"
     elif group == "hydra/launcher" and not options:
-        wrong, remedy = f"hydra/launcher needs {name}", "Run pip install 'encoderlab[parallel]' or 'encoderlab[slurm]'"
+        wrong = f"hydra/launcher needs {name}"
+        remedy = "Run pip install 'encoderlab[parallel]' or 'encoderlab[slurm]'"
     return SettingError(wrong, allowed=", ".join(options), remedy=remedy)
 
 
 def _unknown_key(error: errors.OmegaConfBaseException) -> SettingError:
     """Return the error for an unknown key, with the closest among those of the dataclass that lacks it."""
-    schema, key = error.object_type, str(error.full_key)
+    schema = error.object_type
+    key = str(error.full_key)
     if schema not in [*SCHEMAS.values(), *COMMAND_CONFIGS.values()]:
         return SettingError(f"There is no setting {key}", remedy="See --hydra-help" if key[:6] == "hydra." else "")
     assert isinstance(schema, type)
@@ -436,8 +467,8 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
     if owners:
         where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
         return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
-    beside = [f"{group}.{one}" if group in GROUPS else one for one in known]
-    of_groups = [f"{owner}.{one}" for (owner, _), schema in SCHEMAS.items() for one in names_of(schema)]
+    beside = [f"{group}.{setting}" if group in GROUPS else setting for setting in known]
+    of_groups = [f"{owner}.{setting}" for (owner, _), schema in SCHEMAS.items() for setting in names_of(schema)]
     elsewhere = [full for full in of_groups if group or full.partition(".")[0] in known]
     choices = [*beside, *elsewhere]
     name = ALIASES.get(name, name)
@@ -460,7 +491,9 @@ def required_setting(key: str) -> MissingSettingError:
 
 def _bad_value(error: errors.ValidationError) -> SettingError:
     """Return the error for a value of the wrong type, or one that is not among an Enum's names."""
-    key, declared = str(error.full_key), getattr(error.object_type, "__dataclass_fields__", {})
-    metadata = declared[name].metadata if (name := key.rpartition(".")[2]) in declared else {}
+    key = str(error.full_key)
+    declared = getattr(error.object_type, "__dataclass_fields__", {})
+    name = key.rpartition(".")[2]
+    metadata = declared[name].metadata if name in declared else {}
     wrong = f"{key}={error.value}: {str(error.msg).partition(chr(10))[0]}"
     return SettingError(wrong, allowed=allowed_range(metadata), remedy=metadata.get("help", ""))

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 MULTIRUN = Path("outputs") / "multirun"
-PARALLEL, N_JOBS = "hydra/launcher=parallel", "hydra.launcher.n_jobs="
+PARALLEL = "hydra/launcher=parallel"
+N_JOBS = "hydra.launcher.n_jobs="
 LONGEST_NAME = 100  # characters of a folder's name that name the settings
 SPLIT = "validation"
 COMPARED = (*TRAINING_COMMANDS, "eval")  # commands whose runs the table at the end compares
@@ -60,7 +61,8 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
     all others have run.
     """
     assert line.sweep is not None
-    trials, parsed = line.sweep.trials, line.parsed()
+    trials = line.sweep.trials
+    parsed = line.parsed()
     dry = any(override.key_or_group == "dry_run" and override.value() is True for override in parsed)
     if dry and trials is not None:
         raise SettingError("dry_run=true gives no score to search by", remedy="Remove trials or dry_run")
@@ -107,7 +109,7 @@ def _folder(sweep_dir: str | None, *, dry: bool) -> Iterator[Path]:
 def _combine(line: CommandLine, jobs: Jobs) -> None:
     """Let Hydra's sweeper and launcher run a job for each combination."""
     overrides = [*line.overrides, f"hydra.sweep.dir={quote(str(jobs.root))}"]
-    if PARALLEL in overrides and not any(one.startswith(N_JOBS) for one in overrides):
+    if PARALLEL in overrides and not any(override.startswith(N_JOBS) for override in overrides):
         overrides.append(f"{N_JOBS}{torch.cuda.device_count() or available_cores()}")
     in_workers = PARALLEL in overrides  # they get Ctrl-C too, save, and then end this process
     try:
@@ -218,7 +220,8 @@ class Jobs:
 def _outcome(folder: RunFolder) -> str:
     """Return the main score of a finished run in words, such as "accuracy 0.912 on test"."""
     report = json.loads(folder.report.read_text(encoding="utf-8"))
-    splits, name = report.get("splits", {}), report.get("main_figure")
+    splits = report.get("splits", {})
+    name = report.get("main_figure")
     for split in ("test", SPLIT, *splits):
         score = splits.get(split, {}).get(name)
         if score is not None:
@@ -242,8 +245,9 @@ def _share_of_machine(settings: Any, n_parallel: int, number: int) -> Any:
     share = {}
     if getattr(holder, "threads", 0) is None:
         share["threads"] = max(available_cores() // n_parallel, 1)
-    if getattr(holder, "device", None) in ("auto", "cuda") and (gpus := torch.cuda.device_count()):
-        share["device"] = f"cuda:{number % gpus}"
+    n_gpus = torch.cuda.device_count()
+    if n_gpus and getattr(holder, "device", None) in ("auto", "cuda"):
+        share["device"] = f"cuda:{number % n_gpus}"
     changed = replace(holder, **share)
     return changed if holder is settings else replace(settings, training=changed)
 
@@ -264,7 +268,8 @@ def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
         commands = ", ".join(TRAINING_COMMANDS)
         raise SettingError(f"encoderlab {line.command} has nothing to search", allowed=f"one of {commands}")
     space, fixed = search_space(line)
-    study, line = _study(jobs), replace(line, overrides=fixed)
+    study = _study(jobs)
+    line = replace(line, overrides=fixed)
     for trial in [trial for trial in study.get_trials() if not trial.state.is_finished()]:
         _run(study, trial, line, jobs)
     while len(study.get_trials(deepcopy=False)) < n_trials:
@@ -280,7 +285,7 @@ def search_space(line: CommandLine) -> tuple[dict[str, BaseDistribution], list[s
     The values are written as Hydra writes them, interval(a,b), range(a,b,step) or a,b,c; log(a,b) is an interval of
     which each tenfold gets the same share. Raises SettingError if there is nothing to draw.
     """
-    presets = [one for one in line.overrides if one.startswith(("sweep=", "hydra/launcher="))]
+    presets = [override for override in line.overrides if override.startswith(("sweep=", "hydra/launcher="))]
     if presets:
         remedy = "Start several processes with one sweep_dir"
         raise SettingError(f"{presets[0]} does not work with trials", remedy=remedy)
@@ -302,7 +307,9 @@ def _distribution(override: Override) -> BaseDistribution:
             bounds: Any = (values.start, values.end)
             return (IntDistribution if whole else FloatDistribution)(*bounds, log="log" in values.tags)
         if isinstance(values, RangeSweep):
-            start, stop, step = values.start, values.stop, values.step
+            start = values.start
+            stop = values.stop
+            step = values.step
             if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
                 return IntDistribution(start, stop - 1, step=step)
     except ValueError as error:

@@ -23,7 +23,8 @@ from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
+M_TRIM_THRESHOLD = -1  # malloc.h
+M_MMAP_MAX = -4
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,10 @@ def _keep_freed_memory() -> None:
     The next training step needs what one frees. Returned to the system in between, every page would be cleared and
     mapped again in each step, which can take longer than the matrix products.
     """
-    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
+    if sys.platform != "linux":
+        return
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
@@ -176,7 +180,8 @@ def _choose_precision(name: str, device: torch.device, width: int) -> tuple[torc
         return torch.float32, "the GPU has no bf16 units"
     if device.type != "cpu":
         return torch.float32, "bf16 is picked only on CUDA GPUs and some processors"
-    has_amx, has_avx512 = torch.cpu._is_amx_tile_supported(), torch.cpu._is_avx512_bf16_supported()
+    has_amx = torch.cpu._is_amx_tile_supported()
+    has_avx512 = torch.cpu._is_avx512_bf16_supported()
     if not has_amx and not (has_avx512 and processor_name().startswith("AMD")):
         return torch.float32, "bf16 is faster only on processors with AMX, and on AMD's with AVX-512 bf16"
     if width < BF16_FROM_WIDTH:

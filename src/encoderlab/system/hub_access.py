@@ -41,7 +41,8 @@ def no_requests() -> Iterator[None]:
     """Make every request to the hub fail at once, as under HF_HUB_OFFLINE, so that `datasets` turns to its cache."""
     from huggingface_hub import constants
 
-    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
     try:
         yield
     finally:

@@ -217,7 +217,8 @@ def connect(processes: Processes) -> Processes:
 
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and distributed.is_nccl_available() else "gloo"
     with processes.connection_watched():
-        rendezvous, prefix = distributed.rendezvous, distributed.PrefixStore  # pyright: ignore[reportPrivateImportUsage]
+        rendezvous = distributed.rendezvous  # pyright: ignore[reportPrivateImportUsage]
+        prefix = distributed.PrefixStore  # pyright: ignore[reportPrivateImportUsage]
         store, _, _ = next(rendezvous("env://", timeout=TIMEOUT))
         distributed.init_process_group(
             backend, store=store, rank=processes.rank, world_size=processes.size, timeout=TIMEOUT
@@ -233,7 +234,8 @@ def only_main_prints(processes: Processes) -> Iterator[None]:
     if processes.is_main:
         yield
         return
-    kept, nowhere = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
+    kept = [os.dup(1), os.dup(2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         for stream in (1, 2):
             os.dup2(nowhere, stream)
@@ -292,7 +294,8 @@ def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
 @contextmanager
 def deferred(promise: str = "saving after this step") -> Iterator[None]:
     """Make signals wait for `stop_if_interrupted`, or for the end; one that arrives prints the `promise`."""
-    _Received.is_deferred, _Received.promise = True, promise
+    _Received.is_deferred = True
+    _Received.promise = promise
     try:
         yield
     finally:
