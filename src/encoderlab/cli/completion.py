@@ -27,7 +27,7 @@ def complete(arguments: Sequence[str], commands: Sequence[str]) -> None:
     wishes = [word for word in arguments if word.partition("=")[0] in ("install", "uninstall", "query")]
     if len(wishes) != 1:
         wrong = f"{' '.join(arguments)} does not say what to complete"
-        raise SettingError(wrong, allowed=f"{PROGRAM} -sc install=bash, install=fish, or uninstall=bash")
+        raise SettingError(wrong, allowed=f"{PROGRAM} -sc install=bash, or uninstall=bash")
     command = "train"  # any: the functions are the same for all
     if wishes[0].startswith("query="):
         typed = os.environ.get(LINE, "").split(" ")[1:]
