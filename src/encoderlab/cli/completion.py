@@ -1,7 +1,6 @@
 """What TAB completes in a shell: the name of a command, and then, by Hydra, its settings.
 
 eval "$(encoderlab -sc install=bash)"        in bash; zsh reads the same
-encoderlab -sc install=fish | source         in fish
 """
 
 from __future__ import annotations
