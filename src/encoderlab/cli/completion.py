@@ -1,6 +1,6 @@
 """What TAB completes in a shell: the name of a command, and then, by Hydra, its settings.
 
-eval "$(encoderlab -sc install=bash)"        in bash; zsh reads the same
+eval "$(encoderlab -sc install=bash)"
 """
 
 from __future__ import annotations
