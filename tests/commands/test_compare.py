@@ -80,6 +80,12 @@ def test_settings_are_grouped_by_seed_and_compared_with_the_best(command, capsys
         assert f"{row['value']:.3f}" in printed
 
 
+def test_an_interval_over_two_seeds_has_no_impossible_scores(command):
+    runs = [finished(f"run{seed}", seed=seed, right=right) for seed, right in ((0, 0.7), (1, 0.95))]
+    low, high = compared(command, *runs)["settings"][0]["interval"]
+    assert 0 <= low < 0.7 and high == 1
+
+
 def test_a_run_may_be_named_as_the_reference(command, four):
     found = compared(command, *four, f"reference={four[0]}")
     assert found["reference"] == "n_layers=1" and found["settings"][1]["difference"]["outcome"] == "higher"

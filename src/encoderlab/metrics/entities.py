@@ -21,7 +21,15 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.scores import ClassScores, Metrics, in_order, joined, precision_recall_f1, refuse_non_finite
+from encoderlab.metrics.scores import (
+    ClassScores,
+    Metrics,
+    f1_sample_size,
+    in_order,
+    joined,
+    precision_recall_f1,
+    refuse_non_finite,
+)
 
 OUTSIDE = "O"
 _TYPED = re.compile(r"([BIES])-(.+)", re.DOTALL)
@@ -203,6 +211,16 @@ class TaggingScores(ClassScores):
             of_all = precision_recall_f1(entities.sum(-1, keepdims=True))
             scores |= {f"entity_{name}": score[..., 0] for name, score in of_all.items()}
         return scores
+
+    def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
+        sizes = super().sample_sizes(totals)
+        entities = self._entities(totals)
+        if entities.size:
+            of_all = entities.sum(-1)
+            sizes["entity_recall"] = float(of_all[1])
+            sizes["entity_precision"] = float(of_all[2])
+            sizes["entity_f1"] = f1_sample_size(of_all)
+        return sizes
 
     def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         scheme = entity_labels(self.label_names)

@@ -6,9 +6,11 @@ middle 95% of the scores. Most scores depend on a row only through what it adds 
 each class, so rows that add the same are of one kind. Drawing n rows is then one multinomial draw of how many there are
 of each kind. The tokens of a sequence are not independent of one another, so whole sequences are drawn.
 
-The interval covers the choice of the split's rows, not the training run: that takes several seeds. If every prediction
-is right, so is every bootstrap split, and the interval has no width; with n rows, an error rate of up to 3 / n is then
-still plausible (the rule of three).
+The interval covers the choice of the split's rows, not the training run: that takes several seeds.
+
+The bootstrap fails at the borders: if every prediction is right, so is every bootstrap split. A proportion of 0 or 1
+has Wilson's interval instead, other scores that no bootstrap split changes have none, and neither have scores of one
+row.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 2000
+WILSON_Z = 1.959964  # the normal distribution holds 95% within this many standard deviations
 _DRAWN_AT_ONCE = 4_000_000  # counts in memory at a time
 
 
@@ -56,6 +59,18 @@ def middle_around(score: float, values: np.ndarray) -> list[float]:
     """
     bias = float(np.median(values)) - score
     return [min(max(bound - bias, 0.0), 1.0) for bound in middle(values)]
+
+
+def wilson(share: float, n: float) -> list[float]:
+    """Return the 95% interval of a `share` of `n` independent observations by Wilson's score (1927), within 0 to 1.
+
+    `n` need not be whole: that of an F1 is half the number of labels and predictions, which with no hit gives the bound
+    of recall where all predictions that could be right were.
+    """
+    squared = WILSON_Z**2
+    center = (share * n + squared / 2) / (n + squared)
+    reach = WILSON_Z / (n + squared) * (n * share * (1 - share) + squared / 4) ** 0.5
+    return [max(center - reach, 0.0), min(center + reach, 1.0)]
 
 
 @dataclass(frozen=True, slots=True)

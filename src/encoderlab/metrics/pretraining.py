@@ -42,6 +42,9 @@ class PretrainingScores(SplitScores):
             "nsp_accuracy": share(totals[..., 2], totals[..., 3]),
         }
 
+    def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
+        return dict.fromkeys(("mlm_accuracy", "nsp_accuracy"), float(self.n))
+
 
 @dataclass(frozen=True)
 class PretrainingMetrics(Metrics):

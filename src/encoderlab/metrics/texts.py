@@ -12,7 +12,14 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from encoderlab.metrics.calibration import ThresholdRule, fit_thresholds
-from encoderlab.metrics.scores import ClassScores, PredictionScores, TextMetrics, precision_recall_f1, refuse_non_finite
+from encoderlab.metrics.scores import (
+    ClassScores,
+    PredictionScores,
+    TextMetrics,
+    f1_sample_size,
+    precision_recall_f1,
+    refuse_non_finite,
+)
 
 DIGITS = 6  # reported digits of a number, counted from the size of the standard deviation: float32 has no more
 
@@ -50,6 +57,12 @@ class ClassificationScores(ClassScores):
         if self.positive is not None:
             scores["f1"] = precision_recall_f1(self.counts(totals))["f1"][..., self.positive]
         return scores
+
+    def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
+        sizes = super().sample_sizes(totals)
+        if self.positive is not None:
+            sizes["f1"] = f1_sample_size(self.counts(totals)[:, self.positive])
+        return sizes
 
     def details(self) -> dict[str, Any]:
         own = {"positive_label": self.positive_label, "threshold": self.threshold}

@@ -28,20 +28,24 @@ TONES = {"above": "good", "below": "bad"}  # of a verdict's outcome
 def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, where: str = "") -> dict[str, str] | None:
     """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none.
 
-    It is above or below only if the 95% interval of its lead excludes zero. The sentence begins with the `subject`,
-    such as "The model's accuracy", and ends with `where` this holds.
+    It is above or below only if the 95% interval of its lead is known and excludes zero. The sentence begins with the
+    `subject`, such as "The model's accuracy", and ends with `where` this holds.
     """
     scored = {name: baseline for name, baseline in baselines.items() if "skipped" not in baseline}
     if not scored:
         return None
     name = min(scored, key=lambda name: scored[name]["model_leads_by"])
-    ahead, (low, high) = scored[name]["model_leads_by"], scored[name]["model_leads_by_ci95"]
-    outcome = "above" if low > 0 else "below" if high < 0 else "not distinguishable"
+    lead = scored[name]["model_leads_by"]
+    bounds = scored[name]["model_leads_by_ci95"]
+    outcome = "not distinguishable"
+    if bounds is not None and bounds[0] > 0:
+        outcome = "above"
+    elif bounds is not None and bounds[1] < 0:
+        outcome = "below"
     stands = "is not distinguishable from" if outcome == "not distinguishable" else f"is {outcome}"
-    sentence = (
-        f"{subject} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
-        f"{ahead:+.3f}, 95% interval {low:+.3f} to {high:+.3f}{where}."
-    )
+    interval = "" if bounds is None else f", 95% interval {bounds[0]:+.3f} to {bounds[1]:+.3f}"
+    best = BASELINE_NAMES.get(name, name)
+    sentence = f"{subject} {stands} that of its best baseline, {best}: {lead:+.3f}{interval}{where}."
     return {"against": name, "outcome": outcome, "sentence": sentence}
 
 

@@ -19,7 +19,7 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.comparison import SEPARATOR, difference_over_seeds, holm, paired_difference
 from encoderlab.metrics.intervals import Mean, mean_of
-from encoderlab.metrics.scores import PredictionScores, is_lower_better
+from encoderlab.metrics.scores import PredictionScores, is_lower_better, within_range
 from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, json_safe, show, write_html_json
@@ -316,7 +316,7 @@ def _row(label: str, runs: Sequence[FinishedRun], mean: Mean, metric: str) -> di
     return {
         "label": label,
         **asdict(mean),
-        "interval": mean.interval or own,
+        "interval": within_range(metric, mean.interval or own),
         "interval_over": "seeds" if mean.interval else "rows" if own else None,
         "training_rows": runs[0].training_rows,
         "train_seconds": None if None in seconds else sum(seconds) / len(seconds),

@@ -14,7 +14,7 @@ import numpy as np
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.metrics.intervals import mean_of
-from encoderlab.metrics.scores import is_lower_better
+from encoderlab.metrics.scores import within_range
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_html_json
@@ -31,7 +31,6 @@ INTERVAL = (
     "Intervals are those of Nadeau and Bengio (2003) for training sets that overlap; with few folds they are wide. "
     "They cover the choice of rows, not other seeds"
 )
-CORRELATIONS = ("matthews", "pearson", "spearman")  # from -1 to 1
 MOST_LABELS, MOST_ON_SCREEN = 20, 5  # labels to check, shown on the page and on the screen
 PROBABILITY = "probability_"  # before a label's name, in the name of a column
 TRIALS = ((0.9, "nine in ten"), (0.8, "six in ten"), (0.5, "one in five"))  # least accuracy, and the precision measured
@@ -58,8 +57,8 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     over = {name: mean_of([one[name] for one in scores], share) for name in names}
     means = {name: scores[0][name] for name in ("positive_label",) if name in scores[0]} | {"n": n_rows}
     for name, one in over.items():
-        least, most = -1.0 if name in CORRELATIONS else 0.0, math.inf if is_lower_better(name) else 1.0
-        means |= {name: one.value, f"{name}_ci95": np.clip(np.array(one.interval), least, most)}
+        means[name] = one.value
+        means[f"{name}_ci95"] = within_range(name, one.interval)
     baselines = _baselines(reports, main_score, share)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     unused = f"The test split ({unused_test_rows:,} rows) was not used, because folds are made of the training rows"

@@ -34,8 +34,8 @@ EXTRA_COLUMNS = {  # of entity types and labels
     "threshold": "threshold",
 }
 INTERVALS = (
-    "Intervals are bootstrap percentiles over the rows: they cover the choice of rows, but not the variation between "
-    "training runs, which takes several seeds."
+    "Intervals are bootstrap percentiles over the rows, and Wilson's for a share of 0 or 1: they cover the choice of "
+    "rows, but not the variation between training runs, which takes several seeds."
 )
 THRESHOLD = (
     "Precision against recall for every threshold of the probability; the dot is the threshold in use. "
@@ -73,10 +73,10 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
         yield "The model was trained on these rows, so the scores show what it remembers, not what it can do."
     if checkpoint.get("chosen_on") == scored:
         yield f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
-    if scores.main_score.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main_score] == 1:
-        possible = f"an error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)"
-        rows = wording.counted(scores.n, "row")
-        yield f"Every prediction is right, so the interval has no width; with {rows}, {possible}."
+    if scores.n == 1:
+        yield f"A single row of {scored} was scored, which says nothing about others."
+    elif scores.main_score.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main_score] == 1:
+        yield f"Every prediction is right; the interval says what {scores.n:,} rows without a mistake leave open."
 
 
 def build_report(
@@ -135,12 +135,14 @@ def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
     for key, metric in (("masked_tokens", "mlm_accuracy"), ("pairs", "nsp_accuracy")):
         if metric not in scores:
             continue
-        own, (low, high) = scores[metric], scores[f"{metric}_ci95"]
-        leads = {
-            name: {"model_leads_by": own - other, "model_leads_by_ci95": [low - other, high - other]}
-            for name, one in report["baselines"].items()
-            if (other := one.get(metric)) is not None
-        }
+        own = scores[metric]
+        bounds = scores[f"{metric}_ci95"]
+        leads = {}
+        for name, baseline in report["baselines"].items():
+            other = baseline.get(metric)
+            if other is not None:
+                lead_bounds = None if bounds is None else [bound - other for bound in bounds]
+                leads[name] = {"model_leads_by": own - other, "model_leads_by_ci95": lead_bounds}
         if (one := verdict_on(leads, f"The model's {metric[:3].upper()} accuracy")) is not None:
             verdict[key] = one
     return {"sentence": " ".join(one["sentence"] for one in verdict.values()), **verdict} if verdict else None
