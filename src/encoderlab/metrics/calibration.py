@@ -17,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from encoderlab.metrics.intervals import wilson
+
 N_BINS = 15
+MIN_BIN_ROWS = 10  # with fewer, a bin's accuracy says too little to be shown
 LEAST_ROWS = 50  # of validation, below which a temperature says more about them than about the model
 _MOST_CELLS = 2_000_000  # probabilities the temperature is fitted on: more would not change one number
 _TEMPERATURES = (0.05, 20.0)
@@ -27,17 +30,23 @@ LEAST_POSITIVES = 10  # with fewer, a label's own F1 says too little, and it get
 
 
 def calibration(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """Return `ece`, and in `reliability` the bins that hold any prediction; both arrays are [predictions]."""
+    """Return `ece`, and in `reliability` the bins that hold any prediction; both arrays are [predictions].
+
+    `accuracy_ci95` of a bin is Wilson's interval, None if it holds fewer than MIN_BIN_ROWS.
+    """
     import pandas as pd
 
     table: Any = pd.DataFrame({"confidence": confidences, "accuracy": right})
     groups = table.groupby(np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1))
     bins = groups.mean().assign(n=groups.size())
     bins = bins.assign(low=bins.index / N_BINS, high=(bins.index + 1) / N_BINS)
+    reliability = bins.to_dict("records")
+    for one in reliability:
+        one["accuracy_ci95"] = wilson(one["accuracy"], one["n"]) if one["n"] >= MIN_BIN_ROWS else None
     return {
         "bins": N_BINS,
         "ece": float((bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / len(right)),
-        "reliability": bins.to_dict("records"),
+        "reliability": reliability,
     }
 
 

@@ -142,12 +142,13 @@ def _label_share(counts: Mapping[str, int], label: str) -> str:
     return f"{wording.number(counts.get(label, 0))} ({wording.percent(counts.get(label, 0) / total)})" if total else "-"
 
 
-def survey_section(facts: Facts) -> list[Block]:
-    """Return what the page says of the run's rows."""
+def survey_section(facts: Facts, notes: Sequence[str] = ()) -> list[Block]:
+    """Return what the page says of the run's rows, with `notes` such as how many were truncated."""
     splits = split_facts(facts)
     n_labels = len(next(iter(splits.values()), {}).get("labels", {}))
     few = f"The first {MOST_LABELS} of {wording.number(n_labels)} labels. " if n_labels > MOST_LABELS else ""
-    return [Heading("Data"), *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
+    about = [Text(wording.shown(note), "Note") for note in notes]
+    return [Heading("Data"), *about, *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
 
 
 # Each of these warnings is "" if there is nothing to warn about.

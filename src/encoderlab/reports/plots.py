@@ -18,7 +18,7 @@ import numpy as np
 
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.metrics.texts import ClassificationScores
-from encoderlab.reports.wording import words_of
+from encoderlab.reports.wording import short, words_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,8 @@ MORE_FONTS = (
 WIDTH = 6.5  # inches
 MOST_POINTS = 500  # of a line over the steps
 MOST_DOTS = 3000  # of a scatter plot, spread evenly over the rows
-MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 30, 110
+MOST_SPACIOUS = 30  # classes in a confusion matrix with large cells
+MOST_CLASSES_NAMED = 240  # in a confusion matrix
 SQUARED = ("pearson", "spearman", "mae", "rmse")  # metrics of numbers, whose loss is a squared error
 
 
@@ -75,11 +76,6 @@ def _finish(axes: Axes, below: str = "", beside: str = "") -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if any(axes.get_legend_handles_labels()[1]):
         axes.legend(frameon=False, fontsize=8.5)
-
-
-def short(name: str, most: int = 24) -> str:
-    """Return a name as plots show it."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 @cache
@@ -134,22 +130,31 @@ def curves(lines: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str,
 
 
 def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Figure:
-    """Plot the confusion matrix, true classes as rows: counts as text, shares of the row as shade.
+    """Plot the confusion matrix, true classes as rows: counts as text, shares of the row as shade; zeros stay empty.
 
-    Beyond 30 classes there are only shades; beyond 110 not every class is named.
+    The matrix grows with the classes up to 24 inches, and the letters become smaller from there on: 150 classes are
+    named and counted in letters of 7 points. Of more than 240 classes only some are named, and none is counted.
     """
-    counts, names = np.array(confusion), list(map(short, labels))
+    counts = np.array(confusion)
+    names = [short(label) for label in labels]
+    n = len(names)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    written = len(names) <= MOST_CLASSES_WRITTEN
-    side = min(max(4.5, 1.8 + (0.62 if written else 0.2) * len(names)), 24)
-    named = range(0, len(names), math.ceil(len(names) / MOST_CLASSES_NAMED))
+    side = min(max(4.5, 1.8 + (0.62 if n <= MOST_SPACIOUS else 0.2) * n), 24)
+    cell_points = 72 * side / n
+    named = range(0, n, math.ceil(n / MOST_CLASSES_NAMED))
     figure, axes = _new(side + 1.2, side + 0.4)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    for row, column in np.ndindex(*counts.shape) if written else ():
+    is_counted = n <= MOST_CLASSES_NAMED
+    for row, column in np.argwhere(counts).tolist() if is_counted else ():
         color = "white" if shares[row, column] > 0.6 else "black"
-        axes.text(column, row, f"{counts[row, column]:,}", color=color, ha="center", va="center", fontsize=9)
-    axes.set_xticks(named, [names[i] for i in named], **_look(rotation=45, ha="right", rotation_mode="anchor"))
-    axes.set_yticks(named, [names[i] for i in named], **_look())
+        digits = f"{counts[row, column]:,}"
+        size = min(9.0, 0.65 * cell_points, 1.5 * cell_points / len(digits))
+        axes.text(column, row, digits, color=color, ha="center", va="center", fontsize=size)
+    letters = min(10.0, 0.8 * cell_points * (named.step if is_counted else 1))
+    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if n <= MOST_SPACIOUS else {"rotation": 90}
+    shown_names = [names[place] for place in named]
+    axes.set_xticks(named, shown_names, **_look(fontsize=letters, **turned))
+    axes.set_yticks(named, shown_names, **_look(fontsize=letters))
     axes.set_xlabel("predicted", fontsize=max(10, side))
     axes.set_ylabel("true", fontsize=max(10, side))
     figure.colorbar(image, ax=axes, shrink=0.8, format="{x:.0%}").set_label("share of the true class")
@@ -191,14 +196,19 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
 
 def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
-    """Plot accuracy against confidence; below, the counts of the bins."""
+    """Plot accuracy against confidence with the 95% interval of each bin; below, the counts of the bins.
+
+    Bins without an interval, which hold few predictions, have no accuracy.
+    """
     import pandas as pd
 
     figure, (upper, lower) = _new(WIDTH, 5.2, 2, sharex=True, height_ratios=[3, 1])
     bins: Any = pd.DataFrame(calibration["reliability"])
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
-    label = f"ECE {calibration['ece']:.3f}"
-    upper.plot(bins["confidence"], bins["accuracy"], "o-", color=BLUE, markersize=5, label=label)
+    for one in calibration["reliability"]:
+        if one["accuracy_ci95"] is not None:
+            upper.plot([one["confidence"]] * 2, one["accuracy_ci95"], color=BLUE, linewidth=2.2, alpha=0.4)
+            upper.plot(one["confidence"], one["accuracy"], "o", color=BLUE, markersize=5)
     upper.set_ylim(-0.03, 1.03)
     _finish(upper, beside="accuracy")
     lower.bar(bins["low"], bins["n"], 1 / calibration["bins"], align="edge", color=BLUE)

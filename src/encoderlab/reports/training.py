@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from encoderlab.metrics.calibration import LEAST_ROWS, at_temperature, calibration
+from encoderlab.metrics.calibration import LEAST_ROWS, MIN_BIN_ROWS, at_temperature, calibration
 from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAJORITY = 0.8  # share of the rows from which on the most frequent class hides the others in the accuracy
 MOST_ON_SCREEN, MOST_ON_PAGE = 12, 60  # classes in a table
 MOST_OF_A_MATRIX = 20  # classes
+LONGEST_IN_A_MATRIX = 36  # characters of a class's name
+MOST_CONFUSED = 25  # pairs of classes
 NO_SCORES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
 EXTRA_COLUMNS = {  # of entity types and labels
     "f1_ci95": "F1, 95% interval",
@@ -52,8 +54,8 @@ def run_report(run: Mapping[str, Any], splits: Mapping[str, SplitScores], **own:
     """Return the content of report.json of any run: JSON-safe, with null for any number that is not finite.
 
     `run` is what it holds of a run without scores: command, task, data (the name of your own file or folder), seed,
-    init_from, model, throughput, checkpoint and notes. The seed also draws the bootstrap; `own` is what one kind of run
-    adds.
+    init_from, model, throughput, checkpoint and notes; `data_notes` are those of the notes that are about the rows,
+    such as how many were truncated. The seed also draws the bootstrap; `own` is what one kind of run adds.
     """
     scored, seed = scored_split(splits), run["seed"]
     report = {
@@ -283,7 +285,7 @@ def write_report(
     where = [examples.where(int(row)) for row in scores.rows] if report["data"] else ()
     carried = None if examples.carried is None else examples.carried.select(scores.rows)
     write_predictions(folder / "predictions.csv", texts, scores, carried, where)
-    sections = [*mistakes_section(examples, scores, explain), *survey_section(facts)]
+    sections = [*mistakes_section(examples, scores, explain), *survey_section(facts, report.get("data_notes", []))]
     _write_page(
         folder, report, _curves(folder, report) | _plots_of(report, scores), [*sections, *settings_section(facts)]
     )
@@ -326,7 +328,8 @@ def _plots_of(report: Mapping[str, Any], scores: PredictionScores) -> dict[str, 
     drawn: dict[str, Plot] = {}
     if isinstance(scores, ClassificationScores | TaggingScores):
         drawn["confusion"] = Plot(plots.confusion_plot(scores.confusion, scores.label_names), "Confusion matrix.")
-        what = "Accuracy in bins of confidence, and how many predictions each bin holds."
+        what = "Accuracy with its 95% interval in bins of confidence, and how many predictions each bin holds. "
+        what += f"Accuracy is not shown of fewer than {MIN_BIN_ROWS}."
         measured = report["splits"][report["scored_split"]]["calibration"]
         drawn["calibration"] = Plot(plots.reliability_plot(measured), what)
     if (figure := plots.precision_recall_plot(scores)) is not None:
@@ -350,7 +353,7 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
-        *(Text(wording.shown(note), "Note") for note in report["notes"]),
+        *(Text(wording.shown(note), "Note") for note in report["notes"] if note not in report.get("data_notes", [])),
         Heading("Scores"),
         *_summary(report),
         Text(INTERVALS, tone="quiet"),
@@ -364,18 +367,40 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
 
 def _classes(scored: Mapping[str, Any]) -> list[Block]:
     """Return the sections on types of entities and on classes."""
-    names, blocks = [wording.shown(name, 40) for name in scored.get("per_class", {})], []
+    blocks: list[Block] = []
     if table := _class_table(scored, "per_entity", MOST_ON_PAGE):
         words = "An entity is right if its first word, its last word and its type are: as conlleval counts."
         blocks += [Heading("Entities"), Text(words), *table]
     if table := _class_table(scored, "per_class", MOST_ON_PAGE):
         blocks += [Heading("Classes"), *table]
-    if len(names) > MOST_OF_A_MATRIX and "confusion" in scored:
-        blocks.append(Text("plots/confusion.png shows which classes are confused."))
-    elif "confusion" in scored:
-        words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
-        blocks += [Heading("Confusion matrix", level=3), Text(words), Matrix(names, scored["confusion"])]
-    return blocks
+    if "confusion" not in scored:
+        return blocks
+    names = list(scored["per_class"])
+    if len(names) > MOST_OF_A_MATRIX:
+        return [*blocks, *_most_confused(names, scored["confusion"])]
+    words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
+    in_short = [wording.short(wording.shown(name), LONGEST_IN_A_MATRIX) for name in names]
+    return [*blocks, Heading("Confusion matrix", level=3), Text(words), Matrix(in_short, scored["confusion"])]
+
+
+def _most_confused(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list[Block]:
+    """Return a table of the pairs of classes that are confused most often, of more classes than a matrix shows."""
+    counts = np.array(confusion)
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED]
+    rows = []
+    for true, predicted in zip(*np.unravel_index(order, wrong.shape), strict=True):
+        if wrong[true, predicted]:
+            share = wrong[true, predicted] / counts[true].sum()
+            pair = [wording.shown(names[true], 80), wording.shown(names[predicted], 80)]
+            rows.append([*pair, wording.number(int(wrong[true, predicted])), wording.percent(float(share))])
+    about = "plots/confusion.png shows the whole matrix."
+    if not rows:
+        return [Heading("Confusion matrix", level=3), Text(f"No class is taken for another. {about}")]
+    words = f"The pairs of classes that are confused most often, with the share of the true class. {about}"
+    table = Table(("true class", "predicted", "rows", "share"), rows, n_texts=2)
+    return [Heading("Confusion matrix", level=3), Text(words), table]
 
 
 def _about_calibration(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
