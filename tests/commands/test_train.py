@@ -126,3 +126,10 @@ def test_a_nan_loss_ends_the_run_with_remedies_and_keeps_its_checkpoints_if_ther
         command("train", *data, *ruin, "training.checkpoint_every=1")
     assert checkpoints(tmp_path / "run" / "checkpoints")
     assert "Progress saved. Resume with: encoderlab train resume=run" in capsys.readouterr().err
+
+
+def test_what_is_suggested_next_has_not_just_been_done(command, tmp_path, capsys):
+    command("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "run_dir=run")
+    _, _, suggested = capsys.readouterr().err.partition("\nNext\n")
+    assert "encoderlab predict run=" in suggested
+    assert "encoderlab eval" not in suggested, "the run has been scored on its splits"

@@ -137,10 +137,12 @@ def report_on_labels(
     survey = corpus.description()["splits"]
     warnings = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
     warnings += [few_rows_note(assembly, corpus), uneven_note(config.task, corpus) or ""]
-    notes = [*fitted.notes, *reading_notes(rows, assembly.task), *threshold_notes(config.task, scores)]
+    data_notes = reading_notes(rows, assembly.task)
+    notes = [*fitted.notes, *data_notes, *threshold_notes(config.task, scores)]
     notes += filter(None, warnings)
     summary = summary_of(run.command, assembly, replace(fitted, notes=notes), config.starts_from)
-    report = build_report(summary, scores, _baselines(corpus, split, config, assembly))
+    simple_models = _baselines(corpus, split, config, assembly)
+    report = build_report({**summary, "data_notes": data_notes}, scores, simple_models)
     facts = run_facts(folder, run.command)
     origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
     save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
@@ -149,7 +151,7 @@ def report_on_labels(
     named = f"run={shlex.quote(str(folder.root))}"
     text = "text='...' text_pair='...'" if corpus.paired else "text='...'"
     commands = ("predict", "attention") if examples.holds_words else ("predict", "explain", "attention")
-    following = [*(f"encoderlab {one} {named} {text}" for one in commands), f"encoderlab eval {named} split={split}"]
+    following = [*(f"encoderlab {one} {named} {text}" for one in commands), f"encoderlab serve {named}"]
     files = files_of(folder, "page", "report", "predictions", "plots", "model")
     show_report(report, files, [] if folder.is_nested else following)
     run.drop_state(fitted.checkpoint["step"])
