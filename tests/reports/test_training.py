@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import re
+import sys
 import warnings
 from dataclasses import replace
+from types import ModuleType
 
 import matplotlib.image
 import numpy as np
@@ -130,6 +132,29 @@ def test_a_pipe_is_not_wrapped():
     file = io.StringIO()
     show([Table(["a column"] * 30, [["a long cell of a table"] * 30]), Text("word " * 99)], file)
     assert max(map(len, file.getvalue().splitlines())) > 600 and len(file.getvalue().splitlines()) < 8
+
+
+def test_a_pipe_has_no_colours_even_where_a_notebook_asks_for_them(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter sets it for all that it starts
+    file = io.StringIO()
+    show([Text("words", "Title", tone="bad"), Table(("one",), [["two"]])], file)
+    assert "words" in file.getvalue() and "\x1b" not in file.getvalue()
+
+
+def test_a_notebook_shows_a_report_as_one_piece_of_html(monkeypatch, report):
+    shown = []
+    display = ModuleType("IPython.display")
+    monkeypatch.setattr(display, "HTML", str, raising=False)
+    monkeypatch.setattr(display, "display", shown.append, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    out_stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(sys, "stderr", out_stream)
+    show_report(report, {"page": "run/report.html"}, ["encoderlab predict run=run"])
+    (html,) = shown
+    assert html.count("<table") >= 2 and report["verdict"]["sentence"] in html.replace("&#39;", "'")
+    assert "<script" not in html and "\x1b" not in html and "encoderlab predict run=run" in html
+    assert out_stream.getvalue() == ""
 
 
 def test_the_files_of_a_run_are_whole_and_escaped(tmp_path, report, scores, facts):

@@ -388,13 +388,14 @@ def _most_confused(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> 
     counts = np.array(confusion)
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED]
     rows = []
-    for true, predicted in zip(*np.unravel_index(order, wrong.shape), strict=True):
-        if wrong[true, predicted]:
-            share = wrong[true, predicted] / counts[true].sum()
+    for place in np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED].tolist():
+        true, predicted = divmod(place, len(names))
+        count = int(wrong[true, predicted])
+        if count:
+            share = wording.percent(count / counts[true].sum())
             pair = [wording.shown(names[true], 80), wording.shown(names[predicted], 80)]
-            rows.append([*pair, wording.number(int(wrong[true, predicted])), wording.percent(float(share))])
+            rows.append([*pair, wording.number(count), share])
     about = "plots/confusion.png shows the whole matrix."
     if not rows:
         return [Heading("Confusion matrix", level=3), Text(f"No class is taken for another. {about}")]
