@@ -390,7 +390,7 @@ def _most_confused(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> 
     np.fill_diagonal(wrong, 0)
     rows = []
     for place in np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED].tolist():
-        true, predicted = divmod(place, len(names))
+        true, predicted = divmod(int(place), len(names))
         count = int(wrong[true, predicted])
         if count:
             share = wording.percent(count / counts[true].sum())
