@@ -34,19 +34,23 @@ NOT_COMPARED = {
     *("task.mean", "task.deviation"),
     *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
 }
+# What grows with the steps of a run, and so with its rows, changes nothing else about how it is trained.
+SCALED = ("training.evaluate_every",)
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
     """A run with a report, and the `scores` on its scored `split`.
 
-    `settings`, flat (`model.n_layers`), are those that distinguish experiments. `scored` identifies the scored rows:
-    task, split, a fingerprint of texts and labels, and the targets. A pretraining run has no `predictions`.
+    `settings`, flat (`model.n_layers`), are those that distinguish experiments, and `explicit` the names of those and
+    of groups (`training`) that were typed; None if the run was started from Python. `scored` identifies the scored
+    rows: task, split, a fingerprint of texts and labels, and the targets. A pretraining run has no `predictions`.
     """
 
     folder: Path
     report: dict[str, Any]
     settings: dict[str, Any]
+    explicit: frozenset[str] | None
     seed: int
     split: str
     scores: dict[str, Any]
@@ -95,10 +99,19 @@ def read_run(folder: Path) -> FinishedRun:
         _ = scores[report["main_figure"]], report["throughput"]  # which a comparison reads
         n_rows = rows.get("train", {}).get("rows")
         predictions = folder / "predictions.csv"
-        return FinishedRun(folder, report, kept, report["seed"], split, scores, predictions, scored, n_rows)
+        explicit = _explicit_names(environment.get("overrides"))
+        return FinishedRun(folder, report, kept, explicit, report["seed"], split, scores, predictions, scored, n_rows)
     except (KeyError, TypeError, AttributeError) as error:
         wrong = f"{folder} cannot be compared, because its records lack {error}"
         raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None
+
+
+def _explicit_names(overrides: Sequence[str] | None) -> frozenset[str] | None:
+    """Return the names of the settings and groups in a command line's overrides, with `encoder` for the model."""
+    if overrides is None:
+        return None
+    names = {one.lstrip("+~").partition("=")[0] for one in overrides}
+    return frozenset("encoder" if name in ("model", "init_from") else name for name in names)
 
 
 def _of_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
@@ -185,29 +198,53 @@ Settings = Mapping[str, Sequence[FinishedRun]]  # by what distinguishes them, su
 
 def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> Settings:
     """Return the runs that differ only in seed by what distinguishes them from the others; of equal ones the newest."""
-    distinct = distinguishing([run.settings for run in runs], differing)
-    last = [name.rpartition(".")[2] for name in distinct]
-    names = {  # without the group if that is unambiguous
-        name: name if last.count(end) > 1 or end in ("name", "path") else end
-        for name, end in zip(distinct, last, strict=True)
-    }
+    settings = [run.settings for run in runs]
+    explicit = _explicit_of_any(runs)
+    distinct = distinguishing(settings, differing, explicit)
+    exclusive = _exclusive(settings, distinct, [name for name in differing if name in explicit])
+    short_names = _short_names([*distinct, *(name for name in exclusive if name not in distinct)])
     groups: dict[str, dict[int, FinishedRun]] = {}
     for run in runs:
-        words = [f"{short}={setting_value(run.settings.get(name))}" for name, short in names.items()]
+        words = []
+        for name, short in short_names.items():
+            value = run.settings.get(name)
+            if value is not None or name not in exclusive:
+                words.append(f"{short}={setting_value(value)}")
         group = groups.setdefault(", ".join(words) or "all runs", {})
         both = group.get(run.seed, run), run
         group[run.seed] = max(both, key=lambda one: (one.folder / "report.json").stat().st_mtime_ns)
     return {label: [group[seed] for seed in sorted(group)] for label, group in groups.items()}
 
 
-def distinguishing(settings: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:
+def _explicit_of_any(runs: Sequence[FinishedRun]) -> frozenset[str]:
+    """Return the names of the settings that were typed for any of the runs."""
+    return frozenset().union(*(run.explicit or () for run in runs))
+
+
+def _short_names(names: Sequence[str]) -> dict[str, str]:
+    """Return each setting's name without its group where that is unambiguous, by its whole name."""
+    ends = [name.rpartition(".")[2] for name in names]
+    short_names = {}
+    for name, end in zip(names, ends, strict=True):
+        is_clear = ends.count(end) == 1 and end not in ("name", "path")
+        short_names[name] = end if is_clear else name
+    return short_names
+
+
+def distinguishing(
+    settings: Sequence[Mapping[str, Any]], differing: Sequence[str], explicit: Collection[str] = ()
+) -> list[str]:
     """Return a few of the `differing` settings that distinguish all, first those that imply others.
 
-    `encoder` implies the model's other settings; a setting that all have is preferred to one that some lack.
+    `encoder` implies the model's other settings. A setting that was typed (`explicit`) is preferred to one that follows
+    from it, such as how often a run is evaluated; one that all have to one that some lack.
     """
 
     def says_less(name: str) -> tuple[bool, ...]:
-        return name != "encoder", name.rpartition(".")[2] != "name", any(one.get(name) is None for one in settings)
+        is_typed = name in explicit
+        is_of_typed_group = name.partition(".")[0] in explicit
+        some_lack = any(one.get(name) is None for one in settings)
+        return name != "encoder", not is_typed, not is_of_typed_group, name.rpartition(".")[2] != "name", some_lack
 
     def kinds(names: Sequence[str]) -> int:
         return len({repr([one.get(name) for name in names]) for one in settings})
@@ -217,6 +254,20 @@ def distinguishing(settings: Sequence[Mapping[str, Any]], differing: Sequence[st
         if kinds([*selected, name]) > kinds(selected):
             selected.append(name)
     return selected
+
+
+def _exclusive(
+    settings: Sequence[Mapping[str, Any]], selected: Sequence[str], candidates: Sequence[str]
+) -> dict[str, None]:
+    """Return pairs of settings of which each run has exactly one, such as steps or epochs: one of the `selected`, and
+    one of the `candidates`.
+    """
+    exclusive: dict[str, None] = {}
+    for name in selected:
+        for other in candidates:
+            if all((one.get(name) is None) != (one.get(other) is None) for one in settings):
+                exclusive |= {name: None, other: None}
+    return exclusive
 
 
 def setting_value(value: Any) -> str:
@@ -244,6 +295,7 @@ def build_comparison(
     differences = _differences(settings, best, metric)
     rows = [_row(label, settings[label], means[label], metric) for label in settings]
     values = {name: [setting_value(own[0].settings.get(name)) for own in settings.values()] for name in differing}
+    notes = [*_notes(runs, rows, differences.values(), chosen=reference is None), *_recipe_note(runs, rows, values)]
     return json_safe(
         {
             "task": first.report["task"],
@@ -255,7 +307,7 @@ def build_comparison(
             "reference": best,
             "settings": [row | {"difference": differences.get(row["label"])} for row in rows],
             "baselines": list(_baselines(settings, metric)),
-            "notes": list(_notes(runs, rows, differences.values(), chosen=reference is None)),
+            "notes": notes,
         }
     )
 
@@ -352,6 +404,24 @@ def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, 
         yield "The reference was chosen as the best on these same rows, so its score is slightly too good"
     if runs[0].report["checkpoint"].get("chosen_on") == split:
         yield f"Checkpoints were chosen on {split}, the split that is compared, so all scores are slightly too good"
+
+
+def _recipe_note(runs: Sequence[FinishedRun], rows: Records, differing: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a note on the settings that nobody typed and that changed with the number of training rows, which a curve
+    over the rows would hide. `differing` has the values of each setting in the order of the `rows`.
+    """
+    if len({row["training_rows"] for row in rows}) < 2:
+        return
+    explicit = _explicit_of_any(runs)
+    changed = []
+    for name, values in differing.items():
+        group = name.partition(".")[0]
+        is_recipe = (group in ("training", "model") or name == "dataset.validation_fraction") and name not in SCALED
+        follows_encoder = group == "model" and "encoder" in differing
+        if is_recipe and name not in explicit and not follows_encoder:
+            changed.append(f"{name} ({' | '.join(values)})")
+    if changed:
+        yield f"The recipe changed with the rows: {', '.join(changed)}. Set what should be the same for all"
 
 
 def headline(comparison: Mapping[str, Any]) -> str:
