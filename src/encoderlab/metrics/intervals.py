@@ -32,14 +32,16 @@ def bootstrap_totals(columns: np.ndarray, counts: np.ndarray, seed: int) -> np.n
     The counts are multiplied as floats, for which there are fast kernels: whole numbers below 2^53 come out exactly.
     """
     of_each = columns.reshape(len(columns), -1).astype(np.float64)
-    random, n, totals = np.random.default_rng(seed), int(counts.sum()), [counts[None].astype(np.float64) @ of_each]
-    size = max(_DRAWN_AT_ONCE // len(counts), 1)
-    for start in range(0, RESAMPLES, size):
-        chunk = min(size, RESAMPLES - start)
+    totals = [counts[None].astype(np.float64) @ of_each]
+    n = int(counts.sum())
+    random = np.random.default_rng(seed)
+    chunk_size = max(_DRAWN_AT_ONCE // len(counts), 1)
+    for start in range(0, RESAMPLES, chunk_size):
+        n_splits = min(chunk_size, RESAMPLES - start)
         if n == len(counts):  # each row is a kind: counting drawn indices is ten times faster than the multinomial
-            drawn = np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(chunk)])
+            drawn = np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(n_splits)])
         else:
-            drawn = random.multinomial(n, counts / n, size=chunk)
+            drawn = random.multinomial(n, counts / n, size=n_splits)
         totals.append(drawn.astype(np.float64) @ of_each)
     return np.concatenate(totals).reshape(-1, *columns.shape[1:])
 
@@ -90,12 +92,14 @@ def mean_of(scores: Sequence[float], test_to_train: float = 0.0) -> Mean:
     not independent, and Nadeau and Bengio (Inference for the generalization error, Machine Learning 52, 2003, section
     3) replace 1/k by 1/k + n_test / n_train: the corrected resampled t.
     """
-    values, n = np.asarray(scores, np.float64), len(scores)
-    value = float(values.mean())
+    n = len(scores)
+    values = np.asarray(scores, np.float64)
+    mean = float(values.mean())
     if n < 2:
-        return Mean(value, n, None, None)
+        return Mean(mean, n, None, None)
     deviation = variance(values) ** 0.5
-    return Mean(value, n, deviation, t_interval(value, deviation * (1 / n + test_to_train) ** 0.5, n - 1))
+    standard_error = deviation * (1 / n + test_to_train) ** 0.5
+    return Mean(mean, n, deviation, t_interval(mean, standard_error, n - 1))
 
 
 def variance(values: Sequence[float] | np.ndarray) -> float:

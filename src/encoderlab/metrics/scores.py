@@ -302,11 +302,14 @@ def _matthews(hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np
 
     [..., classes] -> [...], from -1 to 1; 0 if all labels or all predictions are of one class, when it is undefined.
     """
-    hits, labels, predicted = (counts.astype(np.float64) for counts in (hits, labels, predicted))
+    hits = hits.astype(np.float64)
+    labels = labels.astype(np.float64)
+    predicted = predicted.astype(np.float64)
     n = labels.sum(-1)
     covariance = hits.sum(-1) * n - (labels * predicted).sum(-1)
     spread = (n**2 - (labels**2).sum(-1)) * (n**2 - (predicted**2).sum(-1))
-    return np.where(spread > 0, covariance / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
+    is_defined = spread > 0
+    return np.where(is_defined, covariance / np.sqrt(np.where(is_defined, spread, 1.0)), 0.0)
 
 
 def refuse_non_finite(losses: np.ndarray) -> None:
