@@ -85,17 +85,19 @@ def read_run(folder: Path) -> FinishedRun:
         if environment["command"] == "eval":
             settings = _of_evaluated_run(settings)
         if "model.name" in settings:  # `encoder` is the model the user chose: `init_from`, or the preset's name
-            name, start = settings.pop("model.name"), settings.pop("init_from", None)
-            settings = {"encoder": start or name, **settings}
-        kept = {
-            name: value
-            for name, value in (settings | {"command": environment["command"]}).items()
-            if name not in NOT_COMPARED and not name.endswith(".schema")
-        }
-        split, rows = report["scored_split"], environment["dataset"]["splits"]
+            preset = settings.pop("model.name")
+            start = settings.pop("init_from", None)
+            settings = {"encoder": start or preset, **settings}
+        settings["command"] = environment["command"]
+        kept = {}
+        for name, value in settings.items():
+            if name not in NOT_COMPARED and not name.endswith(".schema"):
+                kept[name] = value
+        split = report["scored_split"]
+        rows = environment["dataset"]["splits"]
         scores = report["splits"][split]
-        scored = report["task"], split, rows[split]["fingerprint"], scores["n"]
-        scored += scores.get("target_tokens"), report.get("second_sentence")
+        targets = (scores.get("target_tokens"), report.get("second_sentence"))
+        scored = (report["task"], split, rows[split]["fingerprint"], scores["n"], *targets)
         _ = scores[report["main_figure"]], report["throughput"]  # which a comparison reads
         n_rows = rows.get("train", {}).get("rows")
         predictions = folder / "predictions.csv"
@@ -136,7 +138,8 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
     first, *others = runs
     for other in others:
         if other.scored != first.scored:
-            tasks, splits = f"{other.report['task']} and {first.report['task']}", f"{other.split} and {first.split}"
+            tasks = f"{other.report['task']} and {first.report['task']}"
+            splits = f"{other.split} and {first.split}"
             wrong = f"{other.folder} and {first.folder} were scored on different rows of {first.split}"
             remedy = "Score both on the same rows with encoderlab eval run=... split=... dataset=..., and compare those"
             raise DataError(f"{wrong} (tasks: {tasks}; splits: {splits})", remedy=remedy)
@@ -286,7 +289,8 @@ def build_comparison(
     with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a score they do not have.
     """
     check_comparable(runs)
-    metric, first = _checked_score(runs, metric), runs[0]
+    metric = _checked_score(runs, metric)
+    first = runs[0]
     names = dict.fromkeys(name for run in runs for name in run.settings)
     differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
     settings = runs_by_setting(runs, differing)
@@ -344,32 +348,48 @@ def _differences(settings: Settings, reference: str, metric: str) -> dict[str, d
     """Return each other setting's difference from the reference, with corrected p-values."""
     runs = [run for own in settings.values() for run in own]
     has_rows = len(settings) > 1 and all(run.predictions.is_file() for run in runs)
-    read = dict(zip((run.folder for run in runs), read_predictions(runs), strict=True)) if has_rows else {}
-    measured = {}
-    for label in (label for label in settings if label != reference):
-        sides = settings[label], settings[reference]
-        if has_rows and all(metric in scores.values for scores in read.values()):
-            mine, theirs = ([read[run.folder] for run in side] for side in sides)
-            difference = paired_difference(mine, theirs, metric, BOOTSTRAP_SEED)
+    predictions: dict[Path, PredictionScores] = {}
+    if has_rows:
+        folders = [run.folder for run in runs]
+        predictions = dict(zip(folders, read_predictions(runs), strict=True))
+    is_paired = has_rows and all(metric in scores.values for scores in predictions.values())
+    theirs = settings[reference]
+    differences = {}
+    for label, own in settings.items():
+        if label == reference:
+            continue
+        if is_paired:
+            own_predictions = [predictions[run.folder] for run in own]
+            their_predictions = [predictions[run.folder] for run in theirs]
+            difference = paired_difference(own_predictions, their_predictions, metric, BOOTSTRAP_SEED)
         else:
-            difference = difference_over_seeds(*([run.scores[metric] for run in side] for side in sides))
-        measured[label] = asdict(difference) | {"p_corrected": None, "outcome": "not tested"}
-    tested = [one for one in measured.values() if one["p_value"] is not None]
-    for one, p in zip(tested, holm([one["p_value"] for one in tested]), strict=True):
-        higher_or_lower = "higher" if one["value"] > 0 else "lower"
-        one |= {"p_corrected": p, "outcome": higher_or_lower if p < LEVEL else "not distinguishable"}
-    return measured
+            own_scores = [run.scores[metric] for run in own]
+            difference = difference_over_seeds(own_scores, [run.scores[metric] for run in theirs])
+        differences[label] = asdict(difference) | {"p_corrected": None, "outcome": "not tested"}
+    tested = [difference for difference in differences.values() if difference["p_value"] is not None]
+    corrected = holm([difference["p_value"] for difference in tested])
+    for difference, p_corrected in zip(tested, corrected, strict=True):
+        difference["p_corrected"] = p_corrected
+        difference["outcome"] = "not distinguishable"
+        if p_corrected < LEVEL:
+            difference["outcome"] = "higher" if difference["value"] > 0 else "lower"
+    return differences
 
 
 def _row(label: str, runs: Sequence[FinishedRun], mean: Mean, metric: str) -> dict[str, Any]:
     """Return one setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
-    own = runs[0].scores.get(f"{metric}_ci95")
+    over_rows = runs[0].scores.get(f"{metric}_ci95")
+    interval_over = None
+    if mean.interval:
+        interval_over = "seeds"
+    elif over_rows:
+        interval_over = "rows"
     seconds = [run.report["throughput"].get("train_seconds") for run in runs]
     return {
         "label": label,
         **asdict(mean),
-        "interval": within_range(metric, mean.interval or own),
-        "interval_over": "seeds" if mean.interval else "rows" if own else None,
+        "interval": within_range(metric, mean.interval or over_rows),
+        "interval_over": interval_over,
         "training_rows": runs[0].training_rows,
         "train_seconds": None if None in seconds else sum(seconds) / len(seconds),
         "runs": [{"folder": str(run.folder), "seed": run.seed, "score": run.scores[metric]} for run in runs],
@@ -386,14 +406,21 @@ def _baselines(settings: Settings, metric: str) -> Iterator[dict[str, Any]]:
     for name, scored in distinct.items():
         for value, own in scored.items():
             where = f" ({own['setting']})" if len(scored) > 1 else ""
-            label, interval = f"{BASELINE_NAMES.get(name, name)}{where}", own.get(f"{metric}_ci95")
-            yield {"name": name, "label": label, "value": value, "interval": interval, "seconds": own.get("seconds")}
+            yield {
+                "name": name,
+                "label": f"{BASELINE_NAMES.get(name, name)}{where}",
+                "value": value,
+                "interval": own.get(f"{metric}_ci95"),
+                "seconds": own.get("seconds"),
+            }
 
 
 def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, chosen: bool) -> Iterator[str]:
     """Yield notes that a reader of the table should know; `chosen`: the reference is the best."""
-    split, tests = runs[0].split, [one["test"] for one in differences if one["test"]]
-    if repeated := len(runs) - sum(row["n"] for row in rows):
+    split = runs[0].split
+    tests = [difference["test"] for difference in differences if difference["test"]]
+    repeated = len(runs) - sum(row["n"] for row in rows)
+    if repeated:
         yield f"Skipped {repeated} of the runs, because a newer one has the same settings and seed"
     if any(row["n"] == 1 for row in rows):
         yield "With one seed, the interval covers the rows but not the variation between seeds. Add seeds"
@@ -435,35 +462,49 @@ def headline(comparison: Mapping[str, Any]) -> str:
 
 def _table(comparison: Mapping[str, Any]) -> Table:
     """Return a row for each setting: its scores, and its difference from the reference. The baselines follow."""
-    rows, cells = comparison["settings"], []
+    rows = comparison["settings"]
     rows_differ = len({row["training_rows"] for row in rows}) > 1  # as in a learning curve
+    cells = []
     for row in rows:
-        against, p = "the reference" if len(rows) > 1 else "", ""
-        if (difference := row["difference"]) is not None:
+        difference = row["difference"]
+        if difference is None:
+            against = "the reference" if len(rows) > 1 else ""
+            p_value = ""
+        else:
             against = wording.signed(difference["value"], difference["interval"])
-            corrected, outcome = difference["p_corrected"], difference["outcome"]
-            p = "-" if corrected is None else "<0.001" if corrected < 0.001 else f"{corrected:.3f}"
-            p += f" {outcome}" * (outcome in ("higher", "lower"))
-        interval = f"{wording.interval(row['interval'])}{' over rows' * (row['interval_over'] == 'rows')}"
-        own = [str(row["n"]), wording.score(row["value"]), wording.score(row["deviation"]), interval, against, p]
-        n_rows = [wording.number(row["training_rows"])] * rows_differ
-        cells.append([row["label"], *n_rows, *own, wording.number(row["train_seconds"])])
-    for one in comparison["baselines"]:
-        own = ["", wording.score(one["value"]), "", wording.interval(one["interval"]), "", ""]
-        cells.append([one["label"], *[""] * rows_differ, *own, wording.number(one["seconds"])])
-    columns = ["setting", *["training rows"] * rows_differ, *MEASURED]
+            p_value = _p_value(difference)
+        interval = wording.interval(row["interval"])
+        if row["interval_over"] == "rows":
+            interval += " over rows"
+        n_rows = [wording.number(row["training_rows"])] if rows_differ else []
+        measured = [str(row["n"]), wording.score(row["value"]), wording.score(row["deviation"]), interval]
+        cells.append([row["label"], *n_rows, *measured, against, p_value, wording.number(row["train_seconds"])])
+    for baseline in comparison["baselines"]:
+        n_rows = [""] if rows_differ else []
+        measured = ["", wording.score(baseline["value"]), "", wording.interval(baseline["interval"]), "", ""]
+        cells.append([baseline["label"], *n_rows, *measured, wording.number(baseline["seconds"])])
+    columns = ["setting", *(["training rows"] if rows_differ else []), *MEASURED]
     return Table(columns, cells, marked=[row["label"] for row in rows].index(comparison["reference"]))
+
+
+def _p_value(difference: Mapping[str, Any]) -> str:
+    """Return a corrected p-value in words, and what it says of a setting."""
+    p_corrected = difference["p_corrected"]
+    if p_corrected is None:
+        return "-"
+    words = "<0.001" if p_corrected < 0.001 else f"{p_corrected:.3f}"
+    is_clear = difference["outcome"] in ("higher", "lower")
+    return f"{words} {difference['outcome']}" if is_clear else words
 
 
 def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = ()) -> list[Block]:
     """Return what page and screen show below the headline."""
     better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
     relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
-    runs = [
-        f"{run['folder']} (seed {run['seed']}, {run['score']:.4f})"
-        for row in comparison["settings"]
-        for run in row["runs"]
-    ]
+    runs = []
+    for row in comparison["settings"]:
+        for run in row["runs"]:
+            runs.append(f"{run['folder']} (seed {run['seed']}, {run['score']:.4f})")
     differing = [f"{name}: {' | '.join(dict.fromkeys(values))}" for name, values in comparison["differing"].items()]
     return [
         Text(relative if len(comparison["settings"]) > 1 else "", tone="quiet"),
@@ -485,7 +526,8 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, s
 
     Return their paths by name. Raises DataError if the folder cannot be written to.
     """
-    metric, rows = wording.words_of(comparison["figure"]), comparison["settings"]
+    metric = wording.words_of(comparison["figure"])
+    rows = comparison["settings"]
     drawn: list[Plot] = []
     if len(rows) > 1:
         what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."

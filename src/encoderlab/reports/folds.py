@@ -31,7 +31,8 @@ INTERVAL = (
     "Intervals are those of Nadeau and Bengio (2003) for training sets that overlap; with few folds they are wide. "
     "They cover the choice of rows, not other seeds"
 )
-MOST_LABELS, MOST_ON_SCREEN = 20, 5  # labels to check, shown on the page and on the screen
+MOST_LABELS = 20  # labels to check, shown on the page
+MOST_ON_SCREEN = 5  # labels to check, shown on the screen
 PROBABILITY = "probability_"  # before a label's name, in the name of a column
 TRIALS = ((0.9, "nine in ten"), (0.8, "six in ten"), (0.5, "one in five"))  # least accuracy, and the precision measured
 
@@ -51,33 +52,42 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     """
     reports = [fold.report for fold in folds]
     scores = [report["splits"][TESTED] for report in reports]
-    n_rows, first, main_score = sum(one["n"] for one in scores), reports[0], reports[0]["main_figure"]
-    share = n_rows / sum(fold.trained_on for fold in folds)
-    names = [name for name in scores[0] if name != "n" and all(_is_number(one.get(name)) for one in scores)]
-    over = {name: mean_of([one[name] for one in scores], share) for name in names}
-    means = {name: scores[0][name] for name in ("positive_label",) if name in scores[0]} | {"n": n_rows}
-    for name, one in over.items():
-        means[name] = one.value
-        means[f"{name}_ci95"] = within_range(name, one.interval)
-    baselines = _baselines(reports, main_score, share)
+    first = reports[0]
+    main_score = first["main_figure"]
+    n_rows = sum(of_fold["n"] for of_fold in scores)
+    test_to_train = n_rows / sum(fold.trained_on for fold in folds)
+    names = []
+    for name in scores[0]:
+        if name != "n" and all(_is_number(of_fold.get(name)) for of_fold in scores):
+            names.append(name)
+    over = {name: mean_of([of_fold[name] for of_fold in scores], test_to_train) for name in names}
+    means: dict[str, Any] = {"n": n_rows}
+    if "positive_label" in scores[0]:
+        means["positive_label"] = scores[0]["positive_label"]
+    for name, mean in over.items():
+        means[name] = mean.value
+        means[f"{name}_ci95"] = within_range(name, mean.interval)
+    baselines = _baselines(reports, main_score, test_to_train)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
-    unused = f"The test split ({unused_test_rows:,} rows) was not used, because folds are made of the training rows"
-    each = [
-        {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": own["n"]}
-        | {name: own[name] for name in names}
-        for number, (fold, own) in enumerate(zip(folds, scores, strict=True), start=1)
-    ]
+    notes = [INTERVAL]
+    if unused_test_rows:
+        why = "because folds are made of the training rows"
+        notes.append(f"The test split ({unused_test_rows:,} rows) was not used, {why}")
+    each = []
+    for number, (fold, of_fold) in enumerate(zip(folds, scores, strict=True), start=1):
+        about = {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": of_fold["n"]}
+        each.append(about | {name: of_fold[name] for name in names})
     report = {
         **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_figure")},
         "scored_split": OUT_OF_FOLD,
         "splits": {OUT_OF_FOLD: means | {"per_class": _per_class(scores)}},
-        "deviations": {name: one.deviation for name, one in over.items()},
+        "deviations": {name: mean.deviation for name, mean in over.items()},
         "folds": each,
         "baselines": baselines,
         "verdict": verdict_on(baselines, f"Over the folds, the model's {wording.named_score(main_score, scores[0])}"),
         "throughput": {"train_seconds": None if None in seconds else round(sum(seconds), 3)},
         "checkpoint": {"step": None, "chosen_by": "one of each fold", "chosen_on": None},
-        "notes": [INTERVAL, *([unused] if unused_test_rows else [])],
+        "notes": notes,
     }
     return json_safe(report)
 
@@ -97,16 +107,21 @@ def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
     return per_class
 
 
-def _baselines(reports: Sequence[Mapping[str, Any]], main_score: str, share: float) -> dict[str, dict[str, Any]]:
+def _baselines(
+    reports: Sequence[Mapping[str, Any]], main_score: str, test_to_train: float
+) -> dict[str, dict[str, Any]]:
     """Return the mean main score of each baseline that every fold has, and the model's lead over it."""
     baselines = {}
     for name in reports[0]["baselines"]:
         each = [report["baselines"].get(name, {}) for report in reports]
         if all(_is_number(one.get(main_score)) and _is_number(one.get("model_leads_by")) for one in each):
-            lead = mean_of([one["model_leads_by"] for one in each], share)
-            mean, seconds = np.mean([one[main_score] for one in each]), sum(one.get("seconds") or 0 for one in each)
-            own = {main_score: float(mean), "seconds": seconds, "model_leads_by": lead.value}
-            baselines[name] = own | {"model_leads_by_ci95": lead.interval}
+            lead = mean_of([one["model_leads_by"] for one in each], test_to_train)
+            baselines[name] = {
+                main_score: float(np.mean([one[main_score] for one in each])),
+                "seconds": sum(one.get("seconds") or 0 for one in each),
+                "model_leads_by": lead.value,
+                "model_leads_by_ci95": lead.interval,
+            }
     return baselines
 
 
@@ -197,7 +212,8 @@ def show_folds_report(
 
 def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_labels: int) -> list[Block]:
     """Return what page and screen show: the mean, the baselines, each fold, and labels to check."""
-    main_score, scores = report["main_figure"], report["splits"][OUT_OF_FOLD]
+    main_score = report["main_figure"]
+    scores = report["splits"][OUT_OF_FOLD]
     mean = f"Mean {wording.named_score(main_score, scores)} {wording.with_interval(scores, main_score)}"
     labels: list[Block] = []
     if to_check is not None:
@@ -225,7 +241,8 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
 
 def _folds_table(report: Mapping[str, Any]) -> Table:
     """Return a row for each fold with its scores; and their means, standard deviations and intervals."""
-    scores, deviations = report["splits"][OUT_OF_FOLD], report["deviations"]
+    scores = report["splits"][OUT_OF_FOLD]
+    deviations = report["deviations"]
     rows = [(one["folder"], f"{one['trained_on']:,}", f"{one['n']:,}", one) for one in report["folds"]]
     rows += [("mean", "", wording.number(scores["n"]), scores), ("std. dev.", "", "", deviations)]
     cells = [[*about, *(wording.score(own[name]) for name in deviations)] for *about, own in rows]
