@@ -153,16 +153,23 @@ def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
     sides = [_columns_of(run) for run in runs]
     if isinstance(sides[0][0], list):
         n_read = np.min([[len(words) for words in labels] for labels, _ in sides], axis=0)
-        sides = [tuple([ids[:n] for ids, n in zip(side, n_read, strict=True)] for side in both) for both in sides]
+        sides = [(_first_words(labels, n_read), _first_words(predicted, n_read)) for labels, predicted in sides]
     scores = []
+    labels_of_first = sides[0][0]
     for run, (labels, predicted) in zip(runs, sides, strict=True):
-        if any(not np.array_equal(*pair) for pair in zip(labels, sides[0][0], strict=True)):
+        if any(not np.array_equal(*pair) for pair in zip(labels, labels_of_first, strict=True)):
             wrong = f"{run.predictions} has other labels than {runs[0].predictions}"
             raise DataError(wrong, remedy="Leave one of them out")
-        names, positive = list(run.scores.get("per_class", {})), run.scores.get("positive_label")
-        place = 1 if positive is None else names.index(positive)
-        scores.append(scores_of_predictions(labels, predicted, names, run.report["main_figure"], place))
+        names = list(run.scores.get("per_class", {}))
+        positive_label = run.scores.get("positive_label")
+        positive = 1 if positive_label is None else names.index(positive_label)
+        scores.append(scores_of_predictions(labels, predicted, names, run.report["main_figure"], positive))
     return scores
+
+
+def _first_words(ids: Sequence[np.ndarray], n_words: np.ndarray) -> list[np.ndarray]:
+    """Return the label ids of the first words of each sentence, `n_words` of them, [sentences]."""
+    return [of_sentence[:n] for of_sentence, n in zip(ids, n_words, strict=True)]
 
 
 def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
@@ -171,7 +178,8 @@ def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
 
     try:
         table = read_csv(run.predictions, usecols=["label", "predicted"], dtype=str, keep_default_na=False)
-        labels, predicted = (_parsed(table[name].tolist(), run.scores) for name in ("label", "predicted"))
+        labels = _parsed(table["label"].tolist(), run.scores)
+        predicted = _parsed(table["predicted"].tolist(), run.scores)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{run.predictions} cannot be read: {error}", remedy="Leave this run out") from None
     if len(table) != run.scores["n"]:

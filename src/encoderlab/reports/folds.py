@@ -136,15 +136,21 @@ def out_of_fold_table(
     """
     import pandas as pd
 
-    parts, rows = [], []
+    tables = []
+    rows_of_folds = []
     for fold, path in enumerate(predictions, start=1):
-        rows.append(np.flatnonzero(folds == fold))
-        parts.append(pd.read_csv(path, dtype=str, keep_default_na=False).loc[:, "text":])  # after the places
-        if len(parts[-1]) != len(rows[-1]):
-            wrong = f"{path} does not contain the {len(rows[-1]):,} rows of its fold"
+        rows = np.flatnonzero(folds == fold)
+        of_fold = pd.read_csv(path, dtype=str, keep_default_na=False).loc[:, "text":]  # after the places
+        if len(of_fold) != len(rows):
+            wrong = f"{path} does not contain the {len(rows):,} rows of its fold"
             raise DataError(wrong, remedy="Delete that fold's folder, and resume")
-    table = pd.concat(parts, ignore_index=True).iloc[np.argsort(np.concatenate(rows))].reset_index(drop=True)
-    numbers = {f"{PROBABILITY}{name}" for name in labels} & set(table) if labels else {"label", "predicted"}
+        tables.append(of_fold)
+        rows_of_folds.append(rows)
+    order = np.argsort(np.concatenate(rows_of_folds))
+    table = pd.concat(tables, ignore_index=True).iloc[order].reset_index(drop=True)
+    numbers = {"label", "predicted"}
+    if labels:
+        numbers = {f"{PROBABILITY}{name}" for name in labels} & set(table)
     table = table.astype(dict.fromkeys(numbers, float))
     ours = {"fold": folds, **place_columns(where)}
     return pd.concat([pd.DataFrame(ours), table.rename(columns=carried_names(table.columns, ours))], axis=1)
@@ -162,29 +168,41 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
     probabilities = table[[f"{PROBABILITY}{name}" for name in names]].to_numpy(float)
     if target == "label_set":
         assigned = np.array([[name in label.split(SEPARATOR) for name in names] for label in table["label"]])
-        right, shares = (probabilities >= 0.5) == assigned, assigned.mean(0)
+        right = (probabilities >= 0.5) == assigned
+        shares = assigned.mean(0)
         most_frequent = np.maximum(shares, 1 - shares).mean()
         rows, judged = np.nonzero(~right)
         of_label = np.where(assigned, probabilities, 1 - probabilities)[rows, judged]
         sets = assigned[rows]
         sets[np.arange(len(rows)), judged] ^= True
-        pairs = zip(rows, judged.tolist(), strict=True)
-        change = [f"{'remove' if assigned[row, k] else 'add'} {names[k]}" for row, k in pairs]
-        about = {"predicted": [SEPARATOR.join(compress(names, one)) for one in sets], "change": change}
-        about |= {"probability": 1 - of_label, "probability_of_label": of_label}
+        changes = []
+        for row, label in zip(rows, judged.tolist(), strict=True):
+            changes.append(f"{'remove' if assigned[row, label] else 'add'} {names[label]}")
+        about = {
+            "predicted": [SEPARATOR.join(compress(names, labels)) for labels in sets],
+            "change": changes,
+            "probability": 1 - of_label,
+            "probability_of_label": of_label,
+        }
     else:
         from cleanlab.filter import find_label_issues
 
         labels = table["label"].map(list(names).index).to_numpy()
-        right, most_frequent = probabilities.argmax(1) == labels, np.bincount(labels).max() / len(labels)
+        right = probabilities.argmax(1) == labels
+        most_frequent = np.bincount(labels).max() / len(labels)
         issues = find_label_issues(labels, probabilities, filter_by="low_self_confidence", n_jobs=1)
         rows = np.flatnonzero(issues & ~right)
-        about = {"predicted": np.array(names, object)[probabilities[rows].argmax(1)]}
-        about |= {"probability": probabilities[rows].max(1), "probability_of_label": probabilities[rows, labels[rows]]}
+        about = {
+            "predicted": np.array(names, object)[probabilities[rows].argmax(1)],
+            "probability": probabilities[rows].max(1),
+            "probability_of_label": probabilities[rows, labels[rows]],
+        }
     columns = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in table]
     listed = table.iloc[rows][columns].reset_index(drop=True).assign(**about)
     listed = listed.sort_values("probability_of_label", kind="stable").round(6)
-    return listed if right.mean() - most_frequent > 2 * right.std() / np.sqrt(right.size) else listed.iloc[:0]
+    standard_error = right.std() / np.sqrt(right.size)
+    has_learned = right.mean() - most_frequent > 2 * standard_error
+    return listed if has_learned else listed.iloc[:0]
 
 
 def write_folds_report(

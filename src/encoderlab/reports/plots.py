@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+BLUE = "#0072B2"
+ORANGE = "#D55E00"
+GREEN = "#009E73"
+GREY = "#666666"
 STYLES = ("-", "--", ":", "-.")
 # Fonts for Chinese, Japanese, Korean and emoji, used where they are installed.
 MORE_FONTS = (
@@ -101,32 +104,48 @@ def curves(lines: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str,
     import pandas as pd
 
     table: Any = pd.DataFrame(lines)
-    steps, evaluations = (table[table["kind"] == kind] for kind in ("step", "evaluation"))
-    steps = steps.groupby(np.arange(len(steps)) // -(-len(steps) // MOST_POINTS)).mean(numeric_only=True)
+    evaluations = table[table["kind"] == "evaluation"]
+    steps = table[table["kind"] == "step"]
+    steps_of_a_point = math.ceil(len(steps) / MOST_POINTS)
+    steps = steps.groupby(np.arange(len(steps)) // steps_of_a_point).mean(numeric_only=True)
     heights = [3.0, 3.0, 1.2] if len(evaluations) else [3.0, 1.2]
-    shape = len(heights), len(columns)
-    figure, grid = _new(WIDTH * shape[1], sum(heights), *shape, sharex=True, squeeze=False, height_ratios=heights)
+    n_rows = len(heights)
+    n_columns = len(columns)
+    figure, grid = _new(
+        WIDTH * n_columns, sum(heights), n_rows, n_columns, sharex=True, squeeze=False, height_ratios=heights
+    )
     for panels, (training_loss, loss, metric, title) in zip(grid.T, columns, strict=True):
+        losses_axes = panels[0]
+        rate_axes = panels[-1]
         unit = "squared error" if metric in SQUARED else "nats"
         if training_loss in steps:
             losses = steps[training_loss]
             smoothed = losses.rolling(len(losses) // 10 + 1, center=True, min_periods=1).mean()
-            panels[0].plot(steps["step"], losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training, as logged")
-            panels[0].plot(steps["step"], smoothed, color=BLUE, linewidth=1.8, label="training, running mean")
-        for axes, name, color in ((panels[0], loss, ORANGE), (panels[1], metric, GREEN)) if len(evaluations) else ():
-            known = evaluations[["split", "step", name]].dropna() if name in evaluations else evaluations[:0]
-            for (split, points), style in zip(known.groupby("split"), STYLES, strict=False):
-                best = points.loc[points[name].idxmin() if is_lower_better(name) else points[name].idxmax()]
-                label = f"{split}: best {best[name]:.3f} at step {best['step']:,.0f}"
-                axes.plot(points["step"], points[name], style, marker="o", markersize=4, color=color, label=label)
-        for axes, label in zip(panels, (f"loss ({unit})", words_of(metric)), strict=False):
-            _finish(axes, beside=f"{title}{label}")
-        panels[-1].plot(steps["step"], steps["learning_rate"], color=GREY, linewidth=1.5)
-        panels[-1].ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
-        panels[-1].set_ylim(bottom=0)
-        panels[-1].xaxis.set_major_formatter("{x:,.0f}")
-        _finish(panels[-1], "optimizer step", "learning rate")
+            losses_axes.plot(steps["step"], losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training, as logged")
+            losses_axes.plot(steps["step"], smoothed, color=BLUE, linewidth=1.8, label="training, running mean")
+        if len(evaluations):
+            _plot_evaluations(losses_axes, evaluations, loss, ORANGE)
+            _plot_evaluations(panels[1], evaluations, metric, GREEN)
+            _finish(panels[1], beside=f"{title}{words_of(metric)}")
+        _finish(losses_axes, beside=f"{title}loss ({unit})")
+        rate_axes.plot(steps["step"], steps["learning_rate"], color=GREY, linewidth=1.5)
+        rate_axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
+        rate_axes.set_ylim(bottom=0)
+        rate_axes.xaxis.set_major_formatter("{x:,.0f}")
+        _finish(rate_axes, "optimizer step", "learning rate")
     return figure
+
+
+def _plot_evaluations(axes: Axes, evaluations: Any, name: str, color: str) -> None:
+    """Plot the score `name` of each evaluated split against steps, its best value in the legend."""
+    if name not in evaluations:
+        return
+    known = evaluations[["split", "step", name]].dropna()
+    for (split, points), style in zip(known.groupby("split"), STYLES, strict=False):
+        scores = points[name]
+        best = points.loc[scores.idxmin() if is_lower_better(name) else scores.idxmax()]
+        label = f"{split}: best {best[name]:.3f} at step {best['step']:,.0f}"
+        axes.plot(points["step"], scores, style, marker="o", markersize=4, color=color, label=label)
 
 
 def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Figure:
@@ -163,7 +182,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
 
 def numbers_plot(labels: np.ndarray, predicted: np.ndarray) -> Figure:
     """Plot predicted numbers against the true ones, both [n], with the diagonal."""
-    shown = slice(None, None, -(-len(labels) // MOST_DOTS))
+    shown = slice(None, None, math.ceil(len(labels) / MOST_DOTS))
     figure, axes = _new(WIDTH, 0.8 * WIDTH)
     axes.scatter(labels[shown], predicted[shown], s=10, color=BLUE, alpha=0.1 + 0.5 * (len(labels) < 500), linewidths=0)
     axes.axline((labels.mean(), labels.mean()), slope=1, color=GREY, linestyle="--", linewidth=1)
@@ -239,9 +258,15 @@ def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Fi
     All maps share one scale, from 0 to the layer's greatest weight. The figure grows with the tokens and names each of
     them, up to 80; beyond that it stays at that size and names some.
     """
-    heads, length = weights.shape[0], len(tokens)
-    across = heads if heads <= 3 else 4 if length <= 16 else math.ceil(math.sqrt(heads))
-    down = -(-heads // across)
+    heads = len(weights)
+    length = len(tokens)
+    if heads <= 3:
+        across = heads
+    elif length <= 16:
+        across = 4
+    else:
+        across = math.ceil(math.sqrt(heads))
+    down = math.ceil(heads / across)
     side = min(max(2.6, 0.14 * length + 1.0), 12)
     named = range(0, length, math.ceil(length / 80))
     names = [short(tokens[place], 16) for place in named]
