@@ -29,7 +29,7 @@ from encoderlab.tasks.config import DocumentTaskConfig, MultilabelConfig, Pretra
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task
 from encoderlab.tasks.texts import Classification
-from encoderlab.training.batches import Rows
+from encoderlab.training.batches import EVALUATION_SEED, Rows
 
 LINEAR_HEAD = "The head was initialised with a logistic regression on the vectors of the encoder"
 SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
@@ -144,7 +144,8 @@ def report_on_labels(
     simple_models = _baselines(corpus, split, config, assembly)
     report = build_report({**summary, "data_notes": data_notes}, scores, simple_models)
     facts = run_facts(folder, run.command)
-    origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
+    longest_row = int(rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
+    origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints(), longest_row)
     save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
     examples, explain = corpus.split(split), partial(word_importance, assembly)
     write_report(folder.root, report, facts, examples, scores[split], explain)
