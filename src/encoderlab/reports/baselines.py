@@ -104,5 +104,7 @@ def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     """Print the report of `encoderlab baseline`."""
     baselines = report["baselines"]
     where = f"scored on {report['scored_split']} ({wording.number(report['n'])} rows)"
-    skipped = [Text(one.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped") for name, one in baselines.items()]
+    skipped = []
+    for name, scores in baselines.items():
+        skipped.append(Text(scores.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped"))
     show([Text(where, f"baseline {report['task']}"), _table(baselines, report["main_figure"]), *skipped], file)

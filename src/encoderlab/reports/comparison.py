@@ -112,7 +112,7 @@ def _explicit_names(overrides: Sequence[str] | None) -> frozenset[str] | None:
     """Return the names of the settings and groups in a command line's overrides, with `encoder` for the model."""
     if overrides is None:
         return None
-    names = {one.lstrip("+~").partition("=")[0] for one in overrides}
+    names = {override.lstrip("+~").partition("=")[0] for override in overrides}
     return frozenset("encoder" if name in ("model", "init_from") else name for name in names)
 
 
@@ -254,11 +254,11 @@ def distinguishing(
     def says_less(name: str) -> tuple[bool, ...]:
         is_typed = name in explicit
         is_of_typed_group = name.partition(".")[0] in explicit
-        some_lack = any(one.get(name) is None for one in settings)
+        some_lack = any(of_run.get(name) is None for of_run in settings)
         return name != "encoder", not is_typed, not is_of_typed_group, name.rpartition(".")[2] != "name", some_lack
 
     def kinds(names: Sequence[str]) -> int:
-        return len({repr([one.get(name) for name in names]) for one in settings})
+        return len({repr([of_run.get(name) for name in names]) for of_run in settings})
 
     selected: list[str] = []
     for name in sorted(differing, key=says_less):
@@ -276,7 +276,7 @@ def _exclusive(
     exclusive: dict[str, None] = {}
     for name in selected:
         for other in candidates:
-            if all((one.get(name) is None) != (one.get(other) is None) for one in settings):
+            if all((of_run.get(name) is None) != (of_run.get(other) is None) for of_run in settings):
                 exclusive |= {name: None, other: None}
     return exclusive
 

@@ -62,7 +62,7 @@ class Importance:
 
     def as_dict(self, name: str) -> dict[str, Any]:
         """Return what explain.json holds of the example `name`."""
-        words = [asdict(one) | {"word": self.texts[one.text][one.begin : one.end]} for one in self.words]
+        words = [asdict(word) | {"word": self.texts[word.text][word.begin : word.end]} for word in self.words]
         own = asdict(self) | {"words": words}
         return {"name": name, "explained": own.pop("label"), **own}
 
@@ -74,31 +74,46 @@ Explain = Callable[..., Sequence[Importance]]
 def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
     """Return each text with its words marked, its classes, and the scores of its words or of the strongest."""
     measured = "A score is what a word adds to the log-odds of the class: +0.7 doubles the odds, −0.7 halves them."
-    if all(one.label is None for one in explanations.values()):
+    if all(importance.label is None for importance in explanations.values()):
         measured = "A score is what a word adds to the number, in its own units."
     hidden = "It is the change when the word is hidden, so what several words do only together is not captured."
     blocks: list[Block] = [Text(f"{measured} {hidden}", tone="quiet")]
-    for name, one in explanations.items():
+    for name, importance in explanations.items():
         meaning = "+ makes the number larger, - (dotted on the page) smaller"
-        if one.label is not None:
-            other = "" if one.label in one.predicted.split(", ") else ", which the model did not predict,"
-            meaning = f"+ supports {one.label}{other} and - (dotted on the page) counts against it"
-        cut = " The text was truncated to what the model reads." if one.truncated else ""
-        classes = sorted(one.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
-        strongest = sorted(one.words, key=lambda word: -abs(word.score))[:MOST_WORDS]
-        listed = one.words if len(one.words) <= MOST_WORDS else strongest
-        words = [one.texts[word.text][word.begin : word.end] for word in listed]
-        bars = [("+" if word.score >= 0 else "-") * round(BAR * abs(word.score) / one.full) for word in listed]
-        rows = list(zip(words, bars, (f"{word.score:+.3f}" for word in listed), strict=True))
-        blocks += [
-            Heading(f"{name}: {one.predicted}"),
-            Text(f"{meaning[:1].upper()}{meaning[1:]}.{cut}"),
-            Passage([], marked(one.texts, one.words, one.full)),
-            *([Table(("class", "probability"), [[k, wording.percent(p)] for k, p in classes])] if classes else []),
-            Text("" if listed is one.words else f"The {MOST_WORDS} words with the greatest scores:"),
-            Table(("word", "", "score"), rows, n_texts=2),
-        ]
+        label = importance.label
+        if label is not None:
+            is_predicted = label in importance.predicted.split(", ")
+            other = "" if is_predicted else ", which the model did not predict,"
+            meaning = f"+ supports {label}{other} and - (dotted on the page) counts against it"
+        cut = " The text was truncated to what the model reads." if importance.truncated else ""
+        blocks.append(Heading(f"{name}: {importance.predicted}"))
+        blocks.append(Text(f"{meaning[:1].upper()}{meaning[1:]}.{cut}"))
+        blocks.append(Passage([], marked(importance.texts, importance.words, importance.full)))
+        if importance.probabilities:
+            blocks.append(_class_probabilities(importance))
+        if len(importance.words) > MOST_WORDS:
+            blocks.append(Text(f"The {MOST_WORDS} words with the greatest scores:"))
+        blocks.append(_word_scores(importance))
     return blocks
+
+
+def _class_probabilities(importance: Importance) -> Table:
+    """Return the most probable classes."""
+    classes = sorted(importance.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
+    return Table(("class", "probability"), [[name, wording.percent(probability)] for name, probability in classes])
+
+
+def _word_scores(importance: Importance) -> Table:
+    """Return each word with its score and a bar for it, of many those with the greatest."""
+    listed = importance.words
+    if len(listed) > MOST_WORDS:
+        listed = sorted(listed, key=lambda word: -abs(word.score))[:MOST_WORDS]
+    rows = []
+    for word in listed:
+        sign = "+" if word.score >= 0 else "-"
+        bar = sign * round(BAR * abs(word.score) / importance.full)
+        rows.append([importance.texts[word.text][word.begin : word.end], bar, f"{word.score:+.3f}"])
+    return Table(("word", "", "score"), rows, n_texts=2)
 
 
 def marked(texts: Sequence[str], words: Sequence[WordImportance], full: float) -> list[list[dict[str, Any]]]:

@@ -34,7 +34,8 @@ INTERVAL = (
 MOST_LABELS = 20  # labels to check, shown on the page
 MOST_ON_SCREEN = 5  # labels to check, shown on the screen
 PROBABILITY = "probability_"  # before a label's name, in the name of a column
-TRIALS = ((0.9, "nine in ten"), (0.8, "six in ten"), (0.5, "one in five"))  # least accuracy, and the precision measured
+# Above each accuracy, the precision that was measured
+TRIALS = ((0.9, "nine in ten"), (0.8, "six in ten"), (0.5, "one in five"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,13 @@ def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
     """Return precision, recall and F1 of each class over the folds, weighted by its rows; `support` counts all."""
     per_class = {}
     for name in scores[0].get("per_class", {}):
-        each = [one["per_class"][name] for one in scores]
-        support = sum(one["support"] for one in each)
-        weighted = {key: sum(one[key] * one["support"] for one in each) for key in ("precision", "recall", "f1")}
-        per_class[name] = {key: total / max(support, 1) for key, total in weighted.items()} | {"support": support}
+        of_folds = [of_fold["per_class"][name] for of_fold in scores]
+        support = sum(own["support"] for own in of_folds)
+        means = {}
+        for key in ("precision", "recall", "f1"):
+            weighted = sum(own[key] * own["support"] for own in of_folds)
+            means[key] = weighted / max(support, 1)
+        per_class[name] = means | {"support": support}
     return per_class
 
 
@@ -113,12 +117,13 @@ def _baselines(
     """Return the mean main score of each baseline that every fold has, and the model's lead over it."""
     baselines = {}
     for name in reports[0]["baselines"]:
-        each = [report["baselines"].get(name, {}) for report in reports]
-        if all(_is_number(one.get(main_score)) and _is_number(one.get("model_leads_by")) for one in each):
-            lead = mean_of([one["model_leads_by"] for one in each], test_to_train)
+        of_folds = [report["baselines"].get(name, {}) for report in reports]
+        needed = [own.get(key) for own in of_folds for key in (main_score, "model_leads_by")]
+        if all(_is_number(value) for value in needed):
+            lead = mean_of([own["model_leads_by"] for own in of_folds], test_to_train)
             baselines[name] = {
-                main_score: float(np.mean([one[main_score] for one in each])),
-                "seconds": sum(one.get("seconds") or 0 for one in each),
+                main_score: float(np.mean([own[main_score] for own in of_folds])),
+                "seconds": sum(own.get("seconds") or 0 for own in of_folds),
                 "model_leads_by": lead.value,
                 "model_leads_by_ci95": lead.interval,
             }
@@ -237,9 +242,7 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
     if to_check is not None:
         words = "label_errors.csv is empty: none stands out, or the model is no better than the most frequent label."
         if len(to_check):
-            words = "label_errors.csv lists them all, the least plausible first."
-            trial = next((share for least, share in TRIALS if (scores.get("accuracy") or 0) >= least), None)
-            words += f" In trials at this accuracy, {trial} of the listed labels were wrong." if trial else ""
+            words = f"label_errors.csv lists them all, the least plausible first.{_precision_in_trials(scores)}"
         counts = f"{len(to_check):,} labels to check, of {report['label_errors']['of']:,} rows"
         rows = to_check.head(most_labels).to_dict("records")
         labels = [Heading("Labels to check"), Text(f"{counts}: {words}"), *map(_passage, rows)]
@@ -257,11 +260,20 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
     ]
 
 
+def _precision_in_trials(scores: Mapping[str, Any]) -> str:
+    """Return how many of the listed labels were wrong in trials at this accuracy, in words; "" if it was too low."""
+    accuracy = scores.get("accuracy") or 0
+    for min_accuracy, share in TRIALS:
+        if accuracy >= min_accuracy:
+            return f" In trials at this accuracy, {share} of the listed labels were wrong."
+    return ""
+
+
 def _folds_table(report: Mapping[str, Any]) -> Table:
     """Return a row for each fold with its scores; and their means, standard deviations and intervals."""
     scores = report["splits"][OUT_OF_FOLD]
     deviations = report["deviations"]
-    rows = [(one["folder"], f"{one['trained_on']:,}", f"{one['n']:,}", one) for one in report["folds"]]
+    rows = [(fold["folder"], f"{fold['trained_on']:,}", f"{fold['n']:,}", fold) for fold in report["folds"]]
     rows += [("mean", "", wording.number(scores["n"]), scores), ("std. dev.", "", "", deviations)]
     cells = [[*about, *(wording.score(own[name]) for name in deviations)] for *about, own in rows]
     cells.append(["95% interval", "", "", *(wording.interval(scores[f"{name}_ci95"]) for name in deviations)])

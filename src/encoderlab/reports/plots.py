@@ -224,10 +224,10 @@ def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
     figure, (upper, lower) = _new(WIDTH, 5.2, 2, sharex=True, height_ratios=[3, 1])
     bins: Any = pd.DataFrame(calibration["reliability"])
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
-    for one in calibration["reliability"]:
-        if one["accuracy_ci95"] is not None:
-            upper.plot([one["confidence"]] * 2, one["accuracy_ci95"], color=BLUE, linewidth=2.2, alpha=0.4)
-            upper.plot(one["confidence"], one["accuracy"], "o", color=BLUE, markersize=5)
+    for row in calibration["reliability"]:
+        if row["accuracy_ci95"] is not None:
+            upper.plot([row["confidence"]] * 2, row["accuracy_ci95"], color=BLUE, linewidth=2.2, alpha=0.4)
+            upper.plot(row["confidence"], row["accuracy"], "o", color=BLUE, markersize=5)
     upper.set_ylim(-0.03, 1.03)
     _finish(upper, beside="accuracy")
     lower.bar(bins["low"], bins["n"], 1 / calibration["bins"], align="edge", color=BLUE)

@@ -169,9 +169,10 @@ def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def show_pairs(pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> None:
     """Print what training reads and the baselines' scores on pairs, which may be none."""
-    scores = {BASELINE_NAMES.get(name, name): wording.score(one.get("nsp_accuracy")) for name, one in baselines.items()}
-    each = ", ".join(f"{name} {value}" for name, value in scores.items())
-    show([*pair_lines(pairs), Text(each, "Baselines on pairs (no encoder)")])
+    each = []
+    for name, scores in baselines.items():
+        each.append(f"{BASELINE_NAMES.get(name, name)} {wording.score(scores.get('nsp_accuracy'))}")
+    show([*pair_lines(pairs), Text(", ".join(each), "Baselines on pairs (no encoder)")])
 
 
 def show_report(
@@ -292,11 +293,12 @@ def _class_table(scored: Mapping[str, Any], key: str, most: int) -> list[Block]:
         for score in extra:
             cells.append(wording.interval(scores[score]) if score == "f1_ci95" else wording.score(scores[score]))
         rows.append([wording.shown(name, 80), *cells])
+    kind = "class" if "confusion" in scored else "label"
+    support = "rows"
     if key == "per_entity":
-        kind, counted = ("type", "entities")
-    else:
-        kind, counted = ("class" if "confusion" in scored else "label", "rows")
-    columns = [kind, "precision", "recall", "F1", counted, *(EXTRA_COLUMNS[name] for name in extra)]
+        kind = "type"
+        support = "entities"
+    columns = [kind, "precision", "recall", "F1", support, *(EXTRA_COLUMNS[name] for name in extra)]
     return [Table(columns, rows), Text(few, tone="quiet")]
 
 
@@ -324,8 +326,10 @@ def write_report(
 
 def write_encoder_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
     """Write the report of an encoder that learned from documents: the curves, report.html, and last report.json."""
-    splits = split_facts(facts).items()
-    documents = [[name, wording.number(one["documents"])] for name, one in splits if "documents" in one]
+    documents = []
+    for name, split in split_facts(facts).items():
+        if "documents" in split:
+            documents.append([name, wording.number(split["documents"])])
     data = [Heading("Data"), *pair_lines(report["pairs"]), Table(("split", "documents"), documents)]
     _write_page(folder, report, _curves(folder, report), [*data, *settings_section(facts)])
 
