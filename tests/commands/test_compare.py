@@ -100,6 +100,12 @@ def test_an_interval_over_two_seeds_has_no_impossible_scores(command):
     assert 0 <= low < 0.7 and high == 1
 
 
+def test_seeds_with_the_same_score_have_the_interval_of_the_rows(command):
+    runs = [finished(f"run{seed}", seed=seed, right=1.0) for seed in (0, 1)]
+    (row,) = compared(command, *runs)["settings"]
+    assert row["interval_over"] == "rows" and row["interval"][0] < row["interval"][1]
+
+
 def test_a_run_may_be_named_as_the_reference(command, four):
     found = compared(command, *four, f"reference={four[0]}")
     assert found["reference"] == "n_layers=1" and found["settings"][1]["difference"]["outcome"] == "higher"

@@ -387,8 +387,9 @@ def _differences(settings: Settings, reference: str, metric: str) -> dict[str, d
 def _row(label: str, runs: Sequence[FinishedRun], mean: Mean, metric: str) -> dict[str, Any]:
     """Return one setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
     over_rows = runs[0].scores.get(f"{metric}_ci95")
+    over_seeds = mean.interval if mean.deviation else None  # seeds that are all the same say nothing about others
     interval_over = None
-    if mean.interval:
+    if over_seeds:
         interval_over = "seeds"
     elif over_rows:
         interval_over = "rows"
@@ -396,7 +397,7 @@ def _row(label: str, runs: Sequence[FinishedRun], mean: Mean, metric: str) -> di
     return {
         "label": label,
         **asdict(mean),
-        "interval": within_range(metric, mean.interval or over_rows),
+        "interval": within_range(metric, over_seeds or over_rows),
         "interval_over": interval_over,
         "training_rows": runs[0].training_rows,
         "train_seconds": None if None in seconds else sum(seconds) / len(seconds),

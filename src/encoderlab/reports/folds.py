@@ -67,7 +67,8 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
         means["positive_label"] = scores[0]["positive_label"]
     for name, mean in over.items():
         means[name] = mean.value
-        means[f"{name}_ci95"] = within_range(name, mean.interval)
+        has_width = bool(mean.deviation)  # folds that are all the same say nothing about other rows
+        means[f"{name}_ci95"] = within_range(name, mean.interval) if has_width else None
     baselines = _baselines(reports, main_score, test_to_train)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     notes = [INTERVAL]
