@@ -268,6 +268,16 @@ def test_notes_about_the_rows_stand_with_the_data(tmp_path, run, scores, facts):
     assert "were truncated" in printed.getvalue()
 
 
+def test_a_single_row_is_called_so_and_has_no_interval(run, scores_of):
+    report = build_report(
+        run, {"test": scores_of([1], [1])}, {"majority": Baseline({"accuracy": 0.0}, np.zeros(1, int))}
+    )
+    assert headline(report) == "accuracy 1.000 on test (1 row)"
+    assert report["verdict"]["outcome"] == "not distinguishable" and "interval" not in report["verdict"]["sentence"]
+    assert any("single row" in note for note in report["notes"])
+    show_report(report, {}, [], io.StringIO())
+
+
 def test_every_number_of_a_table_with_many_columns_says_on_a_phone_what_it_is(tmp_path, report, scores, facts):
     write_report(tmp_path, report, facts, Rows([Example("a")] * 200), scores)
     page = (tmp_path / "report.html").read_text()

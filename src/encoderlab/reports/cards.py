@@ -40,7 +40,7 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
     lines = [] if is_encoder else [_predicts(labels)]
     lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
     value = wording.with_interval(scored, main_score)
-    lines.append(f"{score} on {report['scored_split']} ({scored['n']:,} rows): {value}")
+    lines.append(f"{score} on {report['scored_split']} ({wording.counted(scored['n'], 'row')}): {value}")
     lines.append(f"Weights of {wording.checkpoint_words(report['checkpoint'])}")
     splits = list(report["splits"].values())
     first = splits[0]

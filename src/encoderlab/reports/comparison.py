@@ -301,7 +301,9 @@ def headline(comparison: Mapping[str, Any]) -> str:
     rows = comparison["settings"]
     name = wording.named_score(comparison["figure"], comparison)
     counts = f"{wording.counted(sum(row['n'] for row in rows), 'run')} of {comparison['task']}"
-    where = f"{comparison['split']} ({comparison['rows']:,} rows): {wording.counted(len(rows), 'setting')}"
+    where = (
+        f"{comparison['split']} ({wording.counted(comparison['rows'], 'row')}): {wording.counted(len(rows), 'setting')}"
+    )
     return f"{name[:1].upper()}{name[1:]} of {counts} on {where}"
 
 

@@ -240,14 +240,15 @@ def headline(report: Mapping[str, Any]) -> str:
     scored = report["splits"][report["scored_split"]]
     main_score = report["main_figure"]
     words = f"{wording.named_score(main_score, scored)} {wording.with_interval(scored, main_score)}"
-    words += f" on {report['scored_split']} ({scored['n']:,} rows)"
+    words += f" on {report['scored_split']} ({wording.counted(scored['n'], 'row')})"
     support = {name: of_class["support"] for name, of_class in scored.get("per_class", {}).items()}
     if "confusion" not in scored:
         return words
     has_majority = max(support.values()) > MAJORITY * sum(support.values())
-    if not has_majority:
+    occurring = [name for name in support if support[name]]
+    if not has_majority or len(occurring) == 1:
         return words
-    rare = min(support, key=support.__getitem__)
+    rare = min(occurring, key=support.__getitem__)
     parts = [words]
     if (main_score, scored.get("positive_label")) != ("f1", rare):
         parts.append(f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}")
