@@ -18,7 +18,18 @@ LABELS = np.random.default_rng(0).integers(0, 2, N)
 
 
 def finished(
-    name, *, seed=0, right=0.8, settings=(), command="train", task="toy", split="test", fingerprint="f", chosen_on=None
+    name,
+    *,
+    seed=0,
+    right=0.8,
+    settings=(),
+    command="train",
+    task="toy",
+    split="test",
+    fingerprint="f",
+    chosen_on=None,
+    typed=None,
+    training_rows=None,
 ):
     """Write the folder of a finished run that is right on a fraction of the same N rows."""
     folder = RunFolder(Path("outputs") / name)
@@ -37,7 +48,10 @@ def finished(
         (config[group] if group else config)[setting] = value
     folder.config.write_text(yaml.safe_dump(config))
     splits = {split: {"fingerprint": fingerprint, "rows": N}}
-    folder.environment.write_text(json.dumps({"command": command, "dataset": {"labels": NAMES, "splits": splits}}))
+    if training_rows is not None:
+        splits["train"] = {"rows": training_rows}
+    environment = {"command": command, "overrides": typed, "dataset": {"labels": NAMES, "splits": splits}}
+    folder.environment.write_text(json.dumps(environment))
     accuracy = float(hit.mean())
     scores = {"n": N, "loss": 0.5, "accuracy": accuracy, "accuracy_ci95": [accuracy - 0.05, accuracy + 0.05]}
     scores["per_class"] = dict.fromkeys(NAMES, {})
@@ -80,6 +94,18 @@ def test_settings_are_grouped_by_seed_and_compared_with_the_best(command, capsys
         assert f"{row['value']:.3f}" in printed
 
 
+def test_an_interval_over_two_seeds_has_no_impossible_scores(command):
+    runs = [finished(f"run{seed}", seed=seed, right=right) for seed, right in ((0, 0.7), (1, 0.95))]
+    low, high = compared(command, *runs)["settings"][0]["interval"]
+    assert 0 <= low < 0.7 and high == 1
+
+
+def test_seeds_with_the_same_score_have_the_interval_of_the_rows(command):
+    runs = [finished(f"run{seed}", seed=seed, right=1.0) for seed in (0, 1)]
+    (row,) = compared(command, *runs)["settings"]
+    assert row["interval_over"] == "rows" and row["interval"][0] < row["interval"][1]
+
+
 def test_a_run_may_be_named_as_the_reference(command, four):
     found = compared(command, *four, f"reference={four[0]}")
     assert found["reference"] == "n_layers=1" and found["settings"][1]["difference"]["outcome"] == "higher"
@@ -104,6 +130,33 @@ def test_the_encoder_is_named_as_the_user_chose_it(command):
     found = compared(command, scratch, finished("finetuned", right=0.9, command="finetune", settings=pretrained))
     assert [row["label"] for row in found["settings"]] == ["encoder=mini", "encoder=org/MiniLM"]
     assert found["differing"]["command"] == ["train", "finetune"]
+
+
+def test_what_was_typed_names_a_run_and_not_what_follows_from_it(command):
+    def length(steps, epochs, evaluate_every):
+        return {"training.evaluate_every": evaluate_every, "training.steps": steps, "training.epochs": epochs}
+
+    runs = [
+        finished("steps", settings=length(120, None, 12), typed=["task=toy", "training.steps=120"]),
+        finished("long", settings=length(None, 20, 34), typed=["task=toy", "training.epochs=20"]),
+        finished("short", settings=length(None, 3, 5), typed=["task=toy", "training.epochs=3"]),
+    ]
+    labels = [row["label"] for row in compared(command, *runs)["settings"]]
+    assert labels == ["steps=120", "epochs=20", "epochs=3"]
+
+
+def test_a_learning_curve_says_which_settings_changed_with_the_rows(command):
+    def run_on(share, rows, epochs, *typed):
+        settings = {"dataset.train_share": share, "training.epochs": epochs, "training.evaluate_every": rows // 10}
+        overrides = [f"dataset.train_share={share}", *typed]
+        return finished(f"{rows}-{len(typed)}", settings=settings, training_rows=rows, typed=overrides)
+
+    notes = compared(command, run_on(0.1, 20, 40), run_on(1, 200, 5))["notes"]
+    (changed,) = (note for note in notes if "changed with the rows" in note)
+    assert "training.epochs (40 | 5)" in changed and "evaluate_every" not in changed
+    held = compared(command, run_on(0.1, 20, 7, "training.epochs=7"), run_on(1, 200, 7, "training.epochs=7"))
+    assert [row["label"] for row in held["settings"]] == ["train_share=0.1", "train_share=1"]
+    assert not any("changed with the rows" in note for note in held["notes"])
 
 
 def test_runs_with_different_main_scores_are_compared_by_a_named_one(command, four):

@@ -83,6 +83,8 @@ def test_the_truncated_fraction_equals_the_one_a_run_reports(command, films, tmp
     assert any("task.windows=mean" in note for note in notes) == (cut > 0.1)
     assert any(note.startswith(f"{cut:.1%} of the rows of train were truncated") for note in notes) == (cut > 0)
     assert 0 < cut < 1
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert page.index(">Data</h2>") < page.index("of the rows of train were truncated"), "it stands with the data"
 
 
 def test_tokens_are_those_of_the_encoder_that_finetune_starts_from(command, films, capsys):

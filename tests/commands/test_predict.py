@@ -18,7 +18,7 @@ from encoderlab.commands.predict import WRITERS, show_rows
 from encoderlab.config.commands import PredictionFormat
 from encoderlab.data.columns import MissingColumnError
 from encoderlab.errors import DataError, SettingError
-from tests.experiment_models import BRACKETS_MODEL
+from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 
 
 def typed(text):
@@ -70,6 +70,19 @@ def test_a_run_on_joined_columns_predicts_a_file_with_its_columns(command, tmp_p
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     command("predict", "run=joined", "input=two.csv")
     assert capsys.readouterr().out.splitlines()[1].endswith("good film | story 1")
+
+
+def test_a_model_says_that_it_has_never_seen_such_a_length(command, tmp_path, capsys):
+    digits = ("task=reverse", "dataset.length=8", "dataset.limit=100", "training=smoke", "baselines=false")
+    command("train", *digits, *REVERSE_MODEL, "run_dir=run")
+    (tmp_path / "new.txt").write_text("1 2 3 4 5 6 7 8\n" + "1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6\n", encoding="utf-8")
+    capsys.readouterr()
+    command("predict", "run=run", "input=new.txt")
+    out, errors = capsys.readouterr()
+    assert len(rows_of(out)) == 2
+    assert "1 of 2 rows are much longer than any that the model was trained on" in errors
+    command("predict", "run=run", "text=1 2 3 4 5 6 7")
+    assert "longer" not in capsys.readouterr().err
 
 
 def test_nothing_is_predicted_for_a_blank_text_wherever_it_comes_from(command, brackets_run, tmp_path, capsys):

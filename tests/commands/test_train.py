@@ -9,7 +9,7 @@ import yaml
 
 from encoderlab.api import Run
 from encoderlab.errors import TrainingError
-from encoderlab.reports.comparison import read_predictions, read_run
+from encoderlab.reports.finished_runs import read_predictions, read_run
 from encoderlab.system.files import differing_files
 from encoderlab.training.checkpoint import checkpoints, step_of
 from tests.experiment_models import REVERSE_MODEL
@@ -134,3 +134,10 @@ def test_a_run_records_the_experiment_as_it_was_typed_whatever_else_was(command)
     command("train", "experiment=notebook_reverse", "model=tiny", *small, "baselines=false", "run_dir=run")
     record = json.loads(Path("run/environment.json").read_text(encoding="utf-8"))
     assert record["overrides"][:2] == ["experiment=notebook_reverse", "model=tiny"]
+
+
+def test_what_is_suggested_next_has_not_just_been_done(command, tmp_path, capsys):
+    command("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "run_dir=run")
+    _, _, suggested = capsys.readouterr().err.partition("\nNext\n")
+    assert "encoderlab predict run=" in suggested
+    assert "encoderlab eval" not in suggested, "the run has been scored on its splits"

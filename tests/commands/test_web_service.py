@@ -2,7 +2,9 @@
 browsers.
 """
 
+import html
 import json
+import re
 import threading
 from dataclasses import replace
 
@@ -17,6 +19,7 @@ from starlette.testclient import TestClient
 from encoderlab.commands import serve as service
 from encoderlab.commands.serve import LOOPBACK, web_service
 from encoderlab.data.examples import TextExample
+from encoderlab.reports.trial import trial_of
 from encoderlab.runs.predict import predictions_of
 from encoderlab.runs.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig, Windows
@@ -212,3 +215,31 @@ def test_the_service_is_described_for_programs(texts):
     request = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert request["properties"].keys() == {"text", "texts", "text_pair", "text_pairs"}
     assert request["properties"]["texts"]["maxItems"] == 3
+
+
+def test_the_page_is_named_by_the_data_and_offers_held_out_rows(tmp_path):
+    report = {"data": "my <tickets>.csv", "task": "classification", "scored_split": "test"}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    rows = [
+        "label,predicted,text",
+        "a,a,first <b>",
+        "a,a,second",
+        'b,a,"it said\n""012"""',
+        "b,b,last",
+        f"c,c,{'long ' * 99}",
+    ]
+    (tmp_path / "predictions.csv").write_text("\n".join(rows) + "\n")
+    trial = trial_of(tmp_path, "classification")
+    client = TestClient(web_service(opened(), 0.0, LOOPBACK, trial), base_url="http://127.0.0.1")
+    page = client.get("/").text
+    assert "<h1>my &lt;tickets&gt;.csv, classification</h1>" in page
+    offered = [html.unescape(text) for text in re.findall(r'data-text="([^"]*)"', page)]
+    assert offered == ["first <b>", 'it said\n"012"', "second"], "a row of each label, then others; no long ones"
+    assert "From the test rows" in page
+    assert client.get("/model").json()["task"] == "digits"
+
+
+def test_a_model_without_its_run_is_served_without_rows(tmp_path):
+    trial = trial_of(tmp_path, "digits")
+    assert (trial.title, trial.examples) == ("digits", ())
+    assert "data-text" not in client_of(opened()).get("/").text.partition("<script>")[0]

@@ -49,13 +49,43 @@ def test_intervals_match_scipys_bootstrap_over_rows():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 1000), st.integers(1, 40))
+@given(st.integers(0, 1000), st.integers(2, 40))
 def test_an_interval_is_ordered_within_bounds_and_reproducible(seed, n):
     scores = scored(*drawn(n, 0.5, seed=seed))
     intervals = scores.with_intervals(seed).intervals
     assert intervals == scores.with_intervals(seed).intervals
-    for name, (low, high) in intervals.items():
-        assert (-1 if name == "matthews" else 0) <= low <= high <= 1
+    for name, bounds in intervals.items():
+        if bounds is not None:  # a correlation that no row can change
+            low, high = bounds
+            assert (-1 if name == "matthews" else 0) <= low < high <= 1
+
+
+def test_one_row_has_no_interval():
+    scores = scored(np.array([1]), np.array([1])).with_intervals(seed=0)
+    assert set(scores.intervals.values()) == {None} and scores.per_class["1"]["f1_ci95"] is None
+    assert scores.lead_over(np.array([0]), seed=0) == (1.0, None)
+
+
+def test_all_right_leaves_open_what_wilsons_interval_says():
+    labels = np.arange(20) % 2
+    scores = scored(labels, labels, 2).with_intervals(seed=0)
+    expected = scipy.stats.binomtest(20, 20).proportion_ci(method="wilson")
+    for name in ("accuracy", "f1_macro", "f1_weighted"):
+        assert scores.intervals[name] == pytest.approx([expected.low, 1.0], abs=1e-6), name
+    assert scores.intervals["matthews"] is None, "a bootstrap without width is no interval"
+
+
+def test_a_class_of_six_rows_that_is_never_predicted_may_still_be_found_in_others():
+    labels = np.repeat([0, 1], [94, 6])
+    low, high = scored(labels, np.zeros(100, int), 2).with_intervals(seed=0).per_class["1"]["f1_ci95"]
+    recall = scipy.stats.binomtest(0, 6).proportion_ci(method="wilson").high
+    assert low == 0 and high == pytest.approx(2 * recall / (1 + recall), abs=1e-6), "F1 of that recall without mistakes"
+
+
+def test_macro_f1_of_rare_classes_is_less_certain_than_accuracy():
+    labels = np.repeat([0, 1, 2], [90, 6, 4])
+    intervals = scored(labels, labels).with_intervals(seed=0).intervals
+    assert intervals["f1_macro"][0] < intervals["accuracy"][0] < 1
 
 
 def test_the_lead_over_other_predictions_is_paired():

@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import re
+import sys
 import warnings
 from dataclasses import replace
+from types import ModuleType
 
 import matplotlib.image
 import numpy as np
@@ -14,6 +16,8 @@ from datasets import Dataset
 
 from encoderlab.baselines.supervised import Baseline
 from encoderlab.metrics import scores_of_predictions
+from encoderlab.metrics.calibration import calibration
+from encoderlab.reports import plots
 from encoderlab.reports.baselines import verdict_on
 from encoderlab.reports.blocks import Table, Text, show
 from encoderlab.reports.explanation import Importance, WordImportance, marked
@@ -130,6 +134,29 @@ def test_a_pipe_is_not_wrapped():
     assert max(map(len, file.getvalue().splitlines())) > 600 and len(file.getvalue().splitlines()) < 8
 
 
+def test_a_pipe_has_no_colours_even_where_a_notebook_asks_for_them(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter sets it for all that it starts
+    file = io.StringIO()
+    show([Text("words", "Title", tone="bad"), Table(("one",), [["two"]])], file)
+    assert "words" in file.getvalue() and "\x1b" not in file.getvalue()
+
+
+def test_a_notebook_shows_a_report_as_one_piece_of_html(monkeypatch, report):
+    shown = []
+    display = ModuleType("IPython.display")
+    monkeypatch.setattr(display, "HTML", str, raising=False)
+    monkeypatch.setattr(display, "display", shown.append, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    out_stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(sys, "stderr", out_stream)
+    show_report(report, {"page": "run/report.html"}, ["encoderlab predict run=run"])
+    (html,) = shown
+    assert html.count("<table") >= 2 and report["verdict"]["sentence"] in html.replace("&#39;", "'")
+    assert "<script" not in html and "\x1b" not in html and "encoderlab predict run=run" in html
+    assert out_stream.getvalue() == ""
+
+
 def test_the_files_of_a_run_are_whole_and_escaped(tmp_path, report, scores, facts):
     metrics(tmp_path)
     examples = Rows(Example(f"word {row} {ATTACK}", ATTACK) for row in range(200))
@@ -210,4 +237,68 @@ def test_many_classes_show_the_worst_on_a_page_of_moderate_size(tmp_path, run, s
     write_report(tmp_path, report, facts, Rows([Example("a")] * 300), scores)
     page = Page(tmp_path / "report.html")
     assert "class 7" in page.text and "class 99" not in page.text and "confusion.png" in page.text
+    assert re.search(r"class 7\s*class 8\s*3\s*100\.0%", page.text), (
+        "the classes that are confused, in place of a matrix"
+    )
     assert (tmp_path / "report.html").stat().st_size < 300_000
+
+
+def test_a_confusion_matrix_has_no_zeros_and_whole_words(tmp_path, run, scores_of, facts):
+    names = ["Refund request", "Technical issue with the mobile application", *(f"class {n}" for n in range(10))]
+    labels = np.repeat(np.arange(12), 3)
+    scores = scores_of(labels, np.where(np.arange(36) == 0, 1, labels), names=names)
+    write_report(tmp_path, build_report(run, {"test": scores}, {}), facts, Rows([Example("a")] * 36), scores)
+    matrix = re.search(r'<table class="matrix.*?</table>', (tmp_path / "report.html").read_text(), re.DOTALL)
+    counts = re.findall(r"<td[^>]*>(\d*)", matrix[0])
+    assert len(counts) == 144 and sorted(filter(None, counts)) == ["1", "2", *["3"] * 11]
+    assert "Technical issue with the mobile…" in matrix[0] and "characters" not in matrix[0]
+
+
+def test_notes_about_the_rows_stand_with_the_data(tmp_path, run, scores, facts):
+    notes = {
+        "notes": ["a note", "3.2% of the rows of train were truncated"],
+        "data_notes": ["3.2% of the rows of train were truncated"],
+    }
+    report = build_report(run | notes, {"test": scores}, {})
+    write_report(tmp_path, report, facts, Rows([Example("a")] * 200), scores)
+    page = Page(tmp_path / "report.html").text
+    assert page.index("a note") < page.rindex("Scores") < page.rindex("Data") < page.index("were truncated")
+    printed = io.StringIO()
+    show_report(report, {}, [], printed)
+    assert "were truncated" in printed.getvalue()
+
+
+def test_a_single_row_is_called_so_and_has_no_interval(run, scores_of):
+    report = build_report(
+        run, {"test": scores_of([1], [1])}, {"majority": Baseline({"accuracy": 0.0}, np.zeros(1, int))}
+    )
+    assert headline(report) == "accuracy 1.000 on test (1 row)"
+    assert report["verdict"]["outcome"] == "not distinguishable" and "interval" not in report["verdict"]["sentence"]
+    assert any("single row" in note for note in report["notes"])
+    show_report(report, {}, [], io.StringIO())
+
+
+def test_every_number_of_a_table_with_many_columns_says_on_a_phone_what_it_is(tmp_path, report, scores, facts):
+    write_report(tmp_path, report, facts, Rows([Example("a")] * 200), scores)
+    page = (tmp_path / "report.html").read_text()
+    baselines = re.search(r"on the same rows.*?</table>", page, re.DOTALL)[0]
+    assert {"accuracy", "model ahead by", "seconds"} <= set(re.findall(r'data-column="([^"]+)"', baselines))
+
+
+def test_bins_of_few_predictions_have_no_accuracy():
+    confidences = np.repeat([0.55, 0.75, 0.95], [9, 10, 40])
+    measured = calibration(confidences, np.ones(59))
+    known = [one["accuracy_ci95"] for one in measured["reliability"]]
+    assert known[0] is None and known[1] == pytest.approx([10 / 13.84, 1], abs=1e-3) and known[2][0] > known[1][0]
+    upper = plots.reliability_plot(measured).axes[0]
+    shown = [line.get_xdata()[0] for line in upper.lines if line.get_marker() == "o"]
+    assert shown == pytest.approx([0.75, 0.95])
+
+
+@pytest.mark.parametrize("n", [12, 150])
+def test_a_confusion_plot_names_every_class_and_counts_what_is_not_zero(n):
+    counts = np.eye(n, dtype=int) * 7
+    counts[0, 1] = 12
+    axes = plots.confusion_plot(counts.tolist(), [f"class {place}" for place in range(n)]).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [f"class {place}" for place in range(n)]
+    assert sorted(text.get_text() for text in axes.texts) == ["12", *["7"] * n]

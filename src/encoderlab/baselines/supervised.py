@@ -80,18 +80,32 @@ def baselines(
     Of two classes, the linear models predict the `positive` one from a `threshold` on; thresholds are fitted on
     validation as a model's are. `frozen` computes an encoder's vectors, or says why it is not used.
     """
-    train, scored = _labelled(splits.by_name["train"]), splits.by_name[name]
+    train = _labelled(splits.by_name["train"])
+    scored = splits.by_name[name]
     assert len(train) and scored.known().any(), "baselines are fitted and scored on labelled rows"
     validation = _labelled(splits.by_name["validation"]) if "validation" in splits.by_name else None
     data = _Data(train, scored, validation or None, splits.labels, threshold, positive)
     by_name = {method_name: _run(method, data) for method_name, method in _SIMPLE[data.train.target].items()}
     if data.train.target == "words":
         return by_name
-    suffix, skipped = "ridge" if data.train.target == "number" else "logreg", _cannot_fit(data)
-    by_name[f"tfidf_{suffix}"] = Baseline(skipped=skipped) if skipped else _run(_linear_on_words, data)
-    skipped = frozen if isinstance(frozen, str) else _cannot_read(data)
-    frozen_run = Baseline(skipped=skipped) if isinstance(frozen, str) or skipped else _run_frozen(frozen, data)
-    return by_name | {f"frozen_encoder_{suffix}": frozen_run}
+    suffix = "ridge" if data.train.target == "number" else "logreg"
+    by_name[f"tfidf_{suffix}"] = _linear_baseline(data)
+    by_name[f"frozen_encoder_{suffix}"] = _frozen_baseline(frozen, data)
+    return by_name
+
+
+def _linear_baseline(data: _Data) -> Baseline:
+    """Return a linear model of words, or why there is none."""
+    skipped = _cannot_fit(data)
+    return Baseline(skipped=skipped) if skipped else _run(_linear_on_words, data)
+
+
+def _frozen_baseline(frozen: Features | str, data: _Data) -> Baseline:
+    """Return a linear model of the vectors that `frozen` computes, or why there is none."""
+    if isinstance(frozen, str):
+        return Baseline(skipped=frozen)
+    skipped = _cannot_read(data)
+    return Baseline(skipped=skipped) if skipped else _run_frozen(frozen, data)
 
 
 def targets_of(split: Split, n_labels: int) -> Predictions:
@@ -104,7 +118,8 @@ def targets_of(split: Split, n_labels: int) -> Predictions:
         return _labels(split)
     marks = np.zeros((len(split), n_labels), bool)
     for row, example in enumerate(split.of_texts()):
-        marks[row, list(example.label) if isinstance(example.label, tuple) else []] = True
+        if isinstance(example.label, tuple):
+            marks[row, list(example.label)] = True
     return marks
 
 
@@ -125,17 +140,24 @@ def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> 
     if data.train.target != "label":
         return values
     scores = {name: values[name] for name in ("accuracy", "f1_macro", "matthews")}
-    if chances is not None and (positive := np.asarray(truth) == data.positive).any():
-        scores |= {"f1": values["f1"], "average_precision": float(average_precision_score(positive, chances[known]))}
+    is_positive = np.asarray(truth) == data.positive
+    if chances is not None and is_positive.any():
+        scores["f1"] = values["f1"]
+        scores["average_precision"] = float(average_precision_score(is_positive, chances[known]))
     return scores
 
 
 def _cannot_fit(data: _Data) -> str:
     """Return why a linear model of words cannot or should not be fitted to the rows; "" if it can be."""
-    rows, n_labels = len(data.train), data.n_labels
-    if data.train.target == "label" and (n_labels := len(np.unique(_labels(data.train)))) < 2:
-        return "the linear baseline needs two labels, but training has one"
-    if (cells := rows * n_labels) > (most := MOST_CELLS.get(data.train.target, math.inf)):
+    rows = len(data.train)
+    n_labels = data.n_labels
+    if data.train.target == "label":
+        n_labels = len(np.unique(_labels(data.train)))
+        if n_labels < 2:
+            return "the linear baseline needs two labels, but training has one"
+    cells = rows * n_labels
+    most = MOST_CELLS.get(data.train.target, math.inf)
+    if cells > most:
         return f"the linear baseline is fitted on at most {most:,} rows times labels, but training has {cells:,}"
     if rows > MOST_ROWS:
         return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, but training has {rows:,}"
@@ -147,20 +169,31 @@ def _cannot_read(data: _Data) -> str:
     """Return why the frozen encoder is not fitted to the rows or does not read the scored ones; "" if it does both."""
     if data.train.target == "label" and len(np.unique(_labels(data.train))) < 2:
         return "a linear model needs two labels, but training has one"
-    characters, most = sum(_characters(data.scored)), 10 * MOST_FROZEN_CHARACTERS
+    characters = sum(_characters(data.scored))
+    most = 10 * MOST_FROZEN_CHARACTERS
     return f"the frozen encoder reads at most {most:,} characters, not {characters:,}" if characters > most else ""
 
 
 def _run_frozen(vectors: Features, data: _Data) -> Baseline:
     """Fit a linear model to the vectors of as many training rows, evenly spaced, as an encoder reads in little time."""
-    characters, rows = sum(_characters(data.train)), len(data.train)
-    most = min(MOST_FROZEN_ROWS, MOST_FROZEN_CELLS // max(data.n_labels, 1))
-    most = min(most, rows * MOST_FROZEN_CHARACTERS // max(characters, 1))
+    rows = len(data.train)
+    characters = sum(_characters(data.train))
+    most = min(
+        MOST_FROZEN_ROWS,
+        MOST_FROZEN_CELLS // max(data.n_labels, 1),
+        rows * MOST_FROZEN_CHARACTERS // max(characters, 1),
+    )
     note = ""
     if rows > most:
-        data = replace(data, train=data.train.take(np.unique(np.linspace(0, rows - 1, most).astype(np.int64))))
+        data = replace(data, train=data.train.take(_evenly_spaced(rows, most)))
         note = f"was fitted on {len(data.train):,} of the {rows:,} training rows, evenly spaced, which takes less time"
-    return replace(_run(lambda data: _linear_on_vectors(data, vectors), data), note=note)
+    fitted = _run(lambda data: _linear_on_vectors(data, vectors), data)
+    return replace(fitted, note=note)
+
+
+def _evenly_spaced(n: int, most: int) -> np.ndarray:
+    """Return at most `most` of the positions 0 to n - 1, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
 def _characters(split: Split) -> Iterator[int]:
@@ -190,15 +223,16 @@ def _linear_on_words(data: _Data) -> tuple[Predictions, np.ndarray | None]:
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.multiclass import OneVsRestClassifier
 
-    targets, many = targets_of(data.train, data.n_labels), data.n_labels if data.train.target == "label" else 1
-    words = TfidfVectorizer(
-        token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=min(_FEATURES, _WEIGHTS // many)
-    )
-    model: Any = {
+    targets = targets_of(data.train, data.n_labels)
+    fitted_together = data.n_labels if data.train.target == "label" else 1
+    n_features = min(_FEATURES, _WEIGHTS // fitted_together)
+    words = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=n_features)
+    models: dict[str, Any] = {
         "label": LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0),
         "label_set": OneVsRestClassifier(LogisticRegression(C=10, solver="liblinear", random_state=0)),
         "number": Ridge(random_state=0),
-    }[data.train.target]
+    }
+    model = models[data.train.target]
     with _quietly():
         model.fit(words.fit_transform(_texts(data.train)), targets)
         return _predicted(data, model, lambda split: words.transform(_texts(split)))
@@ -213,18 +247,22 @@ def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.
     from sklearn.model_selection import GridSearchCV
     from sklearn.multiclass import OneVsRestClassifier
 
-    x, y = vectors(data.train), np.asarray(targets_of(data.train, data.n_labels))
+    x = vectors(data.train)
+    y = np.asarray(targets_of(data.train, data.n_labels))
     regression = LogisticRegression(C=10, max_iter=1000)
-    model, name, scoring = {
+    models: dict[str, tuple[Any, str, str]] = {  # the name of its strength, and the score to choose that by
         "label": (regression, "C", "neg_log_loss"),
         "label_set": (OneVsRestClassifier(regression), "estimator__C", "f1_micro"),
         "number": (RidgeCV(alphas=[1 / strength for strength in (0.1, *_STRENGTHS)]), "", ""),
-    }[data.train.target]
-    some = np.unique(np.linspace(0, len(y) - 1, min(len(y), _TUNING_CELLS // max(data.n_labels, 1))).astype(np.int64))
+    }
+    model, strength_name, scoring = models[data.train.target]
+    some = _evenly_spaced(len(y), _TUNING_CELLS // max(data.n_labels, 1))
     rarest = np.unique(y[some], return_counts=True)[1].min() if y.ndim == 1 else len(some)
+    folds = min(_FOLDS, rarest)
     with _quietly():
-        if name and (folds := min(_FOLDS, rarest)) >= 2:
-            search = GridSearchCV(model, {name: _STRENGTHS}, scoring=scoring, cv=folds).fit(x[some], y[some])
+        if strength_name and folds >= 2:  # ridge regression chooses its own
+            search = GridSearchCV(model, {strength_name: _STRENGTHS}, scoring=scoring, cv=folds)
+            search.fit(x[some], y[some])
             model.set_params(**search.best_params_)
         return _predicted(data, model.fit(x, y), vectors)
 
@@ -263,16 +301,21 @@ def _predicted(data: _Data, model: Any, features: Features) -> tuple[np.ndarray,
     chances = model.predict_proba(scored)[:, data.positive]
     if data.threshold is None:
         return np.asarray(model.predict(scored)), chances
-    least = DEFAULT if data.threshold.known is None else data.threshold.known
-    if data.threshold.known is None and data.validation is not None:
-        of_positive = probabilities(data.validation)[:, data.positive]
-        least = data.threshold.on(of_positive, _labels(data.validation) == data.positive)
-    return predict_from(chances, least, data.positive), chances
+    if data.threshold.known is not None:
+        threshold = data.threshold.known
+    elif data.validation is not None:
+        on_validation = probabilities(data.validation)[:, data.positive]
+        threshold = data.threshold.on(on_validation, _labels(data.validation) == data.positive)
+    else:
+        threshold = DEFAULT
+    return predict_from(chances, threshold, data.positive), chances
 
 
 def _majority(data: _Data) -> tuple[np.ndarray, np.ndarray | None]:
     n = len(data.scored)
-    return np.full(n, np.bincount(_labels(data.train)).argmax()), np.zeros(n) if data.n_labels == 2 else None
+    most_frequent = np.bincount(_labels(data.train)).argmax()
+    chances = np.zeros(n) if data.n_labels == 2 else None
+    return np.full(n, most_frequent), chances
 
 
 def _majority_set(data: _Data) -> tuple[np.ndarray, None]:
@@ -282,18 +325,23 @@ def _majority_set(data: _Data) -> tuple[np.ndarray, None]:
 
 def _majority_of_words(data: _Data) -> tuple[list[np.ndarray], None]:
     overall = Counter(label for example in data.train.of_words() for label in example.labels or ())
-    return [np.full(len(example.words), overall.most_common(1)[0][0]) for example in data.scored.of_words()], None
+    most_frequent = overall.most_common(1)[0][0]
+    return [np.full(len(example.words), most_frequent) for example in data.scored.of_words()], None
 
 
 def _majority_of_each_word(data: _Data) -> tuple[list[np.ndarray], None]:
-    overall, by_word = Counter[int](), defaultdict[str, Counter[int]](Counter)
+    overall = Counter[int]()
+    by_word = defaultdict[str, Counter[int]](Counter)
     for example in data.train.of_words():
         overall.update(example.labels or ())
         for word, label in zip(example.words, example.labels or (), strict=False):
             by_word[word][label] += 1
     best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
-    new = overall.most_common(1)[0][0]
-    return [np.array([best.get(word, new) for word in one.words], np.int64) for one in data.scored.of_words()], None
+    of_new_words = overall.most_common(1)[0][0]
+    predicted = []
+    for example in data.scored.of_words():
+        predicted.append(np.array([best.get(word, of_new_words) for word in example.words], np.int64))
+    return predicted, None
 
 
 def _mean(data: _Data) -> tuple[np.ndarray, None]:

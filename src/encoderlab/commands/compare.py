@@ -5,7 +5,8 @@ from pathlib import Path
 
 from encoderlab.config.commands import CompareConfig
 from encoderlab.errors import DataError
-from encoderlab.reports.comparison import build_comparison, finished_runs, show_comparison, write_comparison
+from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
+from encoderlab.reports.finished_runs import finished_runs
 from encoderlab.runs.folder import runs_in
 
 

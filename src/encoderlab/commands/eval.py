@@ -44,12 +44,13 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder
         scores, scored = _score(assembly, config, rows)
         if processes.is_main:
             scores = cast("PredictionScores", scores)
-            notes = reading_notes({split: rows}, assembly.task)
+            data_notes = reading_notes({split: rows}, assembly.task)
+            notes = list(data_notes)
             if corpus.splits.labels != assembly.task.labels:
                 matched = f"{assembly.task.labels} are matched with the dataset's {corpus.splits.labels}, in this order"
                 notes.append(f"The model's labels {matched}")
             summary = summary_of("eval", assembly, replace(scored, notes=notes), dataset=config.dataset)
-            report = build_report(summary, {split: scores}, {})
+            report = build_report({**summary, "data_notes": data_notes}, {split: scores}, {})
             facts, explain = run_facts(folder, "eval"), partial(word_importance, assembly)
             write_report(folder.root, report, facts, corpus.split(split), scores, explain)
             files = files_of(folder, "page", "report", "predictions", "plots")

@@ -46,5 +46,9 @@ def options_of(folder: Path, group: str) -> dict[str, str]:
     for path in sorted((folder / group).glob("*.yaml")):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         comments = (line.removeprefix("#").strip() for line in lines if line.startswith("#"))
-        described[path.stem] = next((one for one in comments if one and not one.startswith("@package")), "")
+        described[path.stem] = ""
+        for comment in comments:
+            if comment and not comment.startswith("@package"):
+                described[path.stem] = comment
+                break
     return described

@@ -20,10 +20,12 @@ from encoderlab.data.files import first_cells
 from encoderlab.data.formats import format_of
 from encoderlab.errors import DataError, SettingError, one_line, printable
 from encoderlab.metrics.comparison import SEPARATOR
+from encoderlab.reports import wording
 from encoderlab.reports.predictions import carried_names, cell, in_json, quoting_writer
 from encoderlab.runs import predict as prediction
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
 from encoderlab.system.files import atomic_write
+from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import RowPrediction
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
 UNREAD_WORD = "?"  # written for a word that did not fit into the model
 OPEN_WORD = "_"  # written for a word whose label is not probable enough
 SHOWN = 3  # classes on a terminal
+MUCH_LONGER = 1.25  # times the longest training row
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
 EMPTY = ("text", "predicted")  # the header of a table without rows
 ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
@@ -83,6 +86,11 @@ def predict(config: PredictConfig) -> None:
     if config.output is not None:
         cut = f"; {counted['truncated']:,} truncated to {assembly.task.limit}" if counted["truncated"] else ""
         print(f"encoderlab: wrote {counted['rows']:,} rows to {config.output}{cut}", file=sys.stderr)
+    if counted["unseen"]:
+        longest_row = assembly.known_origin.longest_row
+        words = f"{counted['unseen']:,} of {wording.counted(counted['rows'], 'row')} are much longer than any that the"
+        trained = f"model was trained on ({longest_row:,} tokens), so their probabilities mean little"
+        print(f"encoderlab: {words} {trained}", file=sys.stderr)
 
 
 def _check_settings(config: PredictConfig) -> None:
@@ -149,7 +157,7 @@ def _rows(
         rows = prediction.encoded_rows(assembly, some)
         first = counted["rows"]
         others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
-        counted.update(rows=len(some), truncated=int(rows.truncated().sum()))
+        counted.update(rows=len(some), truncated=int(rows.truncated().sum()), unseen=_unseen_lengths(assembly, rows))
         answers = prediction.outputs_of(assembly, rows, assembly.task.predictions)
         for example, predicted, other in zip(some, answers, others, strict=False):
             pairs = zip(names, texts_of(example), strict=False)
@@ -158,6 +166,14 @@ def _rows(
             cells = prediction.unless_blank(example, _cells(config, assembly, predicted, example))
             renamed = carried_names(columns, cells)
             yield {renamed[name]: value for name, value in columns.items()} | cells
+
+
+def _unseen_lengths(assembly: Assembly, rows: ExampleRows) -> int:
+    """Return how many of the rows are so much longer than every training row that nothing is known of such a length."""
+    longest_row = assembly.known_origin.longest_row
+    if longest_row is None:
+        return 0
+    return int((rows.lengths > MUCH_LONGER * longest_row).sum())
 
 
 def _cells(config: PredictConfig, assembly: Assembly, prediction: RowPrediction, example: Example) -> Row:

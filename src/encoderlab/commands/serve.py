@@ -17,7 +17,9 @@ from encoderlab.commands.predict import check_certainty
 from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.reports.blocks import render
+from encoderlab.reports.trial import Trial, trial_of
 from encoderlab.runs.assembly import Assembly, check_paired, reopen
+from encoderlab.runs.folder import model_folder
 from encoderlab.runs.predict import example_of, predictions_of, reads_words, unless_blank
 from encoderlab.tasks.task import RowPrediction
 
@@ -68,8 +70,11 @@ def serve(config: ServeConfig) -> None:
         if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
             hosts = ["*"]
+        trial = trial_of(model_folder(config.run).parent, assembly.config.task.name)
+        if hosts == ["*"]:  # rows of the data are for the eyes of this machine's user
+            trial = Trial(trial.title)
         server = uvicorn.Config(
-            web_service(assembly, config.min_probability or 0.0, hosts),
+            web_service(assembly, config.min_probability or 0.0, hosts, trial),
             loop="asyncio",
             http=_Protocol,
             ws="none",
@@ -109,13 +114,14 @@ class _Protocol(H11Protocol):
             self.loop.call_later(IDLE_SECONDS, self._close_if_idle, self.cycle)
 
 
-def web_service(assembly: Assembly, least: float, hosts: list[str]) -> Starlette:
+def web_service(assembly: Assembly, least: float, hosts: list[str], trial: Trial | None = None) -> Starlette:
     """Return the application for requests to one of the host names `hosts`; "*" is any. Labels less probable than
-    `least` are null.
+    `least` are null. The page shows the name and the examples of `trial`.
     """
+    trial = trial or Trial(assembly.config.task.name)
     facts = _facts(assembly) | {"min_probability": least}
     fixed = {
-        "/": HTMLResponse(render("serve.html", title=f"{facts['task']}: try it", facts=facts)),
+        "/": HTMLResponse(render("serve.html", title=f"{trial.title}: try it", facts=facts, trial=trial)),
         "/health": JSONResponse({"status": "ok"}),
         "/model": JSONResponse(facts),
         "/openapi.json": JSONResponse(_description(assembly.config.task.name)),

@@ -29,7 +29,7 @@ from encoderlab.tasks.config import DocumentTaskConfig, MultilabelConfig, Pretra
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task
 from encoderlab.tasks.texts import Classification
-from encoderlab.training.batches import Rows
+from encoderlab.training.batches import EVALUATION_SEED, Rows
 
 LINEAR_HEAD = "The head was initialised with a logistic regression on the vectors of the encoder"
 SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
@@ -137,19 +137,22 @@ def report_on_labels(
     survey = corpus.description()["splits"]
     warnings = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
     warnings += [few_rows_note(assembly, corpus), uneven_note(config.task, corpus) or ""]
-    notes = [*fitted.notes, *reading_notes(rows, assembly.task), *threshold_notes(config.task, scores)]
+    data_notes = reading_notes(rows, assembly.task)
+    notes = [*fitted.notes, *data_notes, *threshold_notes(config.task, scores)]
     notes += filter(None, warnings)
     summary = summary_of(run.command, assembly, replace(fitted, notes=notes), config.starts_from)
-    report = build_report(summary, scores, _baselines(corpus, split, config, assembly))
+    simple_models = _baselines(corpus, split, config, assembly)
+    report = build_report({**summary, "data_notes": data_notes}, scores, simple_models)
     facts = run_facts(folder, run.command)
-    origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints())
+    longest_row = int(rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
+    origin = Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints(), longest_row)
     save_model(assembly.saved(origin), folder.model, model_card(report, facts, assembly.task.labels))
     examples, explain = corpus.split(split), partial(word_importance, assembly)
     write_report(folder.root, report, facts, examples, scores[split], explain)
     named = f"run={shlex.quote(str(folder.root))}"
     text = "text='...' text_pair='...'" if corpus.paired else "text='...'"
     commands = ("predict", "attention") if examples.holds_words else ("predict", "explain", "attention")
-    following = [*(f"encoderlab {one} {named} {text}" for one in commands), f"encoderlab eval {named} split={split}"]
+    following = [*(f"encoderlab {one} {named} {text}" for one in commands), f"encoderlab serve {named}"]
     files = files_of(folder, "page", "report", "predictions", "plots", "model")
     show_report(report, files, [] if folder.is_nested else following)
     run.drop_state(fitted.checkpoint["step"])

@@ -17,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from encoderlab.metrics.intervals import wilson
+
 N_BINS = 15
+MIN_BIN_ROWS = 10  # with fewer, a bin's accuracy says too little to be shown
 LEAST_ROWS = 50  # of validation, below which a temperature says more about them than about the model
 _MOST_CELLS = 2_000_000  # probabilities the temperature is fitted on: more would not change one number
 _TEMPERATURES = (0.05, 20.0)
@@ -27,17 +30,26 @@ LEAST_POSITIVES = 10  # with fewer, a label's own F1 says too little, and it get
 
 
 def calibration(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """Return `ece`, and in `reliability` the bins that hold any prediction; both arrays are [predictions]."""
+    """Return `ece`, and in `reliability` the bins that hold any prediction; both arrays are [predictions].
+
+    `accuracy_ci95` of a bin is Wilson's interval, None if it holds fewer than MIN_BIN_ROWS.
+    """
     import pandas as pd
 
     table: Any = pd.DataFrame({"confidence": confidences, "accuracy": right})
-    groups = table.groupby(np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1))
+    bin_of_each = np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1)
+    groups = table.groupby(bin_of_each)
     bins = groups.mean().assign(n=groups.size())
     bins = bins.assign(low=bins.index / N_BINS, high=(bins.index + 1) / N_BINS)
+    gaps = (bins["confidence"] - bins["accuracy"]).abs()
+    reliability = bins.to_dict("records")
+    for row in reliability:
+        has_enough = row["n"] >= MIN_BIN_ROWS
+        row["accuracy_ci95"] = wilson(row["accuracy"], row["n"]) if has_enough else None
     return {
         "bins": N_BINS,
-        "ece": float((bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / len(right)),
-        "reliability": bins.to_dict("records"),
+        "ece": float((bins["n"] * gaps).sum() / len(right)),
+        "reliability": reliability,
     }
 
 
@@ -53,7 +65,8 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | No
     from scipy.optimize import minimize_scalar
 
     every = math.ceil(probabilities.size / _MOST_CELLS)
-    probabilities, labels = probabilities[::every], labels[::every]
+    probabilities = probabilities[::every]
+    labels = labels[::every]
     n, classes = probabilities.shape
     targets = np.full((n, classes), 1 / (n + 2) / (classes - 1))
     targets[np.arange(n), labels] = (n + 1) / (n + 2)
@@ -100,13 +113,17 @@ def best_threshold(probabilities: np.ndarray, labels: np.ndarray, precision: flo
     ranked = probabilities[order].astype(np.float64)
     following = np.append(ranked[1:], 0.0)
     # Between every two different probabilities, descending: how many rows with the label are above, and how many in all
-    parted = np.flatnonzero((ranked != following) | (np.arange(len(ranked)) == len(ranked) - 1))
-    hits, above = np.cumsum(labels[order])[parted], parted + 1
-    best = (2 * hits / (above + labels.sum())).argmax()
-    if precision is not None:
+    is_last = np.arange(len(ranked)) == len(ranked) - 1
+    boundaries = np.flatnonzero((ranked != following) | is_last)
+    hits = np.cumsum(labels[order])[boundaries]
+    above = boundaries + 1
+    if precision is None:
+        f1 = 2 * hits / (above + labels.sum())
+        best = f1.argmax()
+    else:
         precise = np.flatnonzero(hits / above >= precision)
         best = precise[-1] if len(precise) else (hits / above).argmax()
-    return float((ranked[parted] + following[parted])[best] / 2)
+    return float((ranked[boundaries] + following[boundaries])[best] / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +135,6 @@ class ThresholdRule:
 
     def on(self, probabilities: np.ndarray, labels: np.ndarray) -> float:
         """Return the threshold by this rule on rows with the `probabilities` and the 0 or 1 of the label, [rows]."""
-        return best_threshold(probabilities, labels, self.precision) if self.known is None else self.known
+        if self.known is not None:
+            return self.known
+        return best_threshold(probabilities, labels, self.precision)

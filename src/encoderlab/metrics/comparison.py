@@ -18,7 +18,8 @@ from encoderlab.metrics.scores import PredictionScores
 
 SEPARATOR = "|"  # between the labels of a set, in predictions.csv
 BOOTSTRAP = "paired bootstrap"
-ROWS_AND_SEEDS, SEEDS_ALONE = "t test over rows and seeds", "Welch's t test over seeds"
+ROWS_AND_SEEDS = "t test over rows and seeds"
+SEEDS_ALONE = "Welch's t test over seeds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,17 @@ def paired_difference(
     Satterthwaite (1946). A row that some seeds find harder than others counts in both variances, so that the interval
     is rather too wide than too narrow.
     """
-    one, *others = (*first, *second)
-    totals = bootstrap_totals(*one.kinds(*(other.predicted for other in others)), seed)
-    scores = one.scores_of(totals)[name]
-    lead = scores[:, : len(first)].mean(1) - scores[:, len(first) :].mean(1)
-    value, drawn = float(lead[0]), lead[1:]
+    run, *others = (*first, *second)
+    totals = bootstrap_totals(*run.kinds(*(other.predicted for other in others)), seed)
+    scores = run.scores_of(totals)[name]
+    of_first = scores[:, : len(first)]
+    of_second = scores[:, len(first) :]
+    lead = of_first.mean(1) - of_second.mean(1)
+    value = float(lead[0])
+    drawn = lead[1:]
     if len(first) > 1 and len(second) > 1:
-        own = [scores[0, : len(first)].tolist(), scores[0, len(first) :].tolist()]
-        return _with_seeds(value, own, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
+        of_seeds = [of_first[0].tolist(), of_second[0].tolist()]
+        return _with_seeds(value, of_seeds, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
     # Without a difference, the bootstrap's values would spread around zero as they now spread around the value.
     p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
     return Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows")
@@ -72,8 +76,10 @@ def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Di
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p-values corrected for multiple tests (Holm 1979)."""
     order = np.argsort(p_values, kind="stable")
-    factors, corrected = np.arange(len(p_values), 0, -1), np.empty(len(p_values))
-    corrected[order] = np.maximum.accumulate(np.minimum(factors * np.array(p_values, np.float64)[order], 1))
+    rising = np.array(p_values, np.float64)[order]
+    n_remaining = np.arange(len(p_values), 0, -1)
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.maximum.accumulate(np.minimum(n_remaining * rising, 1))
     return corrected.tolist()
 
 
@@ -81,11 +87,14 @@ def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float,
     """Return the t interval and test of a difference of means; `of_rows` is the variance over rows."""
     from scipy import stats
 
-    shares = [variance(values) / len(values) for values in scores]
-    total = of_rows + sum(shares)
+    of_seeds = [variance(values) / len(values) for values in scores]  # the variance of each mean
+    total = of_rows + sum(of_seeds)
     if total == 0:
-        return Difference(value, [value, value], None if value else 1.0, test, varies)
-    lost = sum(share**2 / (len(values) - 1) for share, values in zip(shares, scores, strict=True))
-    freedom, error = total**2 / lost if lost else np.inf, np.sqrt(total)
-    p_value = float(2 * stats.t.sf(abs(value) / error, freedom))
-    return Difference(value, t_interval(value, error, freedom), p_value, test, varies)
+        p_value = None if value else 1.0
+        return Difference(value, [value, value], p_value, test, varies)
+    # Satterthwaite's degrees of freedom
+    divisor = sum(part**2 / (len(values) - 1) for part, values in zip(of_seeds, scores, strict=True))
+    freedom = total**2 / divisor if divisor else np.inf
+    standard_error = np.sqrt(total)
+    p_value = float(2 * stats.t.sf(abs(value) / standard_error, freedom))
+    return Difference(value, t_interval(value, standard_error, freedom), p_value, test, varies)

@@ -21,7 +21,15 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.metrics.scores import ClassScores, Metrics, in_order, joined, precision_recall_f1, refuse_non_finite
+from encoderlab.metrics.scores import (
+    ClassScores,
+    Metrics,
+    f1_sample_size,
+    in_order,
+    joined,
+    precision_recall_f1,
+    refuse_non_finite,
+)
 
 OUTSIDE = "O"
 _TYPED = re.compile(r"([BIES])-(.+)", re.DOTALL)
@@ -56,8 +64,9 @@ def entity_labels(names: Sequence[str]) -> EntityLabels | None:
         is_scheme = whole and any(prefix in "BI" for prefix, _ in pairs)
     if not is_scheme:
         return None
-    prefixes, types_of = tuple(prefix for prefix, _ in pairs), tuple(kind for _, kind in pairs)
-    types = tuple(sorted({one for one in types_of if one is not None}))
+    prefixes = tuple(prefix for prefix, _ in pairs)
+    types_of = tuple(kind for _, kind in pairs)
+    types = tuple(sorted({kind for kind in types_of if kind is not None}))
     return EntityLabels(prefixes, types_of, types, bool({"E", "S"} & set(prefixes)))
 
 
@@ -97,13 +106,16 @@ class ValidDecoder:
     """Finds the likeliest valid label sequences of a batch of sentences by Viterbi's algorithm (1967)."""
 
     def __init__(self, labels: EntityLabels) -> None:
-        prefixes, kinds = np.array(labels.prefixes), np.array(labels.types_of, object)
-        continues, is_open = np.isin(prefixes, ("I", "E")), np.isin(prefixes, ("B", "I"))
+        prefixes = np.array(labels.prefixes)
+        kinds = np.array(labels.types_of, object)
+        continues = np.isin(prefixes, ("I", "E"))
+        is_open = np.isin(prefixes, ("B", "I"))
         unfinished = is_open & labels.bioes  # in BIO an entity may end after any of its words
-        follows = np.where(continues, is_open[:, None] & (kinds[:, None] == kinds), ~unfinished[:, None])
-        self.begin, self.end, self.transitions = (
-            torch.where(torch.from_numpy(allowed), 0.0, FORBIDDEN) for allowed in (~continues, ~unfinished, follows)
-        )
+        same_kind = kinds[:, None] == kinds
+        follows = np.where(continues, is_open[:, None] & same_kind, ~unfinished[:, None])
+        self.begin = _log_allowed(~continues)
+        self.end = _log_allowed(~unfinished)
+        self.transitions = _log_allowed(follows)
 
     def decode(self, logits: Tensor, row: Tensor, n_rows: int, longest: int) -> Tensor:
         """Return the id of each word's label, int64 [words], from `logits` [words, labels].
@@ -121,7 +133,8 @@ class ValidDecoder:
         """Return the best labels of sentences of `counts` words, padded: [rows, longest, labels] -> [rows, longest]."""
         begin, end, transitions = (part.to(scores) for part in (self.begin, self.end, self.transitions))
         unchanged = torch.arange(scores.shape[2], device=scores.device).expand(len(scores), -1)
-        best, came_from = scores[:, 0] + begin, []
+        best = scores[:, 0] + begin
+        came_from = []
         for step in range(1, scores.shape[1]):
             reached, previous = (best[:, :, None] + transitions).max(1)
             continues = (step < counts)[:, None]
@@ -133,6 +146,11 @@ class ValidDecoder:
             label = previous.gather(1, label)
             path.append(label)
         return torch.cat(path[::-1], 1)
+
+
+def _log_allowed(allowed: np.ndarray) -> Tensor:
+    """Return what is added to log-probabilities: nothing to those that are allowed."""
+    return torch.where(torch.from_numpy(allowed), 0.0, FORBIDDEN)
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
@@ -175,34 +193,56 @@ class TaggingScores(ClassScores):
 
     def _columns(self, predicted: Sequence[np.ndarray]) -> np.ndarray:
         """Return what each sentence adds: the columns of classes; right, true and predicted entities of each type."""
-        lengths, classes = np.array([len(sentence) for sentence in self.labels], np.int64), len(self.label_names)
+        classes = len(self.label_names)
+        lengths = np.array([len(sentence) for sentence in self.labels], np.int64)
         sentence = np.repeat(np.arange(len(lengths)), lengths)
-        true, other = (np.concatenate([np.empty(0, np.int64), *side]) for side in (self.labels, predicted))
+        no_words = np.empty(0, np.int64)
+        true = np.concatenate([no_words, *self.labels])
+        other = np.concatenate([no_words, *predicted])
 
         def counted(where: np.ndarray, ids: np.ndarray, kinds: int) -> np.ndarray:
             cells = sentence[where] * kinds + ids[where]
             return np.bincount(cells, minlength=len(lengths) * kinds).reshape(len(lengths), kinds)
 
         hits = counted(true == other, true, classes)
-        sums = (counted(ids >= 0, ids, classes) for ids in (true, other))
-        columns = self.columns(hits.sum(1) == lengths, hits, *sums)
-        if (scheme := entity_labels(self.label_names)) is None:
+        n_true = counted(true >= 0, true, classes)
+        n_predicted = counted(other >= 0, other, classes)
+        columns = self.columns(hits.sum(1) == lengths, hits, n_true, n_predicted)
+        scheme = entity_labels(self.label_names)
+        if scheme is None:
             return columns
-        gold, mine = (spans_of(scheme, ids, lengths) for ids in (true, other))
+        gold = spans_of(scheme, true, lengths)
+        mine = spans_of(scheme, other, lengths)
         right = mine.begins & gold.begins & (mine.end == gold.end) & (mine.kind == gold.kind)
-        sides = (right, gold.kind), (gold.begins, gold.kind), (mine.begins, mine.kind)
-        return np.concatenate([columns, *(counted(*side, len(scheme.types)) for side in sides)], axis=1)
+        types = len(scheme.types)
+        entities = [
+            counted(right, gold.kind, types),
+            counted(gold.begins, gold.kind, types),
+            counted(mine.begins, mine.kind, types),
+        ]
+        return np.concatenate([columns, *entities], axis=1)
 
     def _entities(self, totals: np.ndarray) -> np.ndarray:
         """Return rightly predicted, true and predicted entities of each type: [..., 3, types]."""
         return totals[..., 2 + 3 * len(self.label_names) :].reshape(*totals.shape[:-1], 3, -1)
 
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
-        scores, entities = super().scores_of(totals), self._entities(totals)
+        scores = super().scores_of(totals)
+        entities = self._entities(totals)
         if entities.size:
             of_all = precision_recall_f1(entities.sum(-1, keepdims=True))
             scores |= {f"entity_{name}": score[..., 0] for name, score in of_all.items()}
         return scores
+
+    def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
+        sizes = super().sample_sizes(totals)
+        entities = self._entities(totals)
+        if entities.size:
+            of_all = entities.sum(-1)
+            sizes["entity_recall"] = float(of_all[1])
+            sizes["entity_precision"] = float(of_all[2])
+            sizes["entity_f1"] = f1_sample_size(of_all)
+        return sizes
 
     def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         scheme = entity_labels(self.label_names)
@@ -230,7 +270,8 @@ class TaggingMetrics(Metrics):
         # Predictions, confidences and losses, not logits: those would be tokens times classes.
         assert prediction.token_logits is not None, "only a model with a head for tokens can be scored here"
         assert batch.token_labels is not None, "only labelled examples can be scored"
-        logits, labels = prediction.token_logits.detach().float(), batch.token_labels.long()
+        logits = prediction.token_logits.detach().float()
+        labels = batch.token_labels.long()
         row = batch.rows[batch.target_positions // batch.input_ids.shape[1]]
         losses = cross_entropy(logits, labels, reduction="none")
         predicted = self.decode(logits, batch)
@@ -246,8 +287,11 @@ class TaggingMetrics(Metrics):
         assert len(losses), "no position was a target"
         refuse_non_finite(losses.numpy())
         starts = np.searchsorted(row[order].numpy(), rows[1:])
-        columns = (np.split(column[order].numpy(), starts) for column in (labels, predicted, confidences.double()))
-        of_labels, of_predictions, of_confidences = columns
-        scores = TaggingScores.of(of_labels, of_predictions, label_names=self.labels, main_score=self.main_score)
+        labels_of_rows = np.split(labels[order].numpy(), starts)
+        predicted_of_rows = np.split(predicted[order].numpy(), starts)
+        confidences_of_rows = np.split(confidences.double()[order].numpy(), starts)
+        scores = TaggingScores.of(
+            labels_of_rows, predicted_of_rows, label_names=self.labels, main_score=self.main_score
+        )
         values = {"loss": float(losses.double().mean()), **scores.values}
-        return replace(scores, values=values, rows=rows, confidences=of_confidences)
+        return replace(scores, values=values, rows=rows, confidences=confidences_of_rows)

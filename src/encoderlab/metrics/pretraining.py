@@ -42,6 +42,9 @@ class PretrainingScores(SplitScores):
             "nsp_accuracy": share(totals[..., 2], totals[..., 3]),
         }
 
+    def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
+        return dict.fromkeys(("mlm_accuracy", "nsp_accuracy"), float(self.n))
+
 
 @dataclass(frozen=True)
 class PretrainingMetrics(Metrics):
@@ -58,7 +61,9 @@ class PretrainingMetrics(Metrics):
         assert batch.token_labels is not None, "only masked batches can be scored"
         labels = batch.token_labels.long()
         row = batch.rows[batch.target_positions // batch.input_ids.shape[1]]
-        pairs = batch.rows.new_empty(0, dtype=torch.bool), batch.rows.new_empty(0, dtype=torch.float32)
+        no_hits = batch.rows.new_empty(0, dtype=torch.bool)
+        no_losses = batch.rows.new_empty(0, dtype=torch.float32)
+        pairs = (no_hits, no_losses)
         if self.pair_question is not None:
             assert prediction.sequence_logits is not None, f"the model has no head for pairs: {self.pair_question}"
             assert batch.labels is not None, f"only labelled pairs can be scored: {self.pair_question}"
@@ -81,8 +86,10 @@ class PretrainingMetrics(Metrics):
         values = {"loss": mlm_loss, "mlm_loss": mlm_loss, "mlm_accuracy": float(hits.double().mean())}
         values |= {"mlm_perplexity": perplexity, "target_tokens": len(losses)}
         if len(pair_losses):
-            nsp_loss, nsp_accuracy = float(pair_losses.double().mean()), float(pair_hits.double().mean())
-            values |= {"loss": mlm_loss + nsp_loss, "nsp_loss": nsp_loss, "nsp_accuracy": nsp_accuracy}
+            nsp_loss = float(pair_losses.double().mean())
+            values["loss"] = mlm_loss + nsp_loss
+            values["nsp_loss"] = nsp_loss
+            values["nsp_accuracy"] = float(pair_hits.double().mean())
         place = np.searchsorted(rows, row.numpy())
         return PretrainingScores(
             n=len(rows),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
-from encoderlab.metrics.intervals import bootstrap_totals, middle, middle_around
+from encoderlab.metrics.intervals import bootstrap_totals, middle, middle_around, wilson
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,14 +21,14 @@ class SplitScores(ABC):
     """The scores of one split: `values` by name, of which a report puts `main_score` first.
 
     `n` counts rows, and `rows` are their positions in the split, rising. `intervals` are the 95% intervals that
-    `with_intervals` adds.
+    `with_intervals` adds, None where nothing can be said.
     """
 
     n: int
     values: dict[str, float]
     rows: np.ndarray
     main_score: str
-    intervals: dict[str, list[float]] = field(default_factory=dict)
+    intervals: dict[str, list[float] | None] = field(default_factory=dict)
 
     @abstractmethod
     def kinds(self, *others: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -42,19 +42,27 @@ class SplitScores(ABC):
         """Return the scores by name, [...] each, from totals of `kinds`, [..., columns]."""
 
     def with_intervals(self, seed: int) -> Self:
-        """Return the same scores with 95% bootstrap intervals of those that `scores_of` computes."""
-        totals = bootstrap_totals(*self.kinds(), seed)[1:, 0]
-        # Of all scores, a mean over classes alone is biased: see `middle_around`.
-        intervals = {
-            name: middle_around(self.values[name], drawn) if name == "f1_macro" else middle(drawn)
-            for name, drawn in self.scores_of(totals).items()
-            if name in self.values
-        }
-        of_each = {
-            name: _with_f1_intervals(getattr(self, name), counts)
-            for name, (_, counts) in self.of_classes(totals).items()
-        }
-        return replace(self, intervals=intervals, **of_each)
+        """Return the same scores with 95% intervals of those that `scores_of` computes (see `metrics.intervals`)."""
+        columns, counts = self.kinds()
+        totals = bootstrap_totals(columns, counts, seed)[:, 0]
+        own = totals[0]
+        drawn = totals[1:]
+        sizes = self.sample_sizes(own)
+        intervals: dict[str, list[float] | None] = {}
+        for name, scores in self.scores_of(drawn).items():
+            if name in self.values:
+                has_rows = counts.sum() > 1
+                intervals[name] = _interval(name, self.values[name], scores, sizes.get(name)) if has_rows else None
+        own_classes = self.of_classes(own)
+        per_class = {}
+        for name, (_, drawn_counts) in self.of_classes(drawn).items():
+            _, own_counts = own_classes[name]
+            per_class[name] = _with_f1_intervals(getattr(self, name), own_counts, drawn_counts)
+        return replace(self, intervals=intervals, **per_class)
+
+    def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
+        """Return how many independent observations each score that is a proportion rests on, from totals, [columns]."""
+        return {}
 
     def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         """Return single classes' names and counts, [..., 3, classes], by the field that holds their scores."""
@@ -88,16 +96,17 @@ class PredictionScores(SplitScores):
         of_each = {name: by_class(counts, names) for name, (names, counts) in scores.of_classes(totals).items()}
         return replace(scores, values=values, **of_each)
 
-    def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float]]:
-        """Return by how much the main score is better than that of other predictions, and the 95% interval.
+    def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float] | None]:
+        """Return by how much the main score is better than that of other predictions, and the 95% interval: None of one
+        row.
 
         `predicted` holds the other predictions for all rows of the split. The bootstrap is paired: a row is drawn with
         both its predictions, because two methods share their hard rows.
         """
-        totals = bootstrap_totals(*self.kinds(self.on_scored_rows(predicted)), seed)
-        scores = self.scores_of(totals)[self.main_score]
+        columns, counts = self.kinds(self.on_scored_rows(predicted))
+        scores = self.scores_of(bootstrap_totals(columns, counts, seed))[self.main_score]
         lead = (scores[:, 0] - scores[:, 1]) * (-1.0 if is_lower_better(self.main_score) else 1.0)
-        return float(lead[0]), middle(lead[1:])
+        return float(lead[0]), middle(lead[1:]) if counts.sum() > 1 else None
 
     def on_scored_rows(self, predicted: Any) -> Any:
         """Return predictions for all rows of the split on the scored ones."""
@@ -148,6 +157,14 @@ class ClassScores(PredictionScores):
             "subset_accuracy": share(totals[..., 1], totals[..., 0]),
         }
         return {name: scores[name] for name in self.NAMES}
+
+    def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
+        counts = self.counts(totals)
+        sizes = dict.fromkeys(self.NAMES, float(totals[0]))
+        sizes["f1_micro"] = f1_sample_size(counts.sum(-1))
+        sizes["f1_macro"] = _macro_sample_size(counts)
+        sizes.pop("matthews", None)  # a correlation is no proportion
+        return sizes
 
     def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         return {"per_class": (self.label_names, self.counts(totals))}
@@ -202,6 +219,21 @@ def is_lower_better(score: str) -> bool:
     return score.endswith(("loss", "perplexity", "mae", "rmse"))
 
 
+def score_range(score: str) -> tuple[float, float]:
+    """Return the least and the greatest value that a score can have."""
+    if score in ("matthews", "pearson", "spearman") or score.endswith("cosine"):
+        return -1.0, 1.0
+    return 0.0, float("inf") if is_lower_better(score) else 1.0
+
+
+def within_range(score: str, bounds: Sequence[float] | None) -> list[float] | None:
+    """Return an interval without values that the score cannot have."""
+    if bounds is None:
+        return None
+    low, high = score_range(score)
+    return [min(max(bound, low), high) for bound in bounds]
+
+
 def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """Return part / whole; 0 if both are."""
     return part / np.maximum(whole, 1)
@@ -221,10 +253,47 @@ def by_class(counts: np.ndarray, names: Sequence[str]) -> dict[str, dict[str, An
     return {name: dict(zip(scores, values, strict=True)) for name, *values in columns}
 
 
-def _with_f1_intervals(per_class: dict[str, dict[str, Any]], counts: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Return the scores of each class with the 95% interval of its F1; counts are [bootstrap splits, 3, classes]."""
-    drawn = zip(per_class.items(), precision_recall_f1(counts)["f1"].T, strict=True)
-    return {name: scores | {"f1_ci95": middle(f1)} for (name, scores), f1 in drawn}
+def f1_sample_size(counts: np.ndarray) -> float:
+    """Return how many observations an F1 rests on, from its hits, labels and predictions, [3]."""
+    _, labels, predicted = counts.tolist()
+    return (labels + predicted) / 2
+
+
+def _macro_sample_size(counts: np.ndarray) -> float:
+    """Return how many observations macro F1 rests on: the number for which a proportion varies as much as the mean over
+    the classes that occur, from counts [3, classes].
+    """
+    sizes = counts[1:].sum(0) / 2
+    sizes = sizes[sizes > 0]
+    return float(len(sizes) ** 2 / (1 / sizes).sum()) if len(sizes) else 0.0
+
+
+def _interval(name: str, score: float, drawn: np.ndarray, sample_size: float | None) -> list[float] | None:
+    """Return the 95% interval of a score: Wilson's of a proportion of 0 or 1, otherwise the bootstrap's of the `drawn`
+    scores, unless they are all the same.
+    """
+    if sample_size is not None and score in (0.0, 1.0):
+        return wilson(score, sample_size)
+    # Of all scores, a mean over classes alone is biased: see `middle_around`.
+    bounds = middle_around(score, drawn) if name == "f1_macro" else middle(drawn)
+    return bounds if bounds[0] < bounds[1] else None
+
+
+def _with_f1_intervals(
+    per_class: dict[str, dict[str, Any]], counts: np.ndarray, drawn: np.ndarray
+) -> dict[str, dict[str, Any]]:
+    """Return the scores of each class with the 95% interval of its F1, None for a class of fewer than two rows.
+
+    `counts` are those of the split, [3, classes], and `drawn` those of the bootstrap splits, [splits, 3, classes].
+    """
+    with_intervals = {}
+    drawn_f1 = precision_recall_f1(drawn)["f1"]
+    for place, (name, scores) in enumerate(per_class.items()):
+        bounds = None
+        if scores["support"] > 1:
+            bounds = _interval("f1", scores["f1"], drawn_f1[:, place], f1_sample_size(counts[:, place]))
+        with_intervals[name] = scores | {"f1_ci95": bounds}
+    return with_intervals
 
 
 def _matthews(hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -233,11 +302,14 @@ def _matthews(hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np
 
     [..., classes] -> [...], from -1 to 1; 0 if all labels or all predictions are of one class, when it is undefined.
     """
-    hits, labels, predicted = (counts.astype(np.float64) for counts in (hits, labels, predicted))
+    hits = hits.astype(np.float64)
+    labels = labels.astype(np.float64)
+    predicted = predicted.astype(np.float64)
     n = labels.sum(-1)
     covariance = hits.sum(-1) * n - (labels * predicted).sum(-1)
     spread = (n**2 - (labels**2).sum(-1)) * (n**2 - (predicted**2).sum(-1))
-    return np.where(spread > 0, covariance / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
+    is_defined = spread > 0
+    return np.where(is_defined, covariance / np.sqrt(np.where(is_defined, spread, 1.0)), 0.0)
 
 
 def refuse_non_finite(losses: np.ndarray) -> None:

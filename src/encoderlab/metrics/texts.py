@@ -12,7 +12,14 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from encoderlab.metrics.calibration import ThresholdRule, fit_thresholds
-from encoderlab.metrics.scores import ClassScores, PredictionScores, TextMetrics, precision_recall_f1, refuse_non_finite
+from encoderlab.metrics.scores import (
+    ClassScores,
+    PredictionScores,
+    TextMetrics,
+    f1_sample_size,
+    precision_recall_f1,
+    refuse_non_finite,
+)
 
 DIGITS = 6  # reported digits of a number, counted from the size of the standard deviation: float32 has no more
 
@@ -51,6 +58,12 @@ class ClassificationScores(ClassScores):
             scores["f1"] = precision_recall_f1(self.counts(totals))["f1"][..., self.positive]
         return scores
 
+    def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
+        sizes = super().sample_sizes(totals)
+        if self.positive is not None:
+            sizes["f1"] = f1_sample_size(self.counts(totals)[:, self.positive])
+        return sizes
+
     def details(self) -> dict[str, Any]:
         own = {"positive_label": self.positive_label, "threshold": self.threshold}
         return {name: value for name, value in own.items() if value is not None} | super().details()
@@ -87,10 +100,16 @@ class ClassificationMetrics(TextMetrics):
         rows, targets, logits = self._in_order(kept)
         losses = cross_entropy(logits, targets.long(), reduction="none").double().numpy()
         refuse_non_finite(losses)
-        labels, probabilities = targets.long().numpy(), logits.double().softmax(-1).numpy()
-        positive, chances = labels == self.positive, probabilities[:, self.positive]
-        threshold = None if self.threshold is None else self.threshold.on(chances, positive)
-        predicted = probabilities.argmax(-1) if threshold is None else predict_from(chances, threshold, self.positive)
+        labels = targets.long().numpy()
+        probabilities = logits.double().softmax(-1).numpy()
+        positive = labels == self.positive
+        chances = probabilities[:, self.positive]
+        if self.threshold is None:
+            threshold = None
+            predicted = probabilities.argmax(-1)
+        else:
+            threshold = self.threshold.on(chances, positive)
+            predicted = predict_from(chances, threshold, self.positive)
         scores = classification_scores(labels, predicted, self.labels, self.main_score, self.positive)
         values = {"loss": float(losses.mean()), **scores.values}
         if scores.positive is not None and len(np.unique(labels)) == 2:
@@ -148,25 +167,30 @@ class LabelSetMetrics(TextMetrics):
         rows, targets, logits = self._in_order(kept)
         losses = binary_cross_entropy_with_logits(logits, targets, reduction="none").double().mean(1).numpy()
         refuse_non_finite(losses)
-        labels, probabilities = targets.numpy() > 0, logits.double().sigmoid().numpy()
-        are_known = self.thresholds.keys() >= set(self.labels)
-        fitted = np.zeros(len(self.labels)) if are_known else fit_thresholds(probabilities, labels)
-        thresholds = np.array([self.thresholds.get(name, own) for name, own in zip(self.labels, fitted, strict=True)])
+        labels = targets.numpy() > 0
+        probabilities = logits.double().sigmoid().numpy()
+        thresholds = self._thresholds_on(probabilities, labels)
         predicted = probabilities >= thresholds
         scores = LabelSetScores.of(labels, predicted, label_names=self.labels, main_score=self.main_score)
-        columns = zip(labels.T, probabilities.T, strict=True)  # of labels; one that no row has is not ranked
-        precisions = [float(average_precision_score(*one)) if one[0].any() else None for one in columns]
-        for own, precision, threshold in zip(scores.per_class.values(), precisions, thresholds.tolist(), strict=True):
-            own |= {"average_precision": precision, "threshold": threshold}
-        known = [precision for precision in precisions if precision is not None]
-        mean_precision = float(np.mean(known)) if known else 0.0
-        return replace(
-            scores,
-            values={"loss": float(losses.mean()), **scores.values, "average_precision_macro": mean_precision},
-            rows=rows,
-            probabilities=probabilities,
-            thresholds=thresholds,
-        )
+        precisions = []
+        for column, (name, own) in enumerate(scores.per_class.items()):
+            assert name == self.labels[column]
+            precision = None  # a label that no row has is not ranked
+            if labels[:, column].any():
+                precision = float(average_precision_score(labels[:, column], probabilities[:, column]))
+                precisions.append(precision)
+            own["average_precision"] = precision
+            own["threshold"] = float(thresholds[column])
+        mean_precision = float(np.mean(precisions)) if precisions else 0.0
+        values = {"loss": float(losses.mean()), **scores.values, "average_precision_macro": mean_precision}
+        return replace(scores, values=values, rows=rows, probabilities=probabilities, thresholds=thresholds)
+
+    def _thresholds_on(self, probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return the known threshold of each label, or the one fitted to these rows, [labels]."""
+        if self.thresholds.keys() >= set(self.labels):
+            return np.array([self.thresholds[name] for name in self.labels])
+        fitted = fit_thresholds(probabilities, labels)
+        return np.array([self.thresholds.get(name, own) for name, own in zip(self.labels, fitted, strict=True)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,10 +205,13 @@ class NumberScores(PredictionScores):
     def kinds(self, *others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         from scipy.stats import rankdata
 
-        columns, ranks = [], rankdata(self.labels)
+        columns = []
+        ranks = rankdata(self.labels)
         for side in np.stack([self.predicted, *others]).astype(np.float64):
-            moments, off = (*_moments(self.labels, side), *_moments(ranks, rankdata(side))), side - self.labels
-            columns.append((*moments, abs(off), off**2))
+            errors = side - self.labels
+            of_numbers = _moments(self.labels, side)
+            of_ranks = _moments(ranks, rankdata(side))
+            columns.append((*of_numbers, *of_ranks, abs(errors), errors**2))
         return np.array(columns).transpose(2, 0, 1), np.ones(self.n, np.int64)
 
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
@@ -197,13 +224,18 @@ class NumberScores(PredictionScores):
 
 
 def _moments(labels: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, ...]:
-    x, y = labels - labels.mean(), predicted - predicted.mean()
+    """Return what each row adds to a correlation, as `_correlation` reads it: six arrays [n]."""
+    x = labels - labels.mean()
+    y = predicted - predicted.mean()
     return np.ones(len(x)), x, y, x * x, y * y, x * y
 
 
 def _correlation(moments: np.ndarray) -> np.ndarray:
+    """Return Pearson's correlation, [...], from sums of `_moments`, [..., 6]; 0 if either side is constant."""
     n, x, y, xx, yy, xy = np.moveaxis(moments, -1, 0)
-    covariance, spread_x, spread_y = n * xy - x * y, n * xx - x * x, n * yy - y * y
+    covariance = n * xy - x * y
+    spread_x = n * xx - x * x
+    spread_y = n * yy - y * y
     is_constant = (spread_x <= 1e-12 * n * xx) | (spread_y <= 1e-12 * n * yy)  # but for rounding
     scale = np.sqrt(np.where(is_constant, 1.0, spread_x) * np.where(is_constant, 1.0, spread_y))
     return np.clip(np.where(is_constant, 0.0, covariance / scale), -1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from encoderlab.reports import wording
@@ -28,62 +28,83 @@ TONES = {"above": "good", "below": "bad"}  # of a verdict's outcome
 def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, where: str = "") -> dict[str, str] | None:
     """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none.
 
-    It is above or below only if the 95% interval of its lead excludes zero. The sentence begins with the `subject`,
-    such as "The model's accuracy", and ends with `where` this holds.
+    It is above or below only if the 95% interval of its lead is known and excludes zero. The sentence begins with the
+    `subject`, such as "The model's accuracy", and ends with `where` this holds.
     """
     scored = {name: baseline for name, baseline in baselines.items() if "skipped" not in baseline}
     if not scored:
         return None
     name = min(scored, key=lambda name: scored[name]["model_leads_by"])
-    ahead, (low, high) = scored[name]["model_leads_by"], scored[name]["model_leads_by_ci95"]
-    outcome = "above" if low > 0 else "below" if high < 0 else "not distinguishable"
+    lead = scored[name]["model_leads_by"]
+    bounds = scored[name]["model_leads_by_ci95"]
+    outcome = "not distinguishable"
+    if bounds is not None and bounds[0] > 0:
+        outcome = "above"
+    elif bounds is not None and bounds[1] < 0:
+        outcome = "below"
     stands = "is not distinguishable from" if outcome == "not distinguishable" else f"is {outcome}"
-    sentence = (
-        f"{subject} {stands} that of its best baseline, {BASELINE_NAMES.get(name, name)}: "
-        f"{ahead:+.3f}, 95% interval {low:+.3f} to {high:+.3f}{where}."
-    )
+    interval = "" if bounds is None else f", 95% interval {bounds[0]:+.3f} to {bounds[1]:+.3f}"
+    best = BASELINE_NAMES.get(name, name)
+    sentence = f"{subject} {stands} that of its best baseline, {best}: {lead:+.3f}{interval}{where}."
     return {"against": name, "outcome": outcome, "sentence": sentence}
 
 
 def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
     """Return the model next to its baselines, and the verdict; nothing if there are none."""
-    baselines, scored = report["baselines"], report["splits"][report["scored_split"]]
+    baselines = report["baselines"]
     if not baselines:
         return []
+    scored = report["splits"][report["scored_split"]]
     model = {**scored, "seconds": report["throughput"].get("train_seconds")}
-    table = _table({"this model": model, **baselines}, report["main_figure"])
+    blocks: list[Block] = [_table({"this model": model, **baselines}, report["main_figure"])]
     verdict = report["verdict"]
-    return [table, *([Text(verdict["sentence"], tone=TONES.get(verdict.get("outcome"), "bold"))] if verdict else [])]
+    if verdict:
+        blocks.append(Text(verdict["sentence"], tone=TONES.get(verdict.get("outcome"), "bold")))
+    return blocks
 
 
 def _table(rows: Mapping[str, Mapping[str, Any]], main_score: str) -> Table:
     """Return a row for each model with its scores, the model's lead over it and its seconds, the first marked."""
-    first, *fitted = (one for one in rows.values() if "skipped" not in one)
-    preferred = ("average_precision", *SECOND) if main_score == "f1" else SECOND
-    others = [name for name in preferred if name != main_score and all(name in one for one in (first, *fitted))]
-    columns = [main_score, *others[:1]]
-    if "mlm_accuracy" in first:
-        columns = [name for name in PRETRAINING_SCORES if name in first]
-    is_paired = any("model_leads_by" in one for one in fitted)
+    first, *fitted = (scores for scores in rows.values() if "skipped" not in scores)
+    metrics = _metrics_shown(first, fitted, main_score)
+    has_leads = any("model_leads_by" in scores for scores in fitted)
     cells = []
-    for name, one in rows.items():
-        token = f" ({wording.shown(one['token'], 40)})" if "token" in one else ""
-        scores = [wording.with_interval(one, key, "") if one.get(key) is not None else "" for key in columns]
-        cells.append([f"{BASELINE_NAMES.get(name, name)}{token}", *scores])
-        if "skipped" in one:
-            cells[-1][1] = "skipped"
-        if is_paired:
-            lead = wording.signed(one["model_leads_by"], one["model_leads_by_ci95"]) if "model_leads_by" in one else ""
-            cells[-1] += [lead, wording.number(one.get("seconds"))]
-    names = [wording.named_score(name, first) for name in columns]
-    return Table(
-        ["on the same rows", *names, *(["model ahead by (95% interval)", "seconds"] * is_paired)], cells, marked=0
-    )
+    for name, scores in rows.items():
+        label = BASELINE_NAMES.get(name, name)
+        if "token" in scores:
+            label += f" ({wording.shown(scores['token'], 40)})"
+        row = [label]
+        for metric in metrics:
+            row.append("" if scores.get(metric) is None else wording.with_interval(scores, metric, ""))
+        if "skipped" in scores:
+            row[1] = "skipped"
+        if has_leads:
+            is_compared = "model_leads_by" in scores
+            lead = wording.signed(scores["model_leads_by"], scores["model_leads_by_ci95"]) if is_compared else ""
+            row += [lead, wording.number(scores.get("seconds"))]
+        cells.append(row)
+    columns = ["on the same rows", *(wording.named_score(metric, first) for metric in metrics)]
+    if has_leads:
+        columns += ["model ahead by (95% interval)", "seconds"]
+    return Table(columns, cells, marked=0)
+
+
+def _metrics_shown(first: Mapping[str, Any], fitted: Sequence[Mapping[str, Any]], main_score: str) -> list[str]:
+    """Return the scores that have a column: the main one and another that all have, or those of pretraining."""
+    if "mlm_accuracy" in first:
+        return [name for name in PRETRAINING_SCORES if name in first]
+    preferred = ("average_precision", *SECOND) if main_score == "f1" else SECOND
+    for name in preferred:
+        if name != main_score and all(name in scores for scores in (first, *fitted)):
+            return [main_score, name]
+    return [main_score]
 
 
 def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     """Print the report of `encoderlab baseline`."""
     baselines = report["baselines"]
     where = f"scored on {report['scored_split']} ({wording.number(report['n'])} rows)"
-    skipped = [Text(one.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped") for name, one in baselines.items()]
+    skipped = []
+    for name, scores in baselines.items():
+        skipped.append(Text(scores.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped"))
     show([Text(where, f"baseline {report['task']}"), _table(baselines, report["main_figure"]), *skipped], file)

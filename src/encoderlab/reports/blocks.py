@@ -1,4 +1,5 @@
-"""What a report shows, described once as blocks, and the two ways to show blocks: on the terminal, and as an HTML page.
+"""What a report shows, described once as blocks, and the ways to show blocks: on the terminal, in a notebook, and as an
+HTML page.
 
 Pages are single files that load nothing and follow the reader's light or dark theme. Everything they write is escaped
 except `Markup`, and control characters are made printable on pages and screen.
@@ -7,6 +8,7 @@ except `Markup`, and control characters are made printable on pages and screen.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import json
 import math
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from matplotlib.figure import Figure
 
-UNLIMITED = 10_000  # characters per line of what is not a terminal: a file, a pipe or a notebook
+UNLIMITED = 10_000  # characters per line of what is not a terminal: a file or a pipe
 STYLES = {"bold": "bold", "good": "bold green", "bad": "bold red"}
 # The colours of plots, and the page's colour of the same name; black is the page's text colour.
 COLORS = {"#0072b2": "blue", "#d55e00": "orange", "#009e73": "green", "#666666": "grey"}
@@ -181,12 +183,25 @@ class _SafeConsole(Console):
 def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
     """Print the blocks, on standard error unless `file` is given. Only pages have plots and matrices.
 
-    Texts stay as they are, brackets too, and are plain and unwrapped if `file` is not a terminal. This includes
-    notebooks, where rich would make a cell of HTML of each line.
+    Texts stay as they are, brackets too, and are plain and unwrapped if `file` is not a terminal. A notebook shows all
+    blocks together as HTML.
     """
     target = file or sys.stderr
-    fixed = None if target.isatty() else UNLIMITED
-    console = _SafeConsole(file=target, width=fixed, markup=False, emoji=False, highlight=False, force_jupyter=False)
+    if _is_notebook(target):
+        _display(list(blocks))
+        return
+    is_terminal = target.isatty()
+    width = None if is_terminal else UNLIMITED
+    # Not a terminal, even if a notebook's FORCE_COLOR says so, has no use for colours.
+    console = _SafeConsole(
+        file=target,
+        width=width,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_terminal=is_terminal,
+        force_jupyter=False,
+    )
     for block in blocks:
         if isinstance(block, Table):
             console.print("", _rich_table(block), "", sep="\n")
@@ -204,6 +219,18 @@ def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
             console.print(Styled("".join(words for words, _ in block.heading), style="bold"), soft_wrap=True)
             for text in block.texts:
                 console.print(Styled("".join(part["text"] for part in text)), soft_wrap=True)
+
+
+def _is_notebook(file: TextIO) -> bool:
+    """Return whether `file` prints into the cells of a notebook, as the streams of its kernel do."""
+    return type(file).__module__.partition(".")[0] == "ipykernel"
+
+
+def _display(blocks: Sequence[Block]) -> None:
+    """Show blocks below the cell of a notebook that runs."""
+    display = importlib.import_module("IPython.display")
+    html = render("notebook.html", blocks=blocks, svg=svg, anchor=anchor)
+    display.display(display.HTML(html))
 
 
 def _rich_table(table: Table) -> rich_table.Table:

@@ -33,23 +33,27 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = ()) -> str:
     """Return the card of a trained model from its report.json; `labels` are those it predicts, none for an encoder."""
-    scored, main_score = report["splits"][report["scored_split"]], report["main_figure"]
+    scored = report["splits"][report["scored_split"]]
+    main_score = report["main_figure"]
     is_encoder = "mlm_accuracy" in scored or "teacher" in report
     score = plain(wording.named_score(main_score, scored))
     lines = [] if is_encoder else [_predicts(labels)]
     lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
     value = wording.with_interval(scored, main_score)
-    lines.append(f"{score} on {report['scored_split']} ({scored['n']:,} rows): {value}")
+    lines.append(f"{score} on {report['scored_split']} ({wording.counted(scored['n'], 'row')}): {value}")
     lines.append(f"Weights of {wording.checkpoint_words(report['checkpoint'])}")
-    first, *_ = splits = list(report["splits"].values())
-    results = {
-        wording.named_score(name, first): [wording.score(split.get(name)) for split in splits]
-        for name, value in first.items()
-        if isinstance(value, float)
-    }
+    splits = list(report["splits"].values())
+    first = splits[0]
+    results = {}
+    for name, value in first.items():
+        if isinstance(value, float):
+            results[wording.named_score(name, first)] = [wording.score(split.get(name)) for split in splits]
     if all("calibration" in split for split in splits):
         results["expected calibration error"] = [wording.score(split["calibration"]["ece"]) for split in splits]
-    pipeline = "feature-extraction" if "teacher" in report else "fill-mask" if is_encoder else "text-classification"
+    baselines = []
+    for name, baseline in report["baselines"].items():
+        if baseline.get(main_score) is not None:
+            baselines.append(f"{BASELINE_NAMES.get(name, name)}: {score} {wording.score(baseline[main_score])}")
     card = render(
         "card.md",
         report=report,
@@ -57,11 +61,7 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
         lines=[*lines, *map(plain, report["notes"])],
         use=USE_ENCODER if is_encoder else USE,
         results=results,
-        baselines=[
-            f"{BASELINE_NAMES.get(name, name)}: {score} {wording.score(baseline[main_score])}"
-            for name, baseline in report["baselines"].items()
-            if baseline.get(main_score) is not None
-        ],
+        baselines=baselines,
         splits=split_facts(facts),
         origin=origin(facts),
         settings=given_settings(facts),
@@ -69,7 +69,16 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
         repeat=repeat_line(facts),
         plain=plain,
     )
-    return front_matter(report, facts, "token-classification" if "token_accuracy" in scored else pipeline) + card
+    return front_matter(report, facts, _pipeline(report, scored)) + card
+
+
+def _pipeline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
+    """Return the hub's name of what a model does."""
+    if "token_accuracy" in scored:
+        return "token-classification"
+    if "teacher" in report:
+        return "feature-extraction"
+    return "fill-mask" if "mlm_accuracy" in scored else "text-classification"
 
 
 def _predicts(labels: Sequence[str]) -> str:

@@ -1,121 +1,34 @@
 """Compares finished runs: the settings that differ, their scores over seeds, and how far each is from a reference.
 
-Runs are read from their folders; only those that were scored on the same rows are compared.
+Only runs that were scored on the same rows are compared.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-import yaml
-
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics import scores_of_predictions
-from encoderlab.metrics.comparison import SEPARATOR, difference_over_seeds, holm, paired_difference
+from encoderlab.metrics.comparison import difference_over_seeds, holm, paired_difference
 from encoderlab.metrics.intervals import Mean, mean_of
-from encoderlab.metrics.scores import PredictionScores, is_lower_better
+from encoderlab.metrics.scores import PredictionScores, is_lower_better, within_range
 from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, json_safe, show, write_html_json
-from encoderlab.settings import flat_settings
+from encoderlab.reports.finished_runs import FinishedRun, read_predictions
 
 LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
 MEASURED = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
-# Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
-NOT_COMPARED = {
-    *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
-    *("task.mean", "task.deviation"),
-    *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
-}
+# What grows with the steps of a run, and so with its rows, changes nothing else about how it is trained.
+SCALED = ("training.evaluate_every",)
 
-
-@dataclass(frozen=True, slots=True)
-class FinishedRun:
-    """A run with a report, and the `scores` on its scored `split`.
-
-    `settings`, flat (`model.n_layers`), are those that distinguish experiments. `scored` identifies the scored rows:
-    task, split, a fingerprint of texts and labels, and the targets. A pretraining run has no `predictions`.
-    """
-
-    folder: Path
-    report: dict[str, Any]
-    settings: dict[str, Any]
-    seed: int
-    split: str
-    scores: dict[str, Any]
-    predictions: Path
-    scored: tuple[Any, ...]
-    training_rows: int | None
-
-
-def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]]:
-    """Return the finished runs among these run folders, and a line for each unfinished one.
-
-    Raises DataError for a folder that does not hold a run, or a damaged one.
-    """
-    runs: dict[Path, FinishedRun] = {}
-    skipped: list[str] = []
-    for folder in folders:
-        if (folder / "report.json").is_file():
-            runs.setdefault(folder.resolve(), read_run(folder))
-        elif (folder / "config.yaml").is_file():
-            skipped.append(f"{folder} is not finished and was skipped. Resume it with resume={folder}")
-        else:
-            wrong = f"{folder} is not a run folder" if folder.exists() else f"{folder} does not exist"
-            raise DataError(wrong, remedy="Give run folders, such as outputs/train/sst2/*, or the folder of a sweep")
-    return list(runs.values()), skipped
-
-
-def read_run(folder: Path) -> FinishedRun:
-    """Return the run in `folder`. Raises DataError if one of its records cannot be read."""
-    report, environment = (_read(folder / name, json.loads) for name in ("report.json", "environment.json"))
-    settings = dict(flat_settings(_read(folder / "config.yaml", yaml.safe_load)))
-    try:
-        if environment["command"] == "eval":
-            settings = _of_evaluated_run(settings)
-        if "model.name" in settings:  # `encoder` is the model the user chose: `init_from`, or the preset's name
-            name, start = settings.pop("model.name"), settings.pop("init_from", None)
-            settings = {"encoder": start or name, **settings}
-        kept = {
-            name: value
-            for name, value in (settings | {"command": environment["command"]}).items()
-            if name not in NOT_COMPARED and not name.endswith(".schema")
-        }
-        split, rows = report["scored_split"], environment["dataset"]["splits"]
-        scores = report["splits"][split]
-        scored = report["task"], split, rows[split]["fingerprint"], scores["n"]
-        scored += scores.get("target_tokens"), report.get("second_sentence")
-        _ = scores[report["main_figure"]], report["throughput"]  # which a comparison reads
-        n_rows = rows.get("train", {}).get("rows")
-        predictions = folder / "predictions.csv"
-        return FinishedRun(folder, report, kept, report["seed"], split, scores, predictions, scored, n_rows)
-    except (KeyError, TypeError, AttributeError) as error:
-        wrong = f"{folder} cannot be compared, because its records lack {error}"
-        raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None
-
-
-def _of_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return an evaluation's settings with those of the run it scored, by which evaluations are grouped."""
-    evaluated = Path(str(settings.get("run")))
-    config = (evaluated.parent if evaluated.name == "model" else evaluated) / "config.yaml"
-    if not config.is_file():
-        return settings | {"model": settings.get("run")}
-    of_data = {name: value for name, value in settings.items() if name.startswith("dataset") and value is not None}
-    return dict(flat_settings(_read(config, yaml.safe_load))) | of_data
-
-
-def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
-    try:
-        return dict(parse(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
+Records = Collection[Mapping[str, Any]]
+Settings = Mapping[str, Sequence[FinishedRun]]  # by what distinguishes them, such as "n_layers=2"
 
 
 def check_comparable(runs: Iterable[FinishedRun]) -> None:
@@ -123,100 +36,85 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
     first, *others = runs
     for other in others:
         if other.scored != first.scored:
-            tasks, splits = f"{other.report['task']} and {first.report['task']}", f"{other.split} and {first.split}"
+            tasks = f"{other.report['task']} and {first.report['task']}"
+            splits = f"{other.split} and {first.split}"
             wrong = f"{other.folder} and {first.folder} were scored on different rows of {first.split}"
             remedy = "Score both on the same rows with encoderlab eval run=... split=... dataset=..., and compare those"
             raise DataError(f"{wrong} (tasks: {tasks}; splits: {splits})", remedy=remedy)
 
 
-def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
-    """Return the predictions in each predictions.csv and their scores; of words, those that every run read.
-
-    Raises DataError if the files do not contain the same rows.
-    """
-    sides = [_columns_of(run) for run in runs]
-    if isinstance(sides[0][0], list):
-        n_read = np.min([[len(words) for words in labels] for labels, _ in sides], axis=0)
-        sides = [tuple([ids[:n] for ids, n in zip(side, n_read, strict=True)] for side in both) for both in sides]
-    scores = []
-    for run, (labels, predicted) in zip(runs, sides, strict=True):
-        if any(not np.array_equal(*pair) for pair in zip(labels, sides[0][0], strict=True)):
-            wrong = f"{run.predictions} has other labels than {runs[0].predictions}"
-            raise DataError(wrong, remedy="Leave one of them out")
-        names, positive = list(run.scores.get("per_class", {})), run.scores.get("positive_label")
-        place = 1 if positive is None else names.index(positive)
-        scores.append(scores_of_predictions(labels, predicted, names, run.report["main_figure"], place))
-    return scores
-
-
-def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
-    """Return the labels and predictions in predictions.csv. Raises DataError if rows are missing or unreadable."""
-    from pandas import read_csv
-
-    try:
-        table = read_csv(run.predictions, usecols=["label", "predicted"], dtype=str, keep_default_na=False)
-        labels, predicted = (_parsed(table[name].tolist(), run.scores) for name in ("label", "predicted"))
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{run.predictions} cannot be read: {error}", remedy="Leave this run out") from None
-    if len(table) != run.scores["n"]:
-        wrong = f"{run.predictions} does not contain the {run.scores['n']:,} rows that were scored"
-        raise DataError(wrong, remedy="Leave this run out")
-    return labels, predicted
-
-
-def _parsed(cells: Sequence[str], scores: Mapping[str, Any]) -> Any:
-    """Return the labels of a column of predictions.csv, as `scores_of_predictions` wants them."""
-    if "pearson" in scores:
-        return np.array(cells, float)
-    ids = {name: place for place, name in enumerate(scores["per_class"])}
-    if "subset_accuracy" in scores:
-        marks = np.zeros((len(cells), len(ids)), bool)
-        for row, cell in enumerate(cells):
-            marks[row, [ids[label] for label in cell.split(SEPARATOR) if label]] = True
-        return marks
-    if "token_accuracy" in scores:
-        return [np.array([ids[name] for name in cell.split(" ") if cell], np.int64) for cell in cells]
-    return np.array([ids[cell] for cell in cells], np.int64)
-
-
-Records = Collection[Mapping[str, Any]]
-Settings = Mapping[str, Sequence[FinishedRun]]  # by what distinguishes them, such as "n_layers=2"
-
-
 def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> Settings:
     """Return the runs that differ only in seed by what distinguishes them from the others; of equal ones the newest."""
-    distinct = distinguishing([run.settings for run in runs], differing)
-    last = [name.rpartition(".")[2] for name in distinct]
-    names = {  # without the group if that is unambiguous
-        name: name if last.count(end) > 1 or end in ("name", "path") else end
-        for name, end in zip(distinct, last, strict=True)
-    }
+    settings = [run.settings for run in runs]
+    explicit = _explicit_of_any(runs)
+    distinct = distinguishing(settings, differing, explicit)
+    exclusive = _exclusive(settings, distinct, [name for name in differing if name in explicit])
+    short_names = _short_names([*distinct, *(name for name in exclusive if name not in distinct)])
     groups: dict[str, dict[int, FinishedRun]] = {}
     for run in runs:
-        words = [f"{short}={setting_value(run.settings.get(name))}" for name, short in names.items()]
+        words = []
+        for name, short in short_names.items():
+            value = run.settings.get(name)
+            if value is not None or name not in exclusive:
+                words.append(f"{short}={setting_value(value)}")
         group = groups.setdefault(", ".join(words) or "all runs", {})
         both = group.get(run.seed, run), run
         group[run.seed] = max(both, key=lambda one: (one.folder / "report.json").stat().st_mtime_ns)
     return {label: [group[seed] for seed in sorted(group)] for label, group in groups.items()}
 
 
-def distinguishing(settings: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:
+def _explicit_of_any(runs: Sequence[FinishedRun]) -> frozenset[str]:
+    """Return the names of the settings that were typed for any of the runs."""
+    return frozenset().union(*(run.explicit or () for run in runs))
+
+
+def _short_names(names: Sequence[str]) -> dict[str, str]:
+    """Return each setting's name without its group where that is unambiguous, by its whole name."""
+    ends = [name.rpartition(".")[2] for name in names]
+    short_names = {}
+    for name, end in zip(names, ends, strict=True):
+        is_clear = ends.count(end) == 1 and end not in ("name", "path")
+        short_names[name] = end if is_clear else name
+    return short_names
+
+
+def distinguishing(
+    settings: Sequence[Mapping[str, Any]], differing: Sequence[str], explicit: Collection[str] = ()
+) -> list[str]:
     """Return a few of the `differing` settings that distinguish all, first those that imply others.
 
-    `encoder` implies the model's other settings; a setting that all have is preferred to one that some lack.
+    `encoder` implies the model's other settings. A setting that was typed (`explicit`) is preferred to one that follows
+    from it, such as how often a run is evaluated; one that all have to one that some lack.
     """
 
     def says_less(name: str) -> tuple[bool, ...]:
-        return name != "encoder", name.rpartition(".")[2] != "name", any(one.get(name) is None for one in settings)
+        is_typed = name in explicit
+        is_of_typed_group = name.partition(".")[0] in explicit
+        some_lack = any(of_run.get(name) is None for of_run in settings)
+        return name != "encoder", not is_typed, not is_of_typed_group, name.rpartition(".")[2] != "name", some_lack
 
     def kinds(names: Sequence[str]) -> int:
-        return len({repr([one.get(name) for name in names]) for one in settings})
+        return len({repr([of_run.get(name) for name in names]) for of_run in settings})
 
     selected: list[str] = []
     for name in sorted(differing, key=says_less):
         if kinds([*selected, name]) > kinds(selected):
             selected.append(name)
     return selected
+
+
+def _exclusive(
+    settings: Sequence[Mapping[str, Any]], selected: Sequence[str], candidates: Sequence[str]
+) -> dict[str, None]:
+    """Return pairs of settings of which each run has exactly one, such as steps or epochs: one of the `selected`, and
+    one of the `candidates`.
+    """
+    exclusive: dict[str, None] = {}
+    for name in selected:
+        for other in candidates:
+            if all((of_run.get(name) is None) != (of_run.get(other) is None) for of_run in settings):
+                exclusive |= {name: None, other: None}
+    return exclusive
 
 
 def setting_value(value: Any) -> str:
@@ -235,7 +133,8 @@ def build_comparison(
     with (None: the best). Raises DataError if the runs cannot be compared, SettingError for a score they do not have.
     """
     check_comparable(runs)
-    metric, first = _checked_score(runs, metric), runs[0]
+    metric = _checked_score(runs, metric)
+    first = runs[0]
     names = dict.fromkeys(name for run in runs for name in run.settings)
     differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
     settings = runs_by_setting(runs, differing)
@@ -244,6 +143,7 @@ def build_comparison(
     differences = _differences(settings, best, metric)
     rows = [_row(label, settings[label], means[label], metric) for label in settings]
     values = {name: [setting_value(own[0].settings.get(name)) for own in settings.values()] for name in differing}
+    notes = [*_notes(runs, rows, differences.values(), chosen=reference is None), *_recipe_note(runs, rows, values)]
     return json_safe(
         {
             "task": first.report["task"],
@@ -255,7 +155,7 @@ def build_comparison(
             "reference": best,
             "settings": [row | {"difference": differences.get(row["label"])} for row in rows],
             "baselines": list(_baselines(settings, metric)),
-            "notes": list(_notes(runs, rows, differences.values(), chosen=reference is None)),
+            "notes": notes,
         }
     )
 
@@ -292,32 +192,49 @@ def _differences(settings: Settings, reference: str, metric: str) -> dict[str, d
     """Return each other setting's difference from the reference, with corrected p-values."""
     runs = [run for own in settings.values() for run in own]
     has_rows = len(settings) > 1 and all(run.predictions.is_file() for run in runs)
-    read = dict(zip((run.folder for run in runs), read_predictions(runs), strict=True)) if has_rows else {}
-    measured = {}
-    for label in (label for label in settings if label != reference):
-        sides = settings[label], settings[reference]
-        if has_rows and all(metric in scores.values for scores in read.values()):
-            mine, theirs = ([read[run.folder] for run in side] for side in sides)
-            difference = paired_difference(mine, theirs, metric, BOOTSTRAP_SEED)
+    predictions: dict[Path, PredictionScores] = {}
+    if has_rows:
+        folders = [run.folder for run in runs]
+        predictions = dict(zip(folders, read_predictions(runs), strict=True))
+    is_paired = has_rows and all(metric in scores.values for scores in predictions.values())
+    theirs = settings[reference]
+    differences = {}
+    for label, own in settings.items():
+        if label == reference:
+            continue
+        if is_paired:
+            own_predictions = [predictions[run.folder] for run in own]
+            their_predictions = [predictions[run.folder] for run in theirs]
+            difference = paired_difference(own_predictions, their_predictions, metric, BOOTSTRAP_SEED)
         else:
-            difference = difference_over_seeds(*([run.scores[metric] for run in side] for side in sides))
-        measured[label] = asdict(difference) | {"p_corrected": None, "outcome": "not tested"}
-    tested = [one for one in measured.values() if one["p_value"] is not None]
-    for one, p in zip(tested, holm([one["p_value"] for one in tested]), strict=True):
-        higher_or_lower = "higher" if one["value"] > 0 else "lower"
-        one |= {"p_corrected": p, "outcome": higher_or_lower if p < LEVEL else "not distinguishable"}
-    return measured
+            own_scores = [run.scores[metric] for run in own]
+            difference = difference_over_seeds(own_scores, [run.scores[metric] for run in theirs])
+        differences[label] = asdict(difference) | {"p_corrected": None, "outcome": "not tested"}
+    tested = [difference for difference in differences.values() if difference["p_value"] is not None]
+    corrected = holm([difference["p_value"] for difference in tested])
+    for difference, p_corrected in zip(tested, corrected, strict=True):
+        difference["p_corrected"] = p_corrected
+        difference["outcome"] = "not distinguishable"
+        if p_corrected < LEVEL:
+            difference["outcome"] = "higher" if difference["value"] > 0 else "lower"
+    return differences
 
 
 def _row(label: str, runs: Sequence[FinishedRun], mean: Mean, metric: str) -> dict[str, Any]:
     """Return one setting: its mean over the runs. With one run, the interval is the run's own, over the rows."""
-    own = runs[0].scores.get(f"{metric}_ci95")
+    over_rows = runs[0].scores.get(f"{metric}_ci95")
+    over_seeds = mean.interval if mean.deviation else None  # seeds that are all the same say nothing about others
+    interval_over = None
+    if over_seeds:
+        interval_over = "seeds"
+    elif over_rows:
+        interval_over = "rows"
     seconds = [run.report["throughput"].get("train_seconds") for run in runs]
     return {
         "label": label,
         **asdict(mean),
-        "interval": mean.interval or own,
-        "interval_over": "seeds" if mean.interval else "rows" if own else None,
+        "interval": within_range(metric, over_seeds or over_rows),
+        "interval_over": interval_over,
         "training_rows": runs[0].training_rows,
         "train_seconds": None if None in seconds else sum(seconds) / len(seconds),
         "runs": [{"folder": str(run.folder), "seed": run.seed, "score": run.scores[metric]} for run in runs],
@@ -334,14 +251,21 @@ def _baselines(settings: Settings, metric: str) -> Iterator[dict[str, Any]]:
     for name, scored in distinct.items():
         for value, own in scored.items():
             where = f" ({own['setting']})" if len(scored) > 1 else ""
-            label, interval = f"{BASELINE_NAMES.get(name, name)}{where}", own.get(f"{metric}_ci95")
-            yield {"name": name, "label": label, "value": value, "interval": interval, "seconds": own.get("seconds")}
+            yield {
+                "name": name,
+                "label": f"{BASELINE_NAMES.get(name, name)}{where}",
+                "value": value,
+                "interval": own.get(f"{metric}_ci95"),
+                "seconds": own.get("seconds"),
+            }
 
 
 def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, chosen: bool) -> Iterator[str]:
     """Yield notes that a reader of the table should know; `chosen`: the reference is the best."""
-    split, tests = runs[0].split, [one["test"] for one in differences if one["test"]]
-    if repeated := len(runs) - sum(row["n"] for row in rows):
+    split = runs[0].split
+    tests = [difference["test"] for difference in differences if difference["test"]]
+    repeated = len(runs) - sum(row["n"] for row in rows)
+    if repeated:
         yield f"Skipped {repeated} of the runs, because a newer one has the same settings and seed"
     if any(row["n"] == 1 for row in rows):
         yield "With one seed, the interval covers the rows but not the variation between seeds. Add seeds"
@@ -354,46 +278,80 @@ def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, 
         yield f"Checkpoints were chosen on {split}, the split that is compared, so all scores are slightly too good"
 
 
+def _recipe_note(runs: Sequence[FinishedRun], rows: Records, differing: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a note on the settings that nobody typed and that changed with the number of training rows, which a curve
+    over the rows would hide. `differing` has the values of each setting in the order of the `rows`.
+    """
+    if len({row["training_rows"] for row in rows}) < 2:
+        return
+    explicit = _explicit_of_any(runs)
+    changed = []
+    for name, values in differing.items():
+        group = name.partition(".")[0]
+        is_recipe = (group in ("training", "model") or name == "dataset.validation_fraction") and name not in SCALED
+        follows_encoder = group == "model" and "encoder" in differing
+        if is_recipe and name not in explicit and not follows_encoder:
+            changed.append(f"{name} ({' | '.join(values)})")
+    if changed:
+        yield f"The recipe changed with the rows: {', '.join(changed)}. Set what should be the same for all"
+
+
 def headline(comparison: Mapping[str, Any]) -> str:
     """Return what is compared, in one line."""
     rows = comparison["settings"]
     name = wording.named_score(comparison["figure"], comparison)
     counts = f"{wording.counted(sum(row['n'] for row in rows), 'run')} of {comparison['task']}"
-    where = f"{comparison['split']} ({comparison['rows']:,} rows): {wording.counted(len(rows), 'setting')}"
+    where = (
+        f"{comparison['split']} ({wording.counted(comparison['rows'], 'row')}): {wording.counted(len(rows), 'setting')}"
+    )
     return f"{name[:1].upper()}{name[1:]} of {counts} on {where}"
 
 
 def _table(comparison: Mapping[str, Any]) -> Table:
     """Return a row for each setting: its scores, and its difference from the reference. The baselines follow."""
-    rows, cells = comparison["settings"], []
+    rows = comparison["settings"]
     rows_differ = len({row["training_rows"] for row in rows}) > 1  # as in a learning curve
+    cells = []
     for row in rows:
-        against, p = "the reference" if len(rows) > 1 else "", ""
-        if (difference := row["difference"]) is not None:
+        difference = row["difference"]
+        if difference is None:
+            against = "the reference" if len(rows) > 1 else ""
+            p_value = ""
+        else:
             against = wording.signed(difference["value"], difference["interval"])
-            corrected, outcome = difference["p_corrected"], difference["outcome"]
-            p = "-" if corrected is None else "<0.001" if corrected < 0.001 else f"{corrected:.3f}"
-            p += f" {outcome}" * (outcome in ("higher", "lower"))
-        interval = f"{wording.interval(row['interval'])}{' over rows' * (row['interval_over'] == 'rows')}"
-        own = [str(row["n"]), wording.score(row["value"]), wording.score(row["deviation"]), interval, against, p]
-        n_rows = [wording.number(row["training_rows"])] * rows_differ
-        cells.append([row["label"], *n_rows, *own, wording.number(row["train_seconds"])])
-    for one in comparison["baselines"]:
-        own = ["", wording.score(one["value"]), "", wording.interval(one["interval"]), "", ""]
-        cells.append([one["label"], *[""] * rows_differ, *own, wording.number(one["seconds"])])
-    columns = ["setting", *["training rows"] * rows_differ, *MEASURED]
+            p_value = _p_value(difference)
+        interval = wording.interval(row["interval"])
+        if row["interval_over"] == "rows":
+            interval += " over rows"
+        n_rows = [wording.number(row["training_rows"])] if rows_differ else []
+        measured = [str(row["n"]), wording.score(row["value"]), wording.score(row["deviation"]), interval]
+        cells.append([row["label"], *n_rows, *measured, against, p_value, wording.number(row["train_seconds"])])
+    for baseline in comparison["baselines"]:
+        n_rows = [""] if rows_differ else []
+        measured = ["", wording.score(baseline["value"]), "", wording.interval(baseline["interval"]), "", ""]
+        cells.append([baseline["label"], *n_rows, *measured, wording.number(baseline["seconds"])])
+    columns = ["setting", *(["training rows"] if rows_differ else []), *MEASURED]
     return Table(columns, cells, marked=[row["label"] for row in rows].index(comparison["reference"]))
+
+
+def _p_value(difference: Mapping[str, Any]) -> str:
+    """Return a corrected p-value in words, and what it says of a setting."""
+    p_corrected = difference["p_corrected"]
+    if p_corrected is None:
+        return "-"
+    words = "<0.001" if p_corrected < 0.001 else f"{p_corrected:.3f}"
+    is_clear = difference["outcome"] in ("higher", "lower")
+    return f"{words} {difference['outcome']}" if is_clear else words
 
 
 def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = ()) -> list[Block]:
     """Return what page and screen show below the headline."""
     better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
     relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
-    runs = [
-        f"{run['folder']} (seed {run['seed']}, {run['score']:.4f})"
-        for row in comparison["settings"]
-        for run in row["runs"]
-    ]
+    runs = []
+    for row in comparison["settings"]:
+        for run in row["runs"]:
+            runs.append(f"{run['folder']} (seed {run['seed']}, {run['score']:.4f})")
     differing = [f"{name}: {' | '.join(dict.fromkeys(values))}" for name, values in comparison["differing"].items()]
     return [
         Text(relative if len(comparison["settings"]) > 1 else "", tone="quiet"),
@@ -415,7 +373,8 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, s
 
     Return their paths by name. Raises DataError if the folder cannot be written to.
     """
-    metric, rows = wording.words_of(comparison["figure"]), comparison["settings"]
+    metric = wording.words_of(comparison["figure"])
+    rows = comparison["settings"]
     drawn: list[Plot] = []
     if len(rows) > 1:
         what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."

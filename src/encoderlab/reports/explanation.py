@@ -21,8 +21,9 @@ MOST_WORDS = 60  # in the table of scores; of a longer text, those with the grea
 MOST_CLASSES = 10  # in the table of classes
 BAR = 20  # characters
 STRONG = 0.7  # log-odds; if no word has more, none is marked in full
-MOST_MISTAKES, MOST_WORDS_AROUND = 15, 60  # words of a tagged sentence, around its most confident mistake
-LONGEST, LABEL = wording.LONGEST_TEXT, 60  # characters of a text and of a label
+MOST_MISTAKES = 15
+MOST_WORDS_AROUND = 60  # words of a tagged sentence, around its most confident mistake
+LONGEST_LABEL = 60  # characters
 MARKED = "Marked words count for the wrong prediction (blue) or against it (orange, dotted), each by itself."
 
 
@@ -54,12 +55,14 @@ class Importance:
     @property
     def full(self) -> float:
         """Return the score of a word that is marked in full: the greatest, of log-odds at least STRONG."""
-        least = 0.0 if self.label is None else STRONG
-        return max([least, *(abs(word.score) for word in self.words)]) or 1.0
+        scores = [abs(word.score) for word in self.words]
+        if self.label is not None:
+            scores.append(STRONG)
+        return max(scores, default=0.0) or 1.0
 
     def as_dict(self, name: str) -> dict[str, Any]:
         """Return what explain.json holds of the example `name`."""
-        words = [asdict(one) | {"word": self.texts[one.text][one.begin : one.end]} for one in self.words]
+        words = [asdict(word) | {"word": self.texts[word.text][word.begin : word.end]} for word in self.words]
         own = asdict(self) | {"words": words}
         return {"name": name, "explained": own.pop("label"), **own}
 
@@ -71,31 +74,46 @@ Explain = Callable[..., Sequence[Importance]]
 def explanation_blocks(explanations: Mapping[str, Importance]) -> list[Block]:
     """Return each text with its words marked, its classes, and the scores of its words or of the strongest."""
     measured = "A score is what a word adds to the log-odds of the class: +0.7 doubles the odds, −0.7 halves them."
-    if all(one.label is None for one in explanations.values()):
+    if all(importance.label is None for importance in explanations.values()):
         measured = "A score is what a word adds to the number, in its own units."
     hidden = "It is the change when the word is hidden, so what several words do only together is not captured."
     blocks: list[Block] = [Text(f"{measured} {hidden}", tone="quiet")]
-    for name, one in explanations.items():
+    for name, importance in explanations.items():
         meaning = "+ makes the number larger, - (dotted on the page) smaller"
-        if one.label is not None:
-            other = "" if one.label in one.predicted.split(", ") else ", which the model did not predict,"
-            meaning = f"+ supports {one.label}{other} and - (dotted on the page) counts against it"
-        cut = " The text was truncated to what the model reads." if one.truncated else ""
-        classes = sorted(one.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
-        strongest = sorted(one.words, key=lambda word: -abs(word.score))[:MOST_WORDS]
-        listed = one.words if len(one.words) <= MOST_WORDS else strongest
-        words = [one.texts[word.text][word.begin : word.end] for word in listed]
-        bars = [("+" if word.score >= 0 else "-") * round(BAR * abs(word.score) / one.full) for word in listed]
-        rows = list(zip(words, bars, (f"{word.score:+.3f}" for word in listed), strict=True))
-        blocks += [
-            Heading(f"{name}: {one.predicted}"),
-            Text(f"{meaning[:1].upper()}{meaning[1:]}.{cut}"),
-            Passage([], marked(one.texts, one.words, one.full)),
-            *([Table(("class", "probability"), [[k, wording.percent(p)] for k, p in classes])] if classes else []),
-            Text("" if listed is one.words else f"The {MOST_WORDS} words with the greatest scores:"),
-            Table(("word", "", "score"), rows, n_texts=2),
-        ]
+        label = importance.label
+        if label is not None:
+            is_predicted = label in importance.predicted.split(", ")
+            other = "" if is_predicted else ", which the model did not predict,"
+            meaning = f"+ supports {label}{other} and - (dotted on the page) counts against it"
+        cut = " The text was truncated to what the model reads." if importance.truncated else ""
+        blocks.append(Heading(f"{name}: {importance.predicted}"))
+        blocks.append(Text(f"{meaning[:1].upper()}{meaning[1:]}.{cut}"))
+        blocks.append(Passage([], marked(importance.texts, importance.words, importance.full)))
+        if importance.probabilities:
+            blocks.append(_class_probabilities(importance))
+        if len(importance.words) > MOST_WORDS:
+            blocks.append(Text(f"The {MOST_WORDS} words with the greatest scores:"))
+        blocks.append(_word_scores(importance))
     return blocks
+
+
+def _class_probabilities(importance: Importance) -> Table:
+    """Return the most probable classes."""
+    classes = sorted(importance.probabilities.items(), key=lambda item: -item[1])[:MOST_CLASSES]
+    return Table(("class", "probability"), [[name, wording.percent(probability)] for name, probability in classes])
+
+
+def _word_scores(importance: Importance) -> Table:
+    """Return each word with its score and a bar for it, of many those with the greatest."""
+    listed = importance.words
+    if len(listed) > MOST_WORDS:
+        listed = sorted(listed, key=lambda word: -abs(word.score))[:MOST_WORDS]
+    rows = []
+    for word in listed:
+        sign = "+" if word.score >= 0 else "-"
+        bar = sign * round(BAR * abs(word.score) / importance.full)
+        rows.append([importance.texts[word.text][word.begin : word.end], bar, f"{word.score:+.3f}"])
+    return Table(("word", "", "score"), rows, n_texts=2)
 
 
 def marked(texts: Sequence[str], words: Sequence[WordImportance], full: float) -> list[list[dict[str, Any]]]:
@@ -105,13 +123,16 @@ def marked(texts: Sequence[str], words: Sequence[WordImportance], full: float) -
     """
     parts: list[list[dict[str, Any]]] = []
     for text_id, text in enumerate(texts):
-        own, done = [], 0
-        for word in (word for word in words if word.text == text_id):
-            begin = max(word.begin, done)
-            own += [(text[done:begin], 0), (text[begin : word.end], round(word.score / full, 3))]
-            done = max(word.end, done)
-        own.append((text[done:], 0))
-        parts.append([{"text": part, "weight": weight} for part, weight in own if part])
+        weighted: list[tuple[str, float]] = []
+        done = 0
+        for word in words:
+            if word.text == text_id:
+                begin = max(word.begin, done)
+                weighted.append((text[done:begin], 0))
+                weighted.append((text[begin : word.end], round(word.score / full, 3)))
+                done = max(word.end, done)
+        weighted.append((text[done:], 0))
+        parts.append([{"text": part, "weight": weight} for part, weight in weighted if part])
     return parts
 
 
@@ -119,26 +140,38 @@ def mistakes_section(examples: Any, scores: PredictionScores, explain: Explain |
     """Return the section on mistakes, or the largest errors of numbers; `examples` are the scored split's, by row."""
     errors, labels = _errors(scores)
     n_wrong = int((errors > 0).sum())
-    title, words = "Mistakes", f"{n_wrong:,} of {wording.counted(len(errors), 'row')} have a wrong prediction."
     if isinstance(scores, NumberScores):
-        title, words = "Largest errors", "predictions.csv has all predictions."
+        title = "Largest errors"
+        words = "predictions.csv has all predictions."
+    else:
+        title = "Mistakes"
+        words = f"{n_wrong:,} of {wording.counted(len(errors), 'row')} have a wrong prediction."
     selected = np.argsort(-errors, kind="stable")[: min(n_wrong, MOST_MISTAKES)].tolist()
     rows = [examples[int(scores.rows[place])] for place in selected]
     explained: Sequence[Importance | None] = [None] * len(rows)
     is_explained = explain is not None and not isinstance(scores, TaggingScores)
     if explain is not None and is_explained and rows:
-        explained = explain(rows, labels=None if labels is None else [labels[place] for place in selected])
+        explained_labels = None if labels is None else [labels[place] for place in selected]
+        explained = explain(rows, labels=explained_labels)
     blocks: list[Block] = [Heading(title), Text(words), Text(MARKED if is_explained else "", tone="quiet")]
     for place, example, importance in zip(selected, rows, explained, strict=True):
-        where = wording.shown(Path(examples.where(int(scores.rows[place]))).name, LABEL)  # folders stay private
+        file_and_line = Path(examples.where(int(scores.rows[place]))).name  # folders stay private
+        where = wording.shown(file_and_line, LONGEST_LABEL)
         if isinstance(scores, TaggingScores):
             texts = [list(_words(scores, place, example))]
         else:
-            words, full = ([], 1.0) if importance is None else (importance.words, importance.full)
-            cut = list(map(wording.cut, texts_of(example)))
-            texts = marked(cut, [one for one in words if one.end <= LONGEST], full)
+            texts = _marked_in_short(example, importance)
         blocks.append(Passage([*_labelled(scores, place, importance), (f" · {where}", "quiet")], texts))
     return blocks
+
+
+def _marked_in_short(example: Any, importance: Importance | None) -> list[list[dict[str, Any]]]:
+    """Return the texts of an example, shortened, in parts as `marked`; without an importance, no word is marked."""
+    texts = [wording.cut(text) for text in texts_of(example)]
+    if importance is None:
+        return marked(texts, [], 1.0)
+    words = [word for word in importance.words if word.end <= wording.LONGEST_TEXT]
+    return marked(texts, words, importance.full)
 
 
 def _errors(scores: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -148,7 +181,8 @@ def _errors(scores: Any) -> tuple[np.ndarray, np.ndarray | None]:
     confident mistake. In a set, a wrong label counts by its probability and a missing one by how improbable it was; the
     worst of them is explained.
     """
-    labels, predicted = scores.labels, scores.predicted
+    labels = scores.labels
+    predicted = scores.predicted
     if isinstance(scores, NumberScores):
         return np.abs(predicted - labels), None
     if isinstance(scores, TaggingScores):
@@ -178,23 +212,28 @@ def _labelled(scores: Any, place: int, importance: Importance | None) -> list[tu
         if isinstance(scores, NumberScores):
             return f"{value:.6g}"
         if isinstance(scores, LabelSetScores):
-            return ", ".join(wording.shown(name, LABEL) for name in compress(scores.label_names, value)) or "no label"
+            names = [wording.shown(name, LONGEST_LABEL) for name in compress(scores.label_names, value)]
+            return ", ".join(names) or "no label"
         share = wording.percent(float(scores.probabilities[place, value]))
-        return f"{wording.shown(scores.label_names[value], LABEL)} ({share})"
+        return f"{wording.shown(scores.label_names[value], LONGEST_LABEL)} ({share})"
 
     about = [("predicted ", ""), (in_words(scores.predicted[place]), "bad")]
     about += [(", labelled ", ""), (in_words(scores.labels[place]), "good")]
     if isinstance(scores, LabelSetScores) and importance is not None:
-        about.append((f" · words for {wording.shown(importance.label or '', LABEL)}", "quiet"))
+        about.append((f" · words for {wording.shown(importance.label or '', LONGEST_LABEL)}", "quiet"))
     return about
 
 
 def _words(scores: TaggingScores, place: int, example: Any) -> Iterator[dict[str, Any]]:
     """Yield the words around the most confident mistake with their predicted labels."""
-    names, center = scores.label_names, int(_doubts(scores, place).argmax())
-    sides = scores.labels[place], scores.predicted[place]
-    labels, predicted = ([wording.shown(names[one], LABEL) for one in side] for side in sides)
+    names = [wording.shown(name, LONGEST_LABEL) for name in scores.label_names]
+    center = int(_doubts(scores, place).argmax())
     around = slice(max(center - MOST_WORDS_AROUND // 2, 0), center + MOST_WORDS_AROUND // 2)
-    for word, label, other in zip(example.words[around], labels[around], predicted[around], strict=False):
-        note = other if label == other else f"{other}, labelled {label}"
-        yield {"text": wording.shown(word, LABEL), "weight": 0, "note": note, "wrong": label != other}
+    labels = scores.labels[place][around]
+    predicted = scores.predicted[place][around]
+    for word, label_id, predicted_id in zip(example.words[around], labels, predicted, strict=False):
+        is_wrong = bool(label_id != predicted_id)
+        note = names[predicted_id]
+        if is_wrong:
+            note = f"{note}, labelled {names[label_id]}"
+        yield {"text": wording.shown(word, LONGEST_LABEL), "weight": 0, "note": note, "wrong": is_wrong}

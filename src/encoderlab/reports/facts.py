@@ -21,7 +21,8 @@ LEAST_ROWS = 10  # of a class, below which its scores are mostly chance
 MANY_MARKED = 0.1  # of the training texts
 LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly change its score
 MOST_NAMED = 5  # labels in a warning
-MOST_CLASSES, MOST_LABELS = 12, 30  # counted on the screen and on the page
+MOST_CLASSES = 12  # counted on the screen
+MOST_LABELS = 30  # counted on the page
 ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
 LONGEST_VALUE = 300  # characters of a setting's value, or of a fact
 COUNTED = ("documents", "paragraphs", "sentences", "tokens")
@@ -47,11 +48,14 @@ def repeat_line(facts: Facts) -> str | None:
     """Return the command line that repeats the run; None if started from Python, or resumed with other overrides."""
     record = facts["environment"]
     overrides = record.get("overrides")
-    resumed = [one for again in record.get("resumed", []) for one in again["overrides"] or ["from Python"]]
-    if overrides is None or any(one not in overrides and not one.startswith(_PLACES) for one in resumed):
+    if overrides is None:
         return None
-    again = [one for one in overrides if not one.lstrip("+~").startswith(_PLACES)]
-    return printable(" ".join(["encoderlab", record["command"], *map(shlex.quote, again)]))
+    for resumption in record.get("resumed", []):
+        for override in resumption["overrides"] or ["from Python"]:
+            if override not in overrides and not override.startswith(_PLACES):
+                return None
+    repeated = [override for override in overrides if not override.lstrip("+~").startswith(_PLACES)]
+    return printable(" ".join(["encoderlab", record["command"], *map(shlex.quote, repeated)]))
 
 
 def given_settings(facts: Facts) -> list[tuple[str, str]]:
@@ -122,12 +126,15 @@ def survey_tables(splits: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     """Return what a survey counted in each split: its rows and their length, and its numbers or labels."""
     rows = []
     for name, split in splits.items():
-        counts = [
-            "-" if name == "train" and "shared" in key else wording.number(split[key]) for key in SURVEYED.values()
-        ]
-        rows.append([name, *counts, " · ".join(f"{split[f'words_{key}']:,.0f}" for key in ("median", "p95", "max"))])
+        counts = []
+        for key in SURVEYED.values():
+            is_itself = name == "train" and "shared" in key
+            counts.append("-" if is_itself else wording.number(split[key]))
+        lengths = [f"{split[f'words_{key}']:,.0f}" for key in ("median", "p95", "max")]
+        rows.append([name, *counts, " · ".join(lengths)])
     tables = [Table(("split", *SURVEYED, "words (p50, p95, max)"), rows)]
-    if numbers := {name: split["numbers"] for name, split in splits.items() if split.get("numbers")}:
+    numbers = {name: split["numbers"] for name, split in splits.items() if split.get("numbers")}
+    if numbers:
         keys = {"min": "min", "mean": "mean", "std. dev.": "deviation", "max": "max"}
         rows = [[name, *(f"{own[key]:,.6g}" for key in keys.values())] for name, own in numbers.items()]
         return [*tables, Table(("numbers", *keys), rows)]
@@ -142,12 +149,13 @@ def _label_share(counts: Mapping[str, int], label: str) -> str:
     return f"{wording.number(counts.get(label, 0))} ({wording.percent(counts.get(label, 0) / total)})" if total else "-"
 
 
-def survey_section(facts: Facts) -> list[Block]:
-    """Return what the page says of the run's rows."""
+def survey_section(facts: Facts, notes: Sequence[str] = ()) -> list[Block]:
+    """Return what the page says of the run's rows, with `notes` such as how many were truncated."""
     splits = split_facts(facts)
     n_labels = len(next(iter(splits.values()), {}).get("labels", {}))
     few = f"The first {MOST_LABELS} of {wording.number(n_labels)} labels. " if n_labels > MOST_LABELS else ""
-    return [Heading("Data"), *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
+    about = [Text(wording.shown(note), "Note") for note in notes]
+    return [Heading("Data"), *about, *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
 
 
 # Each of these warnings is "" if there is nothing to warn about.
@@ -162,7 +170,8 @@ def scarce_classes(split: str, counts: Mapping[str, int]) -> str:
 
 def shared_rows(split: str, counts: Mapping[str, Any]) -> str:
     """Return a warning about rows of a split whose text is also in training, given its survey."""
-    shared, rows = counts["shared_with_train"], counts["rows"]
+    shared = counts["shared_with_train"]
+    rows = counts["rows"]
     if split == "train" or not rows or shared / rows < LEAST_SHARED:
         return ""
     return (
@@ -189,7 +198,9 @@ def labels_alike(counts: Mapping[str, int]) -> str:
     by_form: dict[str, list[str]] = {}
     for name in sorted(counts, key=lambda name: -counts[name]):
         form = " ".join(normalize("NFC", name).casefold().split())
-        by_form.setdefault(repr(float(form)) if _NUMBER.fullmatch(form) else form, []).append(name)
+        if _NUMBER.fullmatch(form):
+            form = repr(float(form))
+        by_form.setdefault(form, []).append(name)
     alike = [" and ".join(map(repr, names)) for names in by_form.values() if len(names) > 1]
     merge = "If they mean the same, write them the same way in the data, or merge them with dataset.label_names."
     what = "Labels that differ only in case, spaces or the form of a number are separate classes"
@@ -242,12 +253,14 @@ def show_rows(facts: Mapping[str, Any], file: TextIO) -> None:
 
 def _token_blocks(facts: Mapping[str, Any]) -> list[Block]:
     """Return the lengths of each split's rows, and how words become tokens."""
-    lengths = {name: split["tokens"] for name, split in facts["splits"].items()}
-    rows = [
-        [name, *(f"{one[key]:,.0f}" if key in one else "-" for key in QUANTILES), wording.percent(one["truncated"])]
-        for name, one in lengths.items()
-    ]
-    most, pieces, words = facts["max_length"], facts["pieces"], ""
+    rows = []
+    for name, split in facts["splits"].items():
+        lengths = split["tokens"]
+        quantiles = [f"{lengths[key]:,.0f}" if key in lengths else "-" for key in QUANTILES]
+        rows.append([name, *quantiles, wording.percent(lengths["truncated"])])
+    most = facts["max_length"]
+    pieces = facts["pieces"]
+    words = ""
     if pieces is not None:
         unknown = f"{pieces['unknown_pieces']:.2%} of the tokens unknown"
         words = f"{pieces['pieces_per_word']:.2f} tokens per word, {unknown}, vocabulary {pieces['vocabulary_size']:,}"
@@ -259,11 +272,14 @@ def _token_blocks(facts: Mapping[str, Any]) -> list[Block]:
 
 
 def _odd(kinds: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each kind of odd rows, and one for each of its first rows."""
     for kind in kinds:
         yield f"{wording.number(kind['count'])} with {kind['kind']}"
         for row in kind["first"]:
-            like, text = f" (as {row['like']})" if "like" in row else "", wording.single_spaced(row["text"])
-            yield f"    {row['where']}{like}: {text[:ODD_TEXT]}{'...' * (len(text) > ODD_TEXT)}"
+            like = f" (as {row['like']})" if "like" in row else ""
+            text = wording.single_spaced(row["text"])
+            rest = "..." if len(text) > ODD_TEXT else ""
+            yield f"    {row['where']}{like}: {text[:ODD_TEXT]}{rest}"
 
 
 def _examples(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

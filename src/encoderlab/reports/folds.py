@@ -14,7 +14,7 @@ import numpy as np
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.metrics.intervals import mean_of
-from encoderlab.metrics.scores import is_lower_better
+from encoderlab.metrics.scores import within_range
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_html_json
@@ -31,10 +31,11 @@ INTERVAL = (
     "Intervals are those of Nadeau and Bengio (2003) for training sets that overlap; with few folds they are wide. "
     "They cover the choice of rows, not other seeds"
 )
-CORRELATIONS = ("matthews", "pearson", "spearman")  # from -1 to 1
-MOST_LABELS, MOST_ON_SCREEN = 20, 5  # labels to check, shown on the page and on the screen
+MOST_LABELS = 20  # labels to check, shown on the page
+MOST_ON_SCREEN = 5  # labels to check, shown on the screen
 PROBABILITY = "probability_"  # before a label's name, in the name of a column
-TRIALS = ((0.9, "nine in ten"), (0.8, "six in ten"), (0.5, "one in five"))  # least accuracy, and the precision measured
+# Above each accuracy, the precision that was measured
+TRIALS = ((0.9, "nine in ten"), (0.8, "six in ten"), (0.5, "one in five"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +53,43 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     """
     reports = [fold.report for fold in folds]
     scores = [report["splits"][TESTED] for report in reports]
-    n_rows, first, main_score = sum(one["n"] for one in scores), reports[0], reports[0]["main_figure"]
-    share = n_rows / sum(fold.trained_on for fold in folds)
-    names = [name for name in scores[0] if name != "n" and all(_is_number(one.get(name)) for one in scores)]
-    over = {name: mean_of([one[name] for one in scores], share) for name in names}
-    means = {name: scores[0][name] for name in ("positive_label",) if name in scores[0]} | {"n": n_rows}
-    for name, one in over.items():
-        least, most = -1.0 if name in CORRELATIONS else 0.0, math.inf if is_lower_better(name) else 1.0
-        means |= {name: one.value, f"{name}_ci95": np.clip(np.array(one.interval), least, most)}
-    baselines = _baselines(reports, main_score, share)
+    first = reports[0]
+    main_score = first["main_figure"]
+    n_rows = sum(of_fold["n"] for of_fold in scores)
+    test_to_train = n_rows / sum(fold.trained_on for fold in folds)
+    names = []
+    for name in scores[0]:
+        if name != "n" and all(_is_number(of_fold.get(name)) for of_fold in scores):
+            names.append(name)
+    over = {name: mean_of([of_fold[name] for of_fold in scores], test_to_train) for name in names}
+    means: dict[str, Any] = {"n": n_rows}
+    if "positive_label" in scores[0]:
+        means["positive_label"] = scores[0]["positive_label"]
+    for name, mean in over.items():
+        means[name] = mean.value
+        has_width = bool(mean.deviation)  # folds that are all the same say nothing about other rows
+        means[f"{name}_ci95"] = within_range(name, mean.interval) if has_width else None
+    baselines = _baselines(reports, main_score, test_to_train)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
-    unused = f"The test split ({unused_test_rows:,} rows) was not used, because folds are made of the training rows"
-    each = [
-        {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": own["n"]}
-        | {name: own[name] for name in names}
-        for number, (fold, own) in enumerate(zip(folds, scores, strict=True), start=1)
-    ]
+    notes = [INTERVAL]
+    if unused_test_rows:
+        why = "because folds are made of the training rows"
+        notes.append(f"The test split ({unused_test_rows:,} rows) was not used, {why}")
+    each = []
+    for number, (fold, of_fold) in enumerate(zip(folds, scores, strict=True), start=1):
+        about = {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": of_fold["n"]}
+        each.append(about | {name: of_fold[name] for name in names})
     report = {
         **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_figure")},
         "scored_split": OUT_OF_FOLD,
         "splits": {OUT_OF_FOLD: means | {"per_class": _per_class(scores)}},
-        "deviations": {name: one.deviation for name, one in over.items()},
+        "deviations": {name: mean.deviation for name, mean in over.items()},
         "folds": each,
         "baselines": baselines,
         "verdict": verdict_on(baselines, f"Over the folds, the model's {wording.named_score(main_score, scores[0])}"),
         "throughput": {"train_seconds": None if None in seconds else round(sum(seconds), 3)},
         "checkpoint": {"step": None, "chosen_by": "one of each fold", "chosen_on": None},
-        "notes": [INTERVAL, *([unused] if unused_test_rows else [])],
+        "notes": notes,
     }
     return json_safe(report)
 
@@ -91,23 +102,32 @@ def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
     """Return precision, recall and F1 of each class over the folds, weighted by its rows; `support` counts all."""
     per_class = {}
     for name in scores[0].get("per_class", {}):
-        each = [one["per_class"][name] for one in scores]
-        support = sum(one["support"] for one in each)
-        weighted = {key: sum(one[key] * one["support"] for one in each) for key in ("precision", "recall", "f1")}
-        per_class[name] = {key: total / max(support, 1) for key, total in weighted.items()} | {"support": support}
+        of_folds = [of_fold["per_class"][name] for of_fold in scores]
+        support = sum(own["support"] for own in of_folds)
+        means = {}
+        for key in ("precision", "recall", "f1"):
+            weighted = sum(own[key] * own["support"] for own in of_folds)
+            means[key] = weighted / max(support, 1)
+        per_class[name] = means | {"support": support}
     return per_class
 
 
-def _baselines(reports: Sequence[Mapping[str, Any]], main_score: str, share: float) -> dict[str, dict[str, Any]]:
+def _baselines(
+    reports: Sequence[Mapping[str, Any]], main_score: str, test_to_train: float
+) -> dict[str, dict[str, Any]]:
     """Return the mean main score of each baseline that every fold has, and the model's lead over it."""
     baselines = {}
     for name in reports[0]["baselines"]:
-        each = [report["baselines"].get(name, {}) for report in reports]
-        if all(_is_number(one.get(main_score)) and _is_number(one.get("model_leads_by")) for one in each):
-            lead = mean_of([one["model_leads_by"] for one in each], share)
-            mean, seconds = np.mean([one[main_score] for one in each]), sum(one.get("seconds") or 0 for one in each)
-            own = {main_score: float(mean), "seconds": seconds, "model_leads_by": lead.value}
-            baselines[name] = own | {"model_leads_by_ci95": lead.interval}
+        of_folds = [report["baselines"].get(name, {}) for report in reports]
+        needed = [own.get(key) for own in of_folds for key in (main_score, "model_leads_by")]
+        if all(_is_number(value) for value in needed):
+            lead = mean_of([own["model_leads_by"] for own in of_folds], test_to_train)
+            baselines[name] = {
+                main_score: float(np.mean([own[main_score] for own in of_folds])),
+                "seconds": sum(own.get("seconds") or 0 for own in of_folds),
+                "model_leads_by": lead.value,
+                "model_leads_by_ci95": lead.interval,
+            }
     return baselines
 
 
@@ -122,15 +142,21 @@ def out_of_fold_table(
     """
     import pandas as pd
 
-    parts, rows = [], []
+    tables = []
+    rows_of_folds = []
     for fold, path in enumerate(predictions, start=1):
-        rows.append(np.flatnonzero(folds == fold))
-        parts.append(pd.read_csv(path, dtype=str, keep_default_na=False).loc[:, "text":])  # after the places
-        if len(parts[-1]) != len(rows[-1]):
-            wrong = f"{path} does not contain the {len(rows[-1]):,} rows of its fold"
+        rows = np.flatnonzero(folds == fold)
+        of_fold = pd.read_csv(path, dtype=str, keep_default_na=False).loc[:, "text":]  # after the places
+        if len(of_fold) != len(rows):
+            wrong = f"{path} does not contain the {len(rows):,} rows of its fold"
             raise DataError(wrong, remedy="Delete that fold's folder, and resume")
-    table = pd.concat(parts, ignore_index=True).iloc[np.argsort(np.concatenate(rows))].reset_index(drop=True)
-    numbers = {f"{PROBABILITY}{name}" for name in labels} & set(table) if labels else {"label", "predicted"}
+        tables.append(of_fold)
+        rows_of_folds.append(rows)
+    order = np.argsort(np.concatenate(rows_of_folds))
+    table = pd.concat(tables, ignore_index=True).iloc[order].reset_index(drop=True)
+    numbers = {"label", "predicted"}
+    if labels:
+        numbers = {f"{PROBABILITY}{name}" for name in labels} & set(table)
     table = table.astype(dict.fromkeys(numbers, float))
     ours = {"fold": folds, **place_columns(where)}
     return pd.concat([pd.DataFrame(ours), table.rename(columns=carried_names(table.columns, ours))], axis=1)
@@ -148,29 +174,41 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
     probabilities = table[[f"{PROBABILITY}{name}" for name in names]].to_numpy(float)
     if target == "label_set":
         assigned = np.array([[name in label.split(SEPARATOR) for name in names] for label in table["label"]])
-        right, shares = (probabilities >= 0.5) == assigned, assigned.mean(0)
+        right = (probabilities >= 0.5) == assigned
+        shares = assigned.mean(0)
         most_frequent = np.maximum(shares, 1 - shares).mean()
         rows, judged = np.nonzero(~right)
         of_label = np.where(assigned, probabilities, 1 - probabilities)[rows, judged]
         sets = assigned[rows]
         sets[np.arange(len(rows)), judged] ^= True
-        pairs = zip(rows, judged.tolist(), strict=True)
-        change = [f"{'remove' if assigned[row, k] else 'add'} {names[k]}" for row, k in pairs]
-        about = {"predicted": [SEPARATOR.join(compress(names, one)) for one in sets], "change": change}
-        about |= {"probability": 1 - of_label, "probability_of_label": of_label}
+        changes = []
+        for row, label in zip(rows, judged.tolist(), strict=True):
+            changes.append(f"{'remove' if assigned[row, label] else 'add'} {names[label]}")
+        about = {
+            "predicted": [SEPARATOR.join(compress(names, labels)) for labels in sets],
+            "change": changes,
+            "probability": 1 - of_label,
+            "probability_of_label": of_label,
+        }
     else:
         from cleanlab.filter import find_label_issues
 
         labels = table["label"].map(list(names).index).to_numpy()
-        right, most_frequent = probabilities.argmax(1) == labels, np.bincount(labels).max() / len(labels)
+        right = probabilities.argmax(1) == labels
+        most_frequent = np.bincount(labels).max() / len(labels)
         issues = find_label_issues(labels, probabilities, filter_by="low_self_confidence", n_jobs=1)
         rows = np.flatnonzero(issues & ~right)
-        about = {"predicted": np.array(names, object)[probabilities[rows].argmax(1)]}
-        about |= {"probability": probabilities[rows].max(1), "probability_of_label": probabilities[rows, labels[rows]]}
+        about = {
+            "predicted": np.array(names, object)[probabilities[rows].argmax(1)],
+            "probability": probabilities[rows].max(1),
+            "probability_of_label": probabilities[rows, labels[rows]],
+        }
     columns = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in table]
     listed = table.iloc[rows][columns].reset_index(drop=True).assign(**about)
     listed = listed.sort_values("probability_of_label", kind="stable").round(6)
-    return listed if right.mean() - most_frequent > 2 * right.std() / np.sqrt(right.size) else listed.iloc[:0]
+    standard_error = right.std() / np.sqrt(right.size)
+    has_learned = right.mean() - most_frequent > 2 * standard_error
+    return listed if has_learned else listed.iloc[:0]
 
 
 def write_folds_report(
@@ -198,15 +236,14 @@ def show_folds_report(
 
 def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_labels: int) -> list[Block]:
     """Return what page and screen show: the mean, the baselines, each fold, and labels to check."""
-    main_score, scores = report["main_figure"], report["splits"][OUT_OF_FOLD]
+    main_score = report["main_figure"]
+    scores = report["splits"][OUT_OF_FOLD]
     mean = f"Mean {wording.named_score(main_score, scores)} {wording.with_interval(scores, main_score)}"
     labels: list[Block] = []
     if to_check is not None:
         words = "label_errors.csv is empty: none stands out, or the model is no better than the most frequent label."
         if len(to_check):
-            words = "label_errors.csv lists them all, the least plausible first."
-            trial = next((share for least, share in TRIALS if (scores.get("accuracy") or 0) >= least), None)
-            words += f" In trials at this accuracy, {trial} of the listed labels were wrong." if trial else ""
+            words = f"label_errors.csv lists them all, the least plausible first.{_precision_in_trials(scores)}"
         counts = f"{len(to_check):,} labels to check, of {report['label_errors']['of']:,} rows"
         rows = to_check.head(most_labels).to_dict("records")
         labels = [Heading("Labels to check"), Text(f"{counts}: {words}"), *map(_passage, rows)]
@@ -224,10 +261,20 @@ def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_label
     ]
 
 
+def _precision_in_trials(scores: Mapping[str, Any]) -> str:
+    """Return how many of the listed labels were wrong in trials at this accuracy, in words; "" if it was too low."""
+    accuracy = scores.get("accuracy") or 0
+    for min_accuracy, share in TRIALS:
+        if accuracy >= min_accuracy:
+            return f" In trials at this accuracy, {share} of the listed labels were wrong."
+    return ""
+
+
 def _folds_table(report: Mapping[str, Any]) -> Table:
     """Return a row for each fold with its scores; and their means, standard deviations and intervals."""
-    scores, deviations = report["splits"][OUT_OF_FOLD], report["deviations"]
-    rows = [(one["folder"], f"{one['trained_on']:,}", f"{one['n']:,}", one) for one in report["folds"]]
+    scores = report["splits"][OUT_OF_FOLD]
+    deviations = report["deviations"]
+    rows = [(fold["folder"], f"{fold['trained_on']:,}", f"{fold['n']:,}", fold) for fold in report["folds"]]
     rows += [("mean", "", wording.number(scores["n"]), scores), ("std. dev.", "", "", deviations)]
     cells = [[*about, *(wording.score(own[name]) for name in deviations)] for *about, own in rows]
     cells.append(["95% interval", "", "", *(wording.interval(scores[f"{name}_ci95"]) for name in deviations)])

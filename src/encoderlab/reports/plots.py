@@ -18,13 +18,16 @@ import numpy as np
 
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.metrics.texts import ClassificationScores
-from encoderlab.reports.wording import words_of
+from encoderlab.reports.wording import short, words_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+BLUE = "#0072B2"
+ORANGE = "#D55E00"
+GREEN = "#009E73"
+GREY = "#666666"
 STYLES = ("-", "--", ":", "-.")
 # Fonts for Chinese, Japanese, Korean and emoji, used where they are installed.
 MORE_FONTS = (
@@ -34,7 +37,8 @@ MORE_FONTS = (
 WIDTH = 6.5  # inches
 MOST_POINTS = 500  # of a line over the steps
 MOST_DOTS = 3000  # of a scatter plot, spread evenly over the rows
-MOST_CLASSES_WRITTEN, MOST_CLASSES_NAMED = 30, 110
+MOST_SPACIOUS = 30  # classes in a confusion matrix with large cells
+MOST_CLASSES_NAMED = 240  # in a confusion matrix
 SQUARED = ("pearson", "spearman", "mae", "rmse")  # metrics of numbers, whose loss is a squared error
 
 
@@ -77,11 +81,6 @@ def _finish(axes: Axes, below: str = "", beside: str = "") -> None:
         axes.legend(frameon=False, fontsize=8.5)
 
 
-def short(name: str, most: int = 24) -> str:
-    """Return a name as plots show it."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
-
-
 @cache
 def _fonts() -> list[str]:
     """Return the fonts that letters are drawn with: each one from the first that has it."""
@@ -105,51 +104,76 @@ def curves(lines: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str,
     import pandas as pd
 
     table: Any = pd.DataFrame(lines)
-    steps, evaluations = (table[table["kind"] == kind] for kind in ("step", "evaluation"))
-    steps = steps.groupby(np.arange(len(steps)) // -(-len(steps) // MOST_POINTS)).mean(numeric_only=True)
+    evaluations = table[table["kind"] == "evaluation"]
+    steps = table[table["kind"] == "step"]
+    steps_of_a_point = math.ceil(len(steps) / MOST_POINTS)
+    steps = steps.groupby(np.arange(len(steps)) // steps_of_a_point).mean(numeric_only=True)
     heights = [3.0, 3.0, 1.2] if len(evaluations) else [3.0, 1.2]
-    shape = len(heights), len(columns)
-    figure, grid = _new(WIDTH * shape[1], sum(heights), *shape, sharex=True, squeeze=False, height_ratios=heights)
+    n_rows = len(heights)
+    n_columns = len(columns)
+    figure, grid = _new(
+        WIDTH * n_columns, sum(heights), n_rows, n_columns, sharex=True, squeeze=False, height_ratios=heights
+    )
     for panels, (training_loss, loss, metric, title) in zip(grid.T, columns, strict=True):
+        losses_axes = panels[0]
+        rate_axes = panels[-1]
         unit = "squared error" if metric in SQUARED else "nats"
         if training_loss in steps:
             losses = steps[training_loss]
             smoothed = losses.rolling(len(losses) // 10 + 1, center=True, min_periods=1).mean()
-            panels[0].plot(steps["step"], losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training, as logged")
-            panels[0].plot(steps["step"], smoothed, color=BLUE, linewidth=1.8, label="training, running mean")
-        for axes, name, color in ((panels[0], loss, ORANGE), (panels[1], metric, GREEN)) if len(evaluations) else ():
-            known = evaluations[["split", "step", name]].dropna() if name in evaluations else evaluations[:0]
-            for (split, points), style in zip(known.groupby("split"), STYLES, strict=False):
-                best = points.loc[points[name].idxmin() if is_lower_better(name) else points[name].idxmax()]
-                label = f"{split}: best {best[name]:.3f} at step {best['step']:,.0f}"
-                axes.plot(points["step"], points[name], style, marker="o", markersize=4, color=color, label=label)
-        for axes, label in zip(panels, (f"loss ({unit})", words_of(metric)), strict=False):
-            _finish(axes, beside=f"{title}{label}")
-        panels[-1].plot(steps["step"], steps["learning_rate"], color=GREY, linewidth=1.5)
-        panels[-1].ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
-        panels[-1].set_ylim(bottom=0)
-        panels[-1].xaxis.set_major_formatter("{x:,.0f}")
-        _finish(panels[-1], "optimizer step", "learning rate")
+            losses_axes.plot(steps["step"], losses, color=BLUE, alpha=0.25, linewidth=0.8, label="training, as logged")
+            losses_axes.plot(steps["step"], smoothed, color=BLUE, linewidth=1.8, label="training, running mean")
+        if len(evaluations):
+            _plot_evaluations(losses_axes, evaluations, loss, ORANGE)
+            _plot_evaluations(panels[1], evaluations, metric, GREEN)
+            _finish(panels[1], beside=f"{title}{words_of(metric)}")
+        _finish(losses_axes, beside=f"{title}loss ({unit})")
+        rate_axes.plot(steps["step"], steps["learning_rate"], color=GREY, linewidth=1.5)
+        rate_axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
+        rate_axes.set_ylim(bottom=0)
+        rate_axes.xaxis.set_major_formatter("{x:,.0f}")
+        _finish(rate_axes, "optimizer step", "learning rate")
     return figure
 
 
-def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Figure:
-    """Plot the confusion matrix, true classes as rows: counts as text, shares of the row as shade.
+def _plot_evaluations(axes: Axes, evaluations: Any, name: str, color: str) -> None:
+    """Plot the score `name` of each evaluated split against steps, its best value in the legend."""
+    if name not in evaluations:
+        return
+    known = evaluations[["split", "step", name]].dropna()
+    for (split, points), style in zip(known.groupby("split"), STYLES, strict=False):
+        scores = points[name]
+        best = points.loc[scores.idxmin() if is_lower_better(name) else scores.idxmax()]
+        label = f"{split}: best {best[name]:.3f} at step {best['step']:,.0f}"
+        axes.plot(points["step"], scores, style, marker="o", markersize=4, color=color, label=label)
 
-    Beyond 30 classes there are only shades; beyond 110 not every class is named.
+
+def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Figure:
+    """Plot the confusion matrix, true classes as rows: counts as text, shares of the row as shade; zeros stay empty.
+
+    The matrix grows with the classes up to 24 inches, and the letters become smaller from there on: 150 classes are
+    named and counted in letters of 7 points. Of more than 240 classes only some are named, and none is counted.
     """
-    counts, names = np.array(confusion), list(map(short, labels))
+    counts = np.array(confusion)
+    names = [short(label) for label in labels]
+    n = len(names)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    written = len(names) <= MOST_CLASSES_WRITTEN
-    side = min(max(4.5, 1.8 + (0.62 if written else 0.2) * len(names)), 24)
-    named = range(0, len(names), math.ceil(len(names) / MOST_CLASSES_NAMED))
+    side = min(max(4.5, 1.8 + (0.62 if n <= MOST_SPACIOUS else 0.2) * n), 24)
+    cell_points = 72 * side / n
+    named = range(0, n, math.ceil(n / MOST_CLASSES_NAMED))
     figure, axes = _new(side + 1.2, side + 0.4)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    for row, column in np.ndindex(*counts.shape) if written else ():
+    is_counted = n <= MOST_CLASSES_NAMED
+    for row, column in np.argwhere(counts).tolist() if is_counted else ():
         color = "white" if shares[row, column] > 0.6 else "black"
-        axes.text(column, row, f"{counts[row, column]:,}", color=color, ha="center", va="center", fontsize=9)
-    axes.set_xticks(named, [names[i] for i in named], **_look(rotation=45, ha="right", rotation_mode="anchor"))
-    axes.set_yticks(named, [names[i] for i in named], **_look())
+        digits = f"{counts[row, column]:,}"
+        size = min(9.0, 0.65 * cell_points, 1.5 * cell_points / len(digits))
+        axes.text(column, row, digits, color=color, ha="center", va="center", fontsize=size)
+    letters = min(10.0, 0.8 * cell_points * (named.step if is_counted else 1))
+    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if n <= MOST_SPACIOUS else {"rotation": 90}
+    shown_names = [names[place] for place in named]
+    axes.set_xticks(named, shown_names, **_look(fontsize=letters, **turned))
+    axes.set_yticks(named, shown_names, **_look(fontsize=letters))
     axes.set_xlabel("predicted", fontsize=max(10, side))
     axes.set_ylabel("true", fontsize=max(10, side))
     figure.colorbar(image, ax=axes, shrink=0.8, format="{x:.0%}").set_label("share of the true class")
@@ -158,7 +182,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
 
 def numbers_plot(labels: np.ndarray, predicted: np.ndarray) -> Figure:
     """Plot predicted numbers against the true ones, both [n], with the diagonal."""
-    shown = slice(None, None, -(-len(labels) // MOST_DOTS))
+    shown = slice(None, None, math.ceil(len(labels) / MOST_DOTS))
     figure, axes = _new(WIDTH, 0.8 * WIDTH)
     axes.scatter(labels[shown], predicted[shown], s=10, color=BLUE, alpha=0.1 + 0.5 * (len(labels) < 500), linewidths=0)
     axes.axline((labels.mean(), labels.mean()), slope=1, color=GREY, linestyle="--", linewidth=1)
@@ -191,14 +215,19 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
 
 
 def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
-    """Plot accuracy against confidence; below, the counts of the bins."""
+    """Plot accuracy against confidence with the 95% interval of each bin; below, the counts of the bins.
+
+    Bins without an interval, which hold few predictions, have no accuracy.
+    """
     import pandas as pd
 
     figure, (upper, lower) = _new(WIDTH, 5.2, 2, sharex=True, height_ratios=[3, 1])
     bins: Any = pd.DataFrame(calibration["reliability"])
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
-    label = f"ECE {calibration['ece']:.3f}"
-    upper.plot(bins["confidence"], bins["accuracy"], "o-", color=BLUE, markersize=5, label=label)
+    for row in calibration["reliability"]:
+        if row["accuracy_ci95"] is not None:
+            upper.plot([row["confidence"]] * 2, row["accuracy_ci95"], color=BLUE, linewidth=2.2, alpha=0.4)
+            upper.plot(row["confidence"], row["accuracy"], "o", color=BLUE, markersize=5)
     upper.set_ylim(-0.03, 1.03)
     _finish(upper, beside="accuracy")
     lower.bar(bins["low"], bins["n"], 1 / calibration["bins"], align="edge", color=BLUE)
@@ -229,9 +258,15 @@ def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Fi
     All maps share one scale, from 0 to the layer's greatest weight. The figure grows with the tokens and names each of
     them, up to 80; beyond that it stays at that size and names some.
     """
-    heads, length = weights.shape[0], len(tokens)
-    across = heads if heads <= 3 else 4 if length <= 16 else math.ceil(math.sqrt(heads))
-    down = -(-heads // across)
+    heads = len(weights)
+    length = len(tokens)
+    if heads <= 3:
+        across = heads
+    elif length <= 16:
+        across = 4
+    else:
+        across = math.ceil(math.sqrt(heads))
+    down = math.ceil(heads / across)
     side = min(max(2.6, 0.14 * length + 1.0), 12)
     named = range(0, length, math.ceil(length / 80))
     names = [short(tokens[place], 16) for place in named]

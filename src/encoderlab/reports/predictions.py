@@ -32,10 +32,18 @@ def texts_of(example: Any) -> tuple[str, ...]:
 
 def place_columns(where: Sequence[str]) -> dict[str, list[Any]]:
     """Return the places of rows, such as "reviews.csv, line 7": `file` if there are several, and `line` if any."""
-    matches = [_PLACE.fullmatch(place) for place in where]
-    files = [match[1] if match else place for match, place in zip(matches, where, strict=True)]
-    lines = [int(match[2]) if match else "" for match in matches]
-    return {**({"file": files} if len(set(files)) > 1 else {}), **({"line": lines} if any(matches) else {})}
+    files: list[str] = []
+    lines: list[int | str] = []
+    for place in where:
+        match = _PLACE.fullmatch(place)
+        files.append(match[1] if match else place)
+        lines.append(int(match[2]) if match else "")
+    columns: dict[str, list[Any]] = {}
+    if len(set(files)) > 1:
+        columns["file"] = files
+    if any(line != "" for line in lines):
+        columns["line"] = lines
+    return columns
 
 
 def write_predictions(
@@ -50,7 +58,8 @@ def write_predictions(
 
     Labels of words are names separated by blanks, without probabilities. The file appears whole or not at all.
     """
-    label_names, probabilities = getattr(scores, "label_names", []), getattr(scores, "probabilities", None)
+    label_names = getattr(scores, "label_names", [])
+    probabilities = getattr(scores, "probabilities", None)
     columns: dict[str, Any] = dict(place_columns(where)) if where else {}
     columns["text"] = [pair[0] for pair in texts]
     if any(len(pair) > 1 for pair in texts):
@@ -98,7 +107,8 @@ def quoting_writer(file: TextIO) -> Any:
 
 def carried_names(names: Iterable[str], ours: Iterable[str]) -> dict[str, str]:
     """Return the output name of each copied column: its own, or prefixed with input_ if it is among `ours`."""
-    used, output_names = set(ours), {}
+    used = set(ours)
+    output_names = {}
     for name in names:
         free = name
         while free in used:

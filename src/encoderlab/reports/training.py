@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from encoderlab.metrics.calibration import LEAST_ROWS, at_temperature, calibration
+from encoderlab.metrics.calibration import LEAST_ROWS, MIN_BIN_ROWS, at_temperature, calibration
 from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from encoderlab.reports.explanation import Explain
 
 MAJORITY = 0.8  # share of the rows from which on the most frequent class hides the others in the accuracy
-MOST_ON_SCREEN, MOST_ON_PAGE = 12, 60  # classes in a table
+MOST_ON_SCREEN = 12  # classes in a table
+MOST_ON_PAGE = 60
 MOST_OF_A_MATRIX = 20  # classes
+LONGEST_IN_A_MATRIX = 36  # characters of a class's name
+MOST_CONFUSED = 25  # pairs of classes
 NO_SCORES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
 EXTRA_COLUMNS = {  # of entity types and labels
     "f1_ci95": "F1, 95% interval",
@@ -34,8 +37,8 @@ EXTRA_COLUMNS = {  # of entity types and labels
     "threshold": "threshold",
 }
 INTERVALS = (
-    "Intervals are bootstrap percentiles over the rows: they cover the choice of rows, but not the variation between "
-    "training runs, which takes several seeds."
+    "Intervals are bootstrap percentiles over the rows, and Wilson's for a share of 0 or 1: they cover the choice of "
+    "rows, but not the variation between training runs, which takes several seeds."
 )
 THRESHOLD = (
     "Precision against recall for every threshold of the probability; the dot is the threshold in use. "
@@ -52,19 +55,24 @@ def run_report(run: Mapping[str, Any], splits: Mapping[str, SplitScores], **own:
     """Return the content of report.json of any run: JSON-safe, with null for any number that is not finite.
 
     `run` is what it holds of a run without scores: command, task, data (the name of your own file or folder), seed,
-    init_from, model, throughput, checkpoint and notes. The seed also draws the bootstrap; `own` is what one kind of run
-    adds.
+    init_from, model, throughput, checkpoint and notes; `data_notes` are those of the notes that are about the rows,
+    such as how many were truncated. The seed also draws the bootstrap; `own` is what one kind of run adds.
     """
-    scored, seed = scored_split(splits), run["seed"]
+    scored = scored_split(splits)
     report = {
         "scored_split": scored,
         "main_figure": splits[scored].main_score,  # the name by which programs know the main score
-        "splits": {name: {**one.with_intervals(seed).as_dict(), **_calibration(one)} for name, one in splits.items()},
+        "splits": {name: _split_report(scores, run["seed"]) for name, scores in splits.items()},
         "baselines": {},
         "verdict": None,
         "notes": [*run["notes"], *_caveats(splits[scored], scored, run["checkpoint"])],
     }
     return json_safe({**run, **report, **own})
+
+
+def _split_report(scores: SplitScores, seed: int) -> dict[str, Any]:
+    """Return what report.json holds of a split."""
+    return {**scores.with_intervals(seed).as_dict(), **_calibration(scores)}
 
 
 def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) -> Iterator[str]:
@@ -73,10 +81,10 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
         yield "The model was trained on these rows, so the scores show what it remembers, not what it can do."
     if checkpoint.get("chosen_on") == scored:
         yield f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
-    if scores.main_score.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main_score] == 1:
-        possible = f"an error rate of up to {min(3 / scores.n, 1):.2g} is still possible (the rule of three)"
-        rows = wording.counted(scores.n, "row")
-        yield f"Every prediction is right, so the interval has no width; with {rows}, {possible}."
+    if scores.n == 1:
+        yield f"A single row of {scored} was scored, which says nothing about others."
+    elif scores.main_score.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main_score] == 1:
+        yield f"Every prediction is right; the interval says what {scores.n:,} rows without a mistake leave open."
 
 
 def build_report(
@@ -85,18 +93,23 @@ def build_report(
     """Return the content of report.json; `splits` are the labelled ones, `baselines` those of `baselines.supervised` on
     `scored_split`.
     """
-    name = scored_split(splits)
-    scored = splits[name]
-    compared = {key: _baseline(baseline, scored, run["seed"]) for key, baseline in baselines.items()}
-    named = wording.named_score(scored.main_score, {"positive_label": getattr(scored, "positive_label", None)})
-    verdict = verdict_on(compared, f"The model's {named}", where=", on the same rows")
+    split = scored_split(splits)
+    scores = splits[split]
+    compared = {name: _baseline(baseline, scores, run["seed"]) for name, baseline in baselines.items()}
+    positive_label = getattr(scores, "positive_label", None)
+    score_name = wording.named_score(scores.main_score, {"positive_label": positive_label})
+    verdict = verdict_on(compared, f"The model's {score_name}", where=", on the same rows")
     report = run_report(run, splits, baselines=compared, verdict=verdict)
-    if isinstance(scored, ClassificationScores) and scored.probabilities is not None:
-        scarce = scarce_classes(name, {key: int(one["support"]) for key, one in scored.per_class.items()})
-        report["notes"] += [scarce] if scarce else []
-    for key, one in baselines.items():
-        about = [f"was skipped: {one.skipped}" if one.skipped else "", one.note]
-        report["notes"] += [f"Baseline {BASELINE_NAMES.get(key, key)} {words}." for words in about if words]
+    if isinstance(scores, ClassificationScores) and scores.probabilities is not None:
+        warning = scarce_classes(split, {name: int(of_class["support"]) for name, of_class in scores.per_class.items()})
+        if warning:
+            report["notes"].append(warning)
+    for name, baseline in baselines.items():
+        subject = f"Baseline {BASELINE_NAMES.get(name, name)}"
+        if baseline.skipped:
+            report["notes"].append(f"{subject} was skipped: {baseline.skipped}.")
+        if baseline.note:
+            report["notes"].append(f"{subject} {baseline.note}.")
     return report
 
 
@@ -104,7 +117,7 @@ def _calibration(scores: SplitScores) -> dict[str, Any]:
     """Return how well confidence matches accuracy and, if a temperature was fitted, how well it did before."""
     if isinstance(scores, TaggingScores):
         assert scores.confidences is not None
-        right = np.concatenate([a == b for a, b in zip(scores.labels, scores.predicted, strict=True)])
+        right = np.concatenate(scores.labels) == np.concatenate(scores.predicted)
         return {"calibration": calibration(np.concatenate(scores.confidences), right)}
     if not isinstance(scores, ClassificationScores) or scores.probabilities is None:
         return {}
@@ -121,9 +134,10 @@ def _baseline(baseline: Any, scores: PredictionScores, seed: int) -> dict[str, A
     if baseline.skipped:
         accuracy = {"accuracy": None} if isinstance(scores, ClassificationScores) else {}
         return {**accuracy, scores.main_score: None, "skipped": baseline.skipped}
-    ahead, bounds = scores.lead_over(baseline.predicted, seed)
-    own = {} if scores.main_score in baseline.scores else {scores.main_score: scores.values[scores.main_score] - ahead}
-    return {**baseline.scores, **own, "model_leads_by": ahead, "model_leads_by_ci95": bounds}
+    lead, bounds = scores.lead_over(baseline.predicted, seed)
+    own_scores = dict(baseline.scores)
+    own_scores.setdefault(scores.main_score, scores.values[scores.main_score] - lead)
+    return {**own_scores, "model_leads_by": lead, "model_leads_by_ci95": bounds}
 
 
 def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -131,26 +145,34 @@ def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Baselines have no interval of their own: the lead's is that of the model's score.
     """
-    scores, verdict = report["splits"][report["scored_split"]], {}
-    for key, metric in (("masked_tokens", "mlm_accuracy"), ("pairs", "nsp_accuracy")):
+    scores = report["splits"][report["scored_split"]]
+    by_objective = {}
+    for objective, metric in (("masked_tokens", "mlm_accuracy"), ("pairs", "nsp_accuracy")):
         if metric not in scores:
             continue
-        own, (low, high) = scores[metric], scores[f"{metric}_ci95"]
-        leads = {
-            name: {"model_leads_by": own - other, "model_leads_by_ci95": [low - other, high - other]}
-            for name, one in report["baselines"].items()
-            if (other := one.get(metric)) is not None
-        }
-        if (one := verdict_on(leads, f"The model's {metric[:3].upper()} accuracy")) is not None:
-            verdict[key] = one
-    return {"sentence": " ".join(one["sentence"] for one in verdict.values()), **verdict} if verdict else None
+        own = scores[metric]
+        bounds = scores[f"{metric}_ci95"]
+        leads = {}
+        for name, baseline in report["baselines"].items():
+            other = baseline.get(metric)
+            if other is not None:
+                lead_bounds = None if bounds is None else [bound - other for bound in bounds]
+                leads[name] = {"model_leads_by": own - other, "model_leads_by_ci95": lead_bounds}
+        verdict = verdict_on(leads, f"The model's {metric[:3].upper()} accuracy")
+        if verdict is not None:
+            by_objective[objective] = verdict
+    if not by_objective:
+        return None
+    sentences = [verdict["sentence"] for verdict in by_objective.values()]
+    return {"sentence": " ".join(sentences), **by_objective}
 
 
 def show_pairs(pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> None:
     """Print what training reads and the baselines' scores on pairs, which may be none."""
-    scores = {BASELINE_NAMES.get(name, name): wording.score(one.get("nsp_accuracy")) for name, one in baselines.items()}
-    each = ", ".join(f"{name} {value}" for name, value in scores.items())
-    show([*pair_lines(pairs), Text(each, "Baselines on pairs (no encoder)")])
+    each = []
+    for name, scores in baselines.items():
+        each.append(f"{BASELINE_NAMES.get(name, name)} {wording.score(scores.get('nsp_accuracy'))}")
+    show([*pair_lines(pairs), Text(", ".join(each), "Baselines on pairs (no encoder)")])
 
 
 def show_report(
@@ -176,29 +198,36 @@ def show_report(
 
 def _summary(report: Mapping[str, Any]) -> list[Block]:
     """Return the scores of each split, where the weights come from, how many parameters there are, and the speed."""
-    splits, parts = report["splits"], report["model"].get("parameters_by_part", {})
+    splits = report["splits"]
     first = next(iter(splits.values()))
     rows = [["rows", *(wording.number(split["n"]) for split in splits.values())]]
-    for name in (name for name in first if name not in NO_SCORES and not name.endswith("_ci95")):
-        cells = (wording.with_interval(split, name, "") if name in split else "" for split in splits.values())
-        rows.append([wording.named_score(name, first), *cells])
+    for name in first:
+        if name not in NO_SCORES and not name.endswith("_ci95"):
+            cells = [wording.with_interval(split, name, "") if name in split else "" for split in splits.values()]
+            rows.append([wording.named_score(name, first), *cells])
     if "calibration" in first:
         rows.append(["expected calibration error", *(_calibration_error(split) for split in splits.values())])
-    by_part = ", ".join(f"{wording.words_of(part)} {wording.number(n)}" for part, n in parts.items())
+    parameters = f"{report['model']['parameters']:,}"
+    parts = report["model"].get("parameters_by_part", {})
+    if parts:
+        each = [f"{wording.words_of(part)} {wording.number(n)}" for part, n in parts.items()]
+        parameters += f" ({', '.join(each)})"
     return [
         Table(("scores (95% intervals)", *splits), rows),
         Text(wording.shown(report.get("teacher") or ""), "Teacher"),
         Text(wording.shown(report["init_from"] or ""), "Started from"),
         Text(wording.checkpoint_words(report["checkpoint"]), "Checkpoint"),
-        Text(f"{report['model']['parameters']:,}{f' ({by_part})' if by_part else ''}", "Parameters"),
+        Text(parameters, "Parameters"),
         Text(wording.speed(report["throughput"]), "Speed"),
     ]
 
 
 def _calibration_error(split: Mapping[str, Any]) -> str:
+    """Return a split's calibration error, and that before the temperature if one was fitted."""
     measured = split["calibration"]
     before = measured.get("ece_uncalibrated")
-    return wording.score(measured["ece"]) + (f" ({wording.score(before)} uncalibrated)" if before is not None else "")
+    error = wording.score(measured["ece"])
+    return error if before is None else f"{error} ({wording.score(before)} uncalibrated)"
 
 
 def title_of(report: Mapping[str, Any]) -> str:
@@ -208,13 +237,18 @@ def title_of(report: Mapping[str, Any]) -> str:
 
 def headline(report: Mapping[str, Any]) -> str:
     """Return the main score in words, and if most rows have one class, also how well the others are predicted."""
-    scored, main_score = report["splits"][report["scored_split"]], report["main_figure"]
+    scored = report["splits"][report["scored_split"]]
+    main_score = report["main_figure"]
     words = f"{wording.named_score(main_score, scored)} {wording.with_interval(scored, main_score)}"
-    words += f" on {report['scored_split']} ({scored['n']:,} rows)"
-    support = {name: one["support"] for name, one in scored.get("per_class", {}).items()}
-    if "confusion" not in scored or max(support.values()) <= MAJORITY * sum(support.values()):
+    words += f" on {report['scored_split']} ({wording.counted(scored['n'], 'row')})"
+    support = {name: of_class["support"] for name, of_class in scored.get("per_class", {}).items()}
+    if "confusion" not in scored:
         return words
-    rare = min(support, key=support.__getitem__)
+    has_majority = max(support.values()) > MAJORITY * sum(support.values())
+    occurring = [name for name in support if support[name]]
+    if not has_majority or len(occurring) == 1:
+        return words
+    rare = min(occurring, key=support.__getitem__)
     parts = [words]
     if (main_score, scored.get("positive_label")) != ("f1", rare):
         parts.append(f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}")
@@ -235,34 +269,38 @@ def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
     if len(predicted) != 1 or counts.any(1).sum() < 2:
         return []
     name = wording.shown(list(scored["per_class"])[predicted[0]], 60)
-    words = f"The model predicts {name} for every row, so its accuracy is only the share of that class. "
-    words += "More steps may help" + (
-        "." if "f1" in report["main_figure"] else ", and so may task.class_weights=balanced task.score=f1_macro."
-    )
-    return [Text(words, "Warning", tone="bad")]
+    words = f"The model predicts {name} for every row, so its accuracy is only the share of that class."
+    remedy = "More steps may help."
+    if "f1" not in report["main_figure"]:
+        remedy = "More steps may help, and so may task.class_weights=balanced task.score=f1_macro."
+    return [Text(f"{words} {remedy}", "Warning", tone="bad")]
 
 
 def _class_table(scored: Mapping[str, Any], key: str, most: int) -> list[Block]:
     """Return a row for each class, entity type or label of a split; of too many, for those with the lowest F1."""
-    selected, few = list(scored.get(key, {}).items()), ""
-    if not selected:
+    listed = list(scored.get(key, {}).items())
+    if not listed:
         return []
-    kind = "type" if key == "per_entity" else "class" if "confusion" in scored else "label"
-    if (n := len(selected)) > most:
-        selected = sorted(selected, key=lambda one: (one[1]["support"] == 0, one[1]["f1"]))[:most]
+    n = len(listed)
+    few = ""
+    if n > most:
+        listed = sorted(listed, key=lambda item: (item[1]["support"] == 0, item[1]["f1"]))[:most]
         few = f"The {most} with the lowest F1 of {n:,}; report.json has all."
-    extra = [key for key in EXTRA_COLUMNS if key in selected[0][1]]
-    rows = [
-        [
-            wording.shown(name, 80),
-            *(wording.score(one[key]) for key in ("precision", "recall", "f1")),
-            wording.number(one["support"]),
-            *(wording.interval(one[key]) if key == "f1_ci95" else wording.score(one[key]) for key in extra),
-        ]
-        for name, one in selected
-    ]
-    columns = [kind, "precision", "recall", "F1", "entities" if kind == "type" else "rows"]
-    return [Table([*columns, *(EXTRA_COLUMNS[key] for key in extra)], rows), Text(few, tone="quiet")]
+    extra = [name for name in EXTRA_COLUMNS if name in listed[0][1]]
+    rows = []
+    for name, scores in listed:
+        cells = [wording.score(scores[score]) for score in ("precision", "recall", "f1")]
+        cells.append(wording.number(scores["support"]))
+        for score in extra:
+            cells.append(wording.interval(scores[score]) if score == "f1_ci95" else wording.score(scores[score]))
+        rows.append([wording.shown(name, 80), *cells])
+    kind = "class" if "confusion" in scored else "label"
+    support = "rows"
+    if key == "per_entity":
+        kind = "type"
+        support = "entities"
+    columns = [kind, "precision", "recall", "F1", support, *(EXTRA_COLUMNS[name] for name in extra)]
+    return [Table(columns, rows), Text(few, tone="quiet")]
 
 
 def write_report(
@@ -281,7 +319,7 @@ def write_report(
     where = [examples.where(int(row)) for row in scores.rows] if report["data"] else ()
     carried = None if examples.carried is None else examples.carried.select(scores.rows)
     write_predictions(folder / "predictions.csv", texts, scores, carried, where)
-    sections = [*mistakes_section(examples, scores, explain), *survey_section(facts)]
+    sections = [*mistakes_section(examples, scores, explain), *survey_section(facts, report.get("data_notes", []))]
     _write_page(
         folder, report, _curves(folder, report) | _plots_of(report, scores), [*sections, *settings_section(facts)]
     )
@@ -289,8 +327,10 @@ def write_report(
 
 def write_encoder_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
     """Write the report of an encoder that learned from documents: the curves, report.html, and last report.json."""
-    splits = split_facts(facts).items()
-    documents = [[name, wording.number(one["documents"])] for name, one in splits if "documents" in one]
+    documents = []
+    for name, split in split_facts(facts).items():
+        if "documents" in split:
+            documents.append([name, wording.number(split["documents"])])
     data = [Heading("Data"), *pair_lines(report["pairs"]), Table(("split", "documents"), documents)]
     _write_page(folder, report, _curves(folder, report), [*data, *settings_section(facts)])
 
@@ -305,16 +345,19 @@ def _write_page(folder: Path, report: Mapping[str, Any], drawn: Mapping[str, Plo
 
 def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
     """Return the plot of the run's metrics.jsonl; none if it has not trained."""
-    path, main_score = folder / "metrics.jsonl", report["main_figure"]
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    path = folder / "metrics.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    lines = [json.loads(line) for line in text.splitlines()]
     if not lines:
         return {}
+    main_score = report["main_figure"]
     scores = "Losses, scores" if "pairs" in report else f"Loss, {wording.words_of(main_score)}"
     columns = [("loss", "loss", main_score, "")]
     if "second_sentence" in report:
         paired = any("loss_sequence" in line or "nsp_loss" in line for line in lines)
         columns = [("loss_token" if paired else "loss", "mlm_loss", "mlm_accuracy", "masked tokens: ")]
-        columns += [("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: ")] * paired
+        if paired:
+            columns.append(("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: "))
     what = f"{scores} on validation and learning rate over the optimizer's steps."
     return {"curves": Plot(plots.curves(lines, columns), what)}
 
@@ -324,11 +367,13 @@ def _plots_of(report: Mapping[str, Any], scores: PredictionScores) -> dict[str, 
     drawn: dict[str, Plot] = {}
     if isinstance(scores, ClassificationScores | TaggingScores):
         drawn["confusion"] = Plot(plots.confusion_plot(scores.confusion, scores.label_names), "Confusion matrix.")
-        what = "Accuracy in bins of confidence, and how many predictions each bin holds."
+        what = "Accuracy with its 95% interval in bins of confidence, and how many predictions each bin holds. "
+        what += f"Accuracy is not shown of fewer than {MIN_BIN_ROWS}."
         measured = report["splits"][report["scored_split"]]["calibration"]
         drawn["calibration"] = Plot(plots.reliability_plot(measured), what)
-    if (figure := plots.precision_recall_plot(scores)) is not None:
-        drawn["precision_recall"] = Plot(figure, THRESHOLD)
+    precision_recall = plots.precision_recall_plot(scores)
+    if precision_recall is not None:
+        drawn["precision_recall"] = Plot(precision_recall, THRESHOLD)
     if isinstance(scores, NumberScores):
         what = "Predicted against true numbers. On the dashed line both are the same."
         drawn["numbers"] = Plot(plots.numbers_plot(scores.labels, scores.predicted), what)
@@ -348,7 +393,7 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
-        *(Text(wording.shown(note), "Note") for note in report["notes"]),
+        *(Text(wording.shown(note), "Note") for note in report["notes"] if note not in report.get("data_notes", [])),
         Heading("Scores"),
         *_summary(report),
         Text(INTERVALS, tone="quiet"),
@@ -362,18 +407,43 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
 
 def _classes(scored: Mapping[str, Any]) -> list[Block]:
     """Return the sections on types of entities and on classes."""
-    names, blocks = [wording.shown(name, 40) for name in scored.get("per_class", {})], []
-    if table := _class_table(scored, "per_entity", MOST_ON_PAGE):
+    blocks: list[Block] = []
+    entities = _class_table(scored, "per_entity", MOST_ON_PAGE)
+    if entities:
         words = "An entity is right if its first word, its last word and its type are: as conlleval counts."
-        blocks += [Heading("Entities"), Text(words), *table]
-    if table := _class_table(scored, "per_class", MOST_ON_PAGE):
-        blocks += [Heading("Classes"), *table]
-    if len(names) > MOST_OF_A_MATRIX and "confusion" in scored:
-        blocks.append(Text("plots/confusion.png shows which classes are confused."))
-    elif "confusion" in scored:
-        words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
-        blocks += [Heading("Confusion matrix", level=3), Text(words), Matrix(names, scored["confusion"])]
-    return blocks
+        blocks += [Heading("Entities"), Text(words), *entities]
+    classes = _class_table(scored, "per_class", MOST_ON_PAGE)
+    if classes:
+        blocks += [Heading("Classes"), *classes]
+    if "confusion" not in scored:
+        return blocks
+    names = list(scored["per_class"])
+    if len(names) > MOST_OF_A_MATRIX:
+        return [*blocks, *_most_confused(names, scored["confusion"])]
+    words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
+    in_short = [wording.short(wording.shown(name), LONGEST_IN_A_MATRIX) for name in names]
+    return [*blocks, Heading("Confusion matrix", level=3), Text(words), Matrix(in_short, scored["confusion"])]
+
+
+def _most_confused(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list[Block]:
+    """Return a table of the pairs of classes that are confused most often, of more classes than a matrix shows."""
+    counts = np.array(confusion)
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    rows = []
+    for cell in np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED].tolist():
+        true, predicted = divmod(int(cell), len(names))
+        count = int(wrong[true, predicted])
+        if count:
+            share = wording.percent(count / counts[true].sum())
+            pair = [wording.shown(names[true], 80), wording.shown(names[predicted], 80)]
+            rows.append([*pair, wording.number(count), share])
+    about = "plots/confusion.png shows the whole matrix."
+    if not rows:
+        return [Heading("Confusion matrix", level=3), Text(f"No class is taken for another. {about}")]
+    words = f"The pairs of classes that are confused most often, with the share of the true class. {about}"
+    table = Table(("true class", "predicted", "rows", "share"), rows, n_texts=2)
+    return [Heading("Confusion matrix", level=3), Text(words), table]
 
 
 def _about_calibration(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:

@@ -96,6 +96,17 @@ def cut(text: str, most: int = LONGEST_TEXT) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
+def short(name: str, most: int = 24) -> str:
+    """Return a name in at most `most` characters, cut between words where that leaves at least half of it."""
+    if len(name) <= most:
+        return name
+    start = name[: most - 1]
+    whole_words = start[: start.rfind(" ")] if " " in start else ""
+    if name[most - 1] == " ":
+        whole_words = start
+    return f"{whole_words if len(whole_words) >= most / 2 else start}…"
+
+
 def single_spaced(text: str) -> str:
     """Return the text with its white space as single blanks, and control characters escaped."""
     return printable(re.sub(r"\s+", " ", text))

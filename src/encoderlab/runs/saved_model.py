@@ -71,12 +71,14 @@ class Origin:
     """Where a model comes from: after which step its weights were taken and why, and what it was trained on.
 
     `paired` tells whether an example is two texts (None: unknown); `fingerprints` has one for each split's rows, so
-    that a dataset that has changed since is noticed.
+    that a dataset that has changed since is noticed. `longest_row` is the length in tokens of the longest training row
+    (None: unknown): what a model does with much longer ones has never been tested.
     """
 
     checkpoint: dict[str, Any]
     paired: bool | None
     fingerprints: dict[str, str]
+    longest_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
         origin, settings = Origin(**config["origin"]), _settings_of(folder, config)
         if not isinstance(settings.model, ModelConfig):
             raise ValueError("config.json does not contain the model's size and shape")
+        if not isinstance(origin.longest_row, int | None):
+            raise ValueError("config.json has no number as the length of the longest training row")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError, yaml.YAMLError) as error:
         wrong = f"{folder} is damaged or not an encoderlab model: {one_line(str(error))[:200]}"
         raise DataError(wrong, remedy="Use another run") from None

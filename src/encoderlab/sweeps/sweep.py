@@ -33,7 +33,8 @@ from encoderlab.config.composing import CommandLine, as_typed, composed, explain
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
-from encoderlab.reports.comparison import build_comparison, finished_runs, show_comparison, write_comparison
+from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
+from encoderlab.reports.finished_runs import finished_runs
 from encoderlab.runs.folder import JOURNAL, FolderInUseError, RunFolder, is_sweep, runs_in
 from encoderlab.runs.records import ONLY_PLACES
 from encoderlab.system.device import available_cores

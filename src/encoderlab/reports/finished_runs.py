@@ -1,0 +1,178 @@
+"""Finished runs as a comparison reads them from their folders: settings, scores and predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from encoderlab.errors import DataError
+from encoderlab.metrics import scores_of_predictions
+from encoderlab.metrics.comparison import SEPARATOR
+from encoderlab.metrics.scores import PredictionScores
+from encoderlab.settings import flat_settings
+
+# Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
+NOT_COMPARED = {
+    *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
+    *("task.mean", "task.deviation"),
+    *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run with a report, and the `scores` on its scored `split`.
+
+    `settings`, flat (`model.n_layers`), are those that distinguish experiments, and `explicit` the names of those and
+    of groups (`training`) that were typed; None if the run was started from Python. `scored` identifies the scored
+    rows: task, split, a fingerprint of texts and labels, and the targets. A pretraining run has no `predictions`.
+    """
+
+    folder: Path
+    report: dict[str, Any]
+    settings: dict[str, Any]
+    explicit: frozenset[str] | None
+    seed: int
+    split: str
+    scores: dict[str, Any]
+    predictions: Path
+    scored: tuple[Any, ...]
+    training_rows: int | None
+
+
+def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]]:
+    """Return the finished runs among these run folders, and a line for each unfinished one.
+
+    Raises DataError for a folder that does not hold a run, or a damaged one.
+    """
+    runs: dict[Path, FinishedRun] = {}
+    skipped: list[str] = []
+    for folder in folders:
+        if (folder / "report.json").is_file():
+            runs.setdefault(folder.resolve(), read_run(folder))
+        elif (folder / "config.yaml").is_file():
+            skipped.append(f"{folder} is not finished and was skipped. Resume it with resume={folder}")
+        else:
+            wrong = f"{folder} is not a run folder" if folder.exists() else f"{folder} does not exist"
+            raise DataError(wrong, remedy="Give run folders, such as outputs/train/sst2/*, or the folder of a sweep")
+    return list(runs.values()), skipped
+
+
+def read_run(folder: Path) -> FinishedRun:
+    """Return the run in `folder`. Raises DataError if one of its records cannot be read."""
+    report, environment = (_read(folder / name, json.loads) for name in ("report.json", "environment.json"))
+    settings = dict(flat_settings(_read(folder / "config.yaml", yaml.safe_load)))
+    try:
+        if environment["command"] == "eval":
+            settings = _of_evaluated_run(settings)
+        if "model.name" in settings:  # `encoder` is the model the user chose: `init_from`, or the preset's name
+            preset = settings.pop("model.name")
+            start = settings.pop("init_from", None)
+            settings = {"encoder": start or preset, **settings}
+        settings["command"] = environment["command"]
+        kept = {}
+        for name, value in settings.items():
+            if name not in NOT_COMPARED and not name.endswith(".schema"):
+                kept[name] = value
+        split = report["scored_split"]
+        rows = environment["dataset"]["splits"]
+        scores = report["splits"][split]
+        targets = (scores.get("target_tokens"), report.get("second_sentence"))
+        scored = (report["task"], split, rows[split]["fingerprint"], scores["n"], *targets)
+        _ = scores[report["main_figure"]], report["throughput"]  # which a comparison reads
+        n_rows = rows.get("train", {}).get("rows")
+        predictions = folder / "predictions.csv"
+        explicit = _explicit_names(environment.get("overrides"))
+        return FinishedRun(folder, report, kept, explicit, report["seed"], split, scores, predictions, scored, n_rows)
+    except (KeyError, TypeError, AttributeError) as error:
+        wrong = f"{folder} cannot be compared, because its records lack {error}"
+        raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None
+
+
+def _explicit_names(overrides: Sequence[str] | None) -> frozenset[str] | None:
+    """Return the names of the settings and groups in a command line's overrides, with `encoder` for the model."""
+    if overrides is None:
+        return None
+    names = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    return frozenset("encoder" if name in ("model", "init_from") else name for name in names)
+
+
+def _of_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return an evaluation's settings with those of the run it scored, by which evaluations are grouped."""
+    evaluated = Path(str(settings.get("run")))
+    config = (evaluated.parent if evaluated.name == "model" else evaluated) / "config.yaml"
+    if not config.is_file():
+        return settings | {"model": settings.get("run")}
+    of_data = {name: value for name, value in settings.items() if name.startswith("dataset") and value is not None}
+    return dict(flat_settings(_read(config, yaml.safe_load))) | of_data
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
+    try:
+        return dict(parse(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
+
+
+def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
+    """Return the predictions in each predictions.csv and their scores; of words, those that every run read.
+
+    Raises DataError if the files do not contain the same rows.
+    """
+    sides = [_columns_of(run) for run in runs]
+    if isinstance(sides[0][0], list):
+        n_read = np.min([[len(words) for words in labels] for labels, _ in sides], axis=0)
+        sides = [(_first_words(labels, n_read), _first_words(predicted, n_read)) for labels, predicted in sides]
+    scores = []
+    labels_of_first = sides[0][0]
+    for run, (labels, predicted) in zip(runs, sides, strict=True):
+        if any(not np.array_equal(*pair) for pair in zip(labels, labels_of_first, strict=True)):
+            wrong = f"{run.predictions} has other labels than {runs[0].predictions}"
+            raise DataError(wrong, remedy="Leave one of them out")
+        names = list(run.scores.get("per_class", {}))
+        positive_label = run.scores.get("positive_label")
+        positive = 1 if positive_label is None else names.index(positive_label)
+        scores.append(scores_of_predictions(labels, predicted, names, run.report["main_figure"], positive))
+    return scores
+
+
+def _first_words(ids: Sequence[np.ndarray], n_words: np.ndarray) -> list[np.ndarray]:
+    """Return the label ids of the first words of each sentence, `n_words` of them, [sentences]."""
+    return [of_sentence[:n] for of_sentence, n in zip(ids, n_words, strict=True)]
+
+
+def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
+    """Return the labels and predictions in predictions.csv. Raises DataError if rows are missing or unreadable."""
+    from pandas import read_csv
+
+    try:
+        table = read_csv(run.predictions, usecols=["label", "predicted"], dtype=str, keep_default_na=False)
+        labels = _parsed(table["label"].tolist(), run.scores)
+        predicted = _parsed(table["predicted"].tolist(), run.scores)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{run.predictions} cannot be read: {error}", remedy="Leave this run out") from None
+    if len(table) != run.scores["n"]:
+        wrong = f"{run.predictions} does not contain the {run.scores['n']:,} rows that were scored"
+        raise DataError(wrong, remedy="Leave this run out")
+    return labels, predicted
+
+
+def _parsed(cells: Sequence[str], scores: Mapping[str, Any]) -> Any:
+    """Return the labels of a column of predictions.csv, as `scores_of_predictions` wants them."""
+    if "pearson" in scores:
+        return np.array(cells, float)
+    ids = {name: place for place, name in enumerate(scores["per_class"])}
+    if "subset_accuracy" in scores:
+        marks = np.zeros((len(cells), len(ids)), bool)
+        for row, cell in enumerate(cells):
+            marks[row, [ids[label] for label in cell.split(SEPARATOR) if label]] = True
+        return marks
+    if "token_accuracy" in scores:
+        return [np.array([ids[name] for name in cell.split(" ") if cell], np.int64) for cell in cells]
+    return np.array([ids[cell] for cell in cells], np.int64)
