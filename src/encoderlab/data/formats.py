@@ -69,7 +69,7 @@ _BY_SUFFIX = {
     ".parquet": Format.parquet,
     ".xlsx": Format.excel,
     ".txt": Format.txt,
-    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), Format.conll),
+    **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from encoderlab.data.columns import Columns, RawRows
 
 logger = logging.getLogger(__name__)
+_HIDDEN = "-1"  # an unknown label, as in the test splits of GLUE
 
 
 @dataclass
@@ -52,7 +53,6 @@ class HubDataset(ColumnDataset):
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
-        import pyarrow as pa
         import pyarrow.compute as pc
         from datasets import config
 
@@ -71,9 +71,8 @@ class HubDataset(ColumnDataset):
             feature = whole[self.train_split].features[columns.label]  # a ClassLabel has names, or a list of them
             class_names = getattr(getattr(feature, "feature", feature), "names", None)
             labels = rows["train"].labels
-            hidden = -1.0 if pa.types.is_floating(labels.type) else "-1"  # unknown, as in GLUE's test splits
-            if class_names is not None or hidden not in flat(labels).unique().to_pylist():  # otherwise it is a label
-                shown = lambda ids: pc.if_else(pc.equal(ids, hidden), None, ids)  # noqa: E731
+            if class_names is not None or _HIDDEN not in flat(labels).unique().to_pylist():  # otherwise it is a label
+                shown = lambda ids: pc.if_else(pc.equal(ids, _HIDDEN), None, ids)  # noqa: E731
                 rows = {name: part.with_labels(mapped(part.labels, shown)) for name, part in rows.items()}
         origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
         return self.build_splits(rows, origin, class_names, target)
@@ -121,7 +120,8 @@ class HubDataset(ColumnDataset):
         """Return the rows of a split; texts stay where the hub's cache has them, mapped from a file."""
         import pyarrow as pa
 
-        from encoderlab.data.columns import CARRIED, RawRows, can_be_carried, checked, plain
+        from encoderlab.data.checks import checked
+        from encoderlab.data.columns import CARRIED, RawRows, can_be_carried, plain
 
         if name not in whole:
             main = split in MAIN_SPLITS
