@@ -60,7 +60,8 @@ def predict(config: PredictConfig) -> None:
         if config.input is None or typed or not isinstance(error, MissingColumnError):
             raise
         path = Path(config.input)
-        guess = guess_text(first_cells(path, format_of(path), config.dialect), str(path), "text_column")
+        dialect = prediction.dialect_of(assembly, config.dialect)
+        guess = guess_text(first_cells(path, format_of(path), dialect), str(path), "text_column")
         print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
         config = replace(config, text_column=guess)
         examples, total = _examples(config, assembly)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.data import formats
-from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
+from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of
@@ -75,6 +75,14 @@ class FilesDataset(ColumnDataset, StreamSettings):
     def dialect(self) -> Dialect:
         """Return how the files are to be read."""
         return Dialect(self.quoting, self.encoding, self.sheet)
+
+    def read_as(self, trained: DatasetConfig | None) -> FilesDataset:
+        """Return the dataset with the texts of the sheet, and without the markup, that a model was trained on."""
+        strip_html = self.strip_html or (isinstance(trained, ColumnDataset) and trained.strip_html)
+        sheet = self.sheet
+        if sheet is None and isinstance(trained, FilesDataset):
+            sheet = trained.sheet
+        return replace(self, sheet=sheet, strip_html=strip_html)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""

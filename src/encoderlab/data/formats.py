@@ -60,6 +60,11 @@ class Dialect:
     encoding: str = AUTO
     sheet: str | None = None
 
+    def completed_by(self, trained: Dialect) -> Dialect:
+        """Return the dialect of new texts: what is left open is as in training, except the encoding."""
+        quoting = trained.quoting if self.quoting is Quoting.auto else self.quoting
+        return Dialect(quoting, self.encoding, self.sheet or trained.sheet)
+
 
 _BY_SUFFIX = {
     ".csv": Format.csv,
