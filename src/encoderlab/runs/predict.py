@@ -132,6 +132,8 @@ def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Ite
 def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
     """Return the examples as rows for the model, encoded in parts, so that few are in memory as lists."""
     task = assembly.task
+    if getattr(assembly.config.dataset, "strip_html", False):
+        examples = [example.without_html() for example in examples]
     starts = range(0, len(examples), ENCODED_AT_A_TIME)
     encoded = (one for start in starts for one in task.encode(examples[start : start + ENCODED_AT_A_TIME]))
     return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)
