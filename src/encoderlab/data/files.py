@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from encoderlab.data.columns import Columns, RawRows
 
 _END = 2**16  # bytes
-_ROWS_LOOKED_AT = 2000  # to tell texts from other columns
+_ROWS_LOOKED_AT = 200  # to tell texts from other columns
 
 
 @dataclass
