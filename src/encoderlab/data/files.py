@@ -231,9 +231,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
             for path in paths:
                 format_of(path, self.format)  # refuses what is missing or unknown before the run begins
             held_out = dict[str, Any](fractions if name == "train" else {})
-            made_from = stream_of_files(paths, self._documents), _fingerprints(paths), self.window
-            streamed[name] = DocumentStream(*made_from, seed=self.split_seed, **held_out).as_documents(_origin(files))
-        separate = {name: one.by_name["train"] for name, one in streamed.items()}
+            source = stream_of_files(paths, self._documents)
+            stream = DocumentStream(source, _fingerprints(paths), self.window, seed=self.split_seed, **held_out)
+            streamed[name] = stream.as_documents(_origin(files))
+        separate = {name: documents.by_name["train"] for name, documents in streamed.items()}
         return replace(streamed["train"], by_name=separate | streamed["train"].by_name)
 
     def _documents(self, path: Path) -> Iterator[list[str]]:
@@ -248,11 +249,12 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
-        files, columns = self._files(of_labels=False), self._document_columns()
+        files = self._files(of_labels=False)
+        columns = self._document_columns()
         rows = self._rows_of(files, columns, cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
-            found = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
-            print(f"{found}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
+            note = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
+            print(f"{note}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
             rows |= self._rows_of({"train": files["train"]}, replace(columns, documents=False, drop=True), cache_dir)
         return self.build_splits(rows, _origin(files))
 
@@ -273,8 +275,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
             train = folder / "train"
             if train.is_dir() and (not of_labels or any(entry.is_dir() for entry in train.iterdir())):
                 names = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
-                if strangers := sorted(names - {*MAIN_SPLITS}):
-                    wrong = f"{folder / strangers[0]} is next to the training split"
+                others = sorted(names - {*MAIN_SPLITS})
+                if others:
+                    wrong = f"{folder / others[0]} is next to the training split"
                     raise DataError(wrong, allowed=", ".join(MAIN_SPLITS))
                 files = {name: [folder / name] for name in MAIN_SPLITS if name in names}
         if of_labels:
@@ -326,15 +329,17 @@ def _name_texts_not_read(rows: RawRows, text: str, path: Path) -> None:
 
 def _fingerprints(paths: list[Path]) -> dict[str, str]:
     """Return a fingerprint of each file, from its size and both ends, by its path in the folder of them all."""
-    folder, prints = Path(os.path.commonpath([path.parent.absolute() for path in paths])), {}
+    folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
+    fingerprints = {}
     for path in paths:
-        size, made_from = path.stat().st_size, hashlib.sha256()
+        size = path.stat().st_size
+        digest = hashlib.sha256()
         with path.open("rb") as file:
             for start in (0, max(size - _END, 0)):
                 file.seek(start)
-                made_from.update(b"%d " % size + file.read(_END))
-        prints[path.absolute().relative_to(folder).as_posix()] = made_from.hexdigest()[:16]
-    return prints
+                digest.update(b"%d " % size + file.read(_END))
+        fingerprints[path.absolute().relative_to(folder).as_posix()] = digest.hexdigest()[:16]
+    return fingerprints
 
 
 def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
@@ -370,7 +375,9 @@ def read_unlabelled(
     rows = read_table(path, kind, columns, dialect or Dialect(), cache_dir)
     column = rows.table["text"]
     if words and not is_list(column):
-        split = [pa.array([one.split() for one in chunk.to_pylist()], pa.list_(pa.string())) for chunk in column.chunks]
+        split = []
+        for chunk in column.chunks:
+            split.append(pa.array([text.split() for text in chunk.to_pylist()], pa.list_(pa.string())))
         place = rows.table.column_names.index("text")
         rows = replace(rows, table=rows.table.set_column(place, "text", pa.chunked_array(split)))
     elif is_list(column) and not words:
