@@ -56,7 +56,7 @@ def test_rows_may_share_a_text_up_to_a_size_of_the_whole_sheet(tmp_path, monkeyp
         namespace = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
         file.writestr("xl/sharedStrings.xml", f'<sst xmlns="{namespace}"><si><t>{"x" * 999}</t></si></sst>')
     assert texts(path)[2:] == ["x" * 999] * 96
-    monkeypatch.setattr("encoderlab.data.tables._EXCEL_SIZE", 90_000)
+    monkeypatch.setattr("encoderlab.data.workbooks._MOST_CHARACTERS", 90_000)
     with pytest.raises(DataError, match="row 94 is larger"):
         texts(path)
 

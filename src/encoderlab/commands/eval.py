@@ -119,7 +119,8 @@ def _rows_to_score(config: EvalConfig, assembly: Assembly) -> tuple[Corpus, str]
     """
     task, target = assembly.task, assembly.config.task.target
     if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
-        unsplit = replace(config.dataset, validation_fraction=0.0, test_fraction=0.0, label_names=task.labels or None)
+        dataset = config.dataset.read_as(assembly.config.dataset)
+        unsplit = replace(dataset, validation_fraction=0.0, test_fraction=0.0, label_names=task.labels or None)
         corpus, split = Corpus.load(unsplit, config.cache, target, whole=True), "all"
     else:
         corpus = Corpus.load(config.dataset or own_dataset(assembly), config.cache, target)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date, time
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
@@ -44,6 +45,7 @@ MUCH_LONGER = 1.25  # times the longest training row
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
 EMPTY = ("text", "predicted")  # the header of a table without rows
 ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
+FIRST_YEAR = 1901  # from which Excel's days are those of the calendar
 EXCEL_ROWS, EXCEL_CELL = 1_048_576, 32_767  # support.microsoft.com, "Excel specifications and limits"
 
 
@@ -63,7 +65,8 @@ def predict(config: PredictConfig) -> None:
         if config.input is None or typed or not isinstance(error, MissingColumnError):
             raise
         path = Path(config.input)
-        guess = guess_text(first_cells(path, format_of(path), config.dialect), str(path), "text_column")
+        dialect = prediction.dialect_of(assembly, config.dialect)
+        guess = guess_text(first_cells(path, format_of(path), dialect), str(path), "text_column")
         print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
         config = replace(config, text_column=guess)
         examples, total = _examples(config, assembly)
@@ -282,12 +285,20 @@ def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types) -> None:
         try:
             if number >= EXCEL_ROWS - 1 or any(len(one) > EXCEL_CELL for one in row.values() if isinstance(one, str)):
                 raise IllegalCharacterError
-            sheet.append(cells(map(cell, row.values())))
+            sheet.append(cells(map(_excel_cell, row.values())))
         except IllegalCharacterError:
             allowed = f"{EXCEL_ROWS:,} rows, {EXCEL_CELL:,} characters in a cell, and no control characters"
             wrong = f"Row {number + 1:,} does not fit into an Excel sheet"
             raise DataError(wrong, allowed=allowed, remedy="Write csv or parquet") from None
     book.save(cast("BinaryIO", file.buffer))
+
+
+def _excel_cell(value: Any) -> Any:
+    """Return a value as a cell of a sheet: dates and times as such, if Excel has them."""
+    if isinstance(value, time):
+        return value if value.tzinfo is None else cell(value)
+    is_date = isinstance(value, date) and value.year >= FIRST_YEAR and getattr(value, "tzinfo", None) is None
+    return value if is_date else cell(value)
 
 
 def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:

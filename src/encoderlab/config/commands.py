@@ -171,7 +171,7 @@ class InputConfig(OpenRunConfig):
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
     quoting: Quoting = setting(Quoting.auto, "A double quote in csv and tsv: auto (as trained), double, literal.")
     encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its mark, else Windows-1252), or a name such as latin-1.")
-    sheet: str | None = setting(None, "The sheet of an Excel file; null: the first.")
+    sheet: str | None = setting(None, "The sheet of an Excel file; null: as trained, or the only one with the column.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

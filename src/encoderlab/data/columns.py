@@ -1,13 +1,14 @@
-"""The columns that a user names or that are guessed, and the checks that turn them into texts, words and targets."""
+"""The columns that a user names or that are guessed, and the rows that are read from them."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
 CARRIED = "+"  # before the names of columns that are only carried along
 JOINT = " | "  # between the columns that make up a text
-_YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
+YES = ("1", "1.0", "true")
+NO = ("0", "0.0", "false")
+_COMMA_NUMBER = re.compile(r"\s*[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?\s*")
 Where = Callable[[int], str]  # returns how messages name a row, given its index
 types = pa.types
 
@@ -39,6 +42,7 @@ class Columns:
     label_columns: tuple[str, ...] = ()  # instead of `label`: columns of 0 and 1, one for each label
     others: bool = False  # further columns of single values are carried along
     drop: bool = False  # rows may lack a text or a label
+    strip_html: bool = False  # texts are read without their HTML
     documents: bool = False  # a row of a .txt file ends at a blank line, not at every line
 
     def sibling(self, setting: str) -> str:
@@ -64,18 +68,21 @@ class Columns:
 
     def to_read(self, existing: Sequence[str], where: str) -> list[str]:
         """Return the columns to read out of the `existing`, in order. DataError if one is missing or occurs twice."""
+        counts = Counter(existing)
         used = self.by_setting()
         for setting, name in used.items():
-            if name not in existing:
+            if name not in counts:
                 near = closest(name, existing, cutoff=0.65)
                 remedy = f"Set {shlex.quote(self.setting.format(setting) + '=' + (near or 'COLUMN'))}"
-                if not near and any(len(one) > _LONGEST_NAME for one in existing):
+                if not near and any(len(other) > _LONGEST_NAME for other in existing):
                     remedy += ". If these are not column names, add a first line with the names"
                 raise MissingColumnError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
-            if existing.count(name) > 1:
+            if counts[name] > 1:
                 raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column its own name")
-        others = {name for name in existing if existing.count(name) == 1} if self.others else set()
-        return [name for name in dict.fromkeys(existing) if name in {*used.values(), *others}]
+        names = {*used.values()}
+        if self.others:
+            names.update(name for name, count in counts.items() if count == 1)
+        return [name for name in counts if name in names]
 
 
 class MissingColumnError(DataError):
@@ -143,16 +150,26 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 def mapped(column: pa.ChunkedArray, function: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
     """Return the column with `function` applied to its values; lists stay lists."""
-    chunks = [_mapped(chunk, function) for chunk in column.chunks]
-    return pa.chunked_array(chunks or [_mapped(pa.array([], column.type), function)])
+    chunks = [mapped_array(chunk, function) for chunk in column.chunks]
+    return pa.chunked_array(chunks or [mapped_array(pa.array([], column.type), function)])
 
 
-def _mapped(array: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.Array:
+def mapped_array(array: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Return the array with `function` applied to its values; lists stay lists."""
     if not is_list(array):
         return function(array)
     lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     return pa.ListArray.from_arrays(offsets, function(array.flatten()), mask=array.is_null())
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Return the array with dictionaries and string views written out, in types of which any rows can be taken."""
+    kind = flat(array).type
+    if types.is_dictionary(kind):
+        array = mapped_array(array, lambda values: values.cast(kind.value_type))
+        kind = kind.value_type
+    return mapped_array(array, lambda values: values.cast(pa.large_string())) if types.is_string_view(kind) else array
 
 
 def can_be_carried(kind: pa.DataType) -> bool:
@@ -162,126 +179,10 @@ def can_be_carried(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*tests, types.is_decimal))
 
 
-def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple[dict[str, pa.Array], np.ndarray]:
-    """Return text, text_pair and label of a batch of rows given by column name, and which rows are kept: bool [rows].
-
-    Texts become strings or lists of strings; labels strings, lists of strings, or float64 if `columns.target` is a
-    number. All rows are kept unless `columns.drop`. Raises DataError at the first row that holds something else, a
-    missing text, or not one label for each word.
-    """
-    settings = columns.by_setting()
-    arrays = {}
-    for setting, name in settings.items():
-        array = plain(batch[name])
-        try:
-            array.validate(full=True)  # parquet files claim that their strings are UTF-8, and no reader checks
-        except pa.ArrowInvalid as error:
-            wrong = f"{where(0)} or a row after it has invalid text in column {name!r}: {error}"
-            raise DataError(wrong, allowed="text in UTF-8") from error
-        is_label = setting.startswith("label")
-        arrays[setting] = _labels(array, name, where) if is_label else _texts(array, name, where, columns)
-    kept = np.ones(len(next(iter(arrays.values()))), bool)
-    if columns.drop:
-        for setting, array in arrays.items():
-            if not (setting.startswith("label") and columns.target == "label_set"):
-                kept &= ~missing(array)
-        arrays = {setting: array.filter(pa.array(kept)) for setting, array in arrays.items()}
-        rows, all_rows = np.flatnonzero(kept), where
-        where = lambda row: all_rows(int(rows[row]))  # noqa: E731
-    if len(columns.parts) > 1:
-        texts = [arrays.pop(setting) for setting in list(arrays) if setting.startswith("text[")]
-        if any(map(is_list, texts)):
-            raise DataError(f"dataset.text joins columns of texts, and these are lists of words ({where(0)})")
-        arrays["text"] = pc.binary_join_element_wise(
-            *(part.cast(pa.large_string()) for part in texts), pa.scalar(JOINT, pa.large_string())
-        )
-    _refuse_shapes(arrays, columns, where)
-    if columns.label_columns:
-        named = {name: arrays.pop(setting) for setting, name in settings.items() if setting.startswith("label")}
-        arrays["label"] = _indicated(named, where)
-    elif columns.target == "number" and "label" in arrays:
-        arrays["label"] = _numbers(arrays["label"], settings["label"], where)
-    return arrays, kept
-
-
-def missing(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return which rows have no value: null, blank, or a list that is empty or has a null. bool [rows]."""
-    if is_list(array):
-        return np.array([not row or None in row for row in array.to_pylist()], bool)
-    return np.asarray(pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(True), bool)
-
-
-def plain(array: pa.Array) -> pa.Array:
-    """Return the array with dictionaries and string views written out, in types of which any rows can be taken."""
-    kind = flat(array).type
-    if types.is_dictionary(kind):
-        array = _mapped(array, lambda values: values.cast(kind.value_type))
-        kind = kind.value_type
-    return _mapped(array, lambda values: values.cast(pa.large_string())) if types.is_string_view(kind) else array
-
-
-def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Array:
-    setting = columns.setting.format("text" if name in columns.parts else "text_pair")
-    kind = flat(array).type
-    if types.is_null(kind):
-        array, kind = array.cast(pa.string()), pa.string()
-    if not (types.is_string(kind) or types.is_large_string(kind)):
-        wrong = f"Column {name!r} holds {array.type}, not text ({where(0)})"
-        raise DataError(wrong, remedy=f"Choose another with {setting}=COLUMN")
-    if not columns.setting.startswith("dataset.") and not is_list(array):
-        array = array.fill_null("")  # as an empty cell of csv, for which nothing is predicted
-    lacking = missing(array) if is_list(array) and flat(array).null_count else np.asarray(array.is_null())
-    if lacking.any() and not columns.drop:
-        wrong = f"{where(int(lacking.argmax()))} has no value in column {name!r}"
-        raise DataError(wrong, remedy='Write an empty text as ""')
-    return array
-
-
-def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
-    """Return labels as strings, numbers as written, without white space around them; NaN is a missing label."""
-    kind = flat(array).type
-    tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_floating)
-    if not (types.is_null(kind) or any(test(kind) for test in tests)):
-        allowed = "strings, whole numbers, true and false"
-        raise DataError(f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed=allowed)
-    if types.is_floating(kind):
-        array = _mapped(array, lambda values: pc.if_else(pc.is_nan(values), None, values))
-    written = _mapped(array, lambda values: values.cast(pa.string()))
-    trimmed = _mapped(written, pc.utf8_trim_whitespace)
-    if (changed := pc.sum(pc.not_equal(flat(written), flat(trimmed))).as_py() or 0) > 0:
-        print(f"encoderlab: {where(0)}: spaces around labels are ignored ({changed:,} labels)", file=sys.stderr)
-    return trimmed
-
-
-def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) -> None:
-    """Raise DataError if texts, pairs and labels do not go together."""
-    words, label = is_list(arrays["text"]), arrays.get("label")
-    paired = "text_pair" in arrays and (words or is_list(arrays["text_pair"]))
-    if paired or (words and columns.target != "label" and len(arrays) > 1):
-        raise DataError(f"The rows are lists of words ({where(0)})", allowed="texts", remedy="Use task=tagging")
-    if columns.target != "label" or label is None:
-        return
-    if is_list(label) != words:
-        wrong = f"The {'texts' if words else 'labels'} are lists, and the {'labels' if words else 'texts'} are not"
-        remedy = "Use task=multilabel for several labels of a text"
-        raise DataError(f"{wrong} ({where(0)})", allowed="one label per text or word", remedy=remedy)
-    if words:
-        n_words, n_labels = pc.list_value_length(arrays["text"]), pc.list_value_length(label)
-        uneven = np.asarray(pc.not_equal(n_words, n_labels).fill_null(False))
-        if uneven.any():
-            row = int(uneven.argmax())
-            wrong = f"{where(row)} has {n_words[row]} words and {n_labels[row]} labels"
-            raise DataError(wrong, allowed="one label for each word")
-
-
-def _numbers(array: pa.Array, name: str, where: Where) -> pa.Array:
-    cells = array.to_pylist()
-    row = next((row for row, cell in enumerate(cells) if cell is not None and not is_number(cell)), None)
-    if row is not None:
-        wrong = f"{where(row)} has {str(cells[row])[:60]!r} in column {name!r}, which is not a number"
-        remedy = "Correct it (decimals have a point), or use task=classification if these are classes"
-        raise DataError(wrong, allowed="a number in each row", remedy=remedy)
-    return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """Return names separated by commas, for messages."""
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def is_number(text: Any) -> bool:
@@ -292,38 +193,46 @@ def is_number(text: Any) -> bool:
         return False
 
 
-def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
-    """Return for each row the list of those columns that hold a 1."""
-    marks = []
-    for name, column in columns.items():
-        cells = pc.utf8_lower(column.fill_null(""))
-        yes, no = (np.asarray(pc.is_in(cells, value_set=pa.array(values))) for values in (_YES, _NO))
-        if not (yes | no).all():
-            row = int(np.argmin(yes | no))
-            raise DataError(f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}")
-        marks.append(yes)
-    names = np.array(list(columns))
-    return pa.array([names[row].tolist() for row in np.stack(marks, axis=1)], pa.list_(pa.string()))
+def has_decimal_commas(cells: Collection[str]) -> bool:
+    """Return whether all cells are numbers, of which at least one has a decimal comma, such as 3,5 or 1.234,50."""
+    return any("," in cell for cell in cells) and all(map(_COMMA_NUMBER.fullmatch, cells))
 
 
-def listed(names: Iterable[str], most: int = 20) -> str:
-    """Return names separated by commas, for messages."""
-    names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def number_with_comma(cell: str) -> float:
+    """Return the number that a cell with a decimal comma holds; points separate thousands."""
+    return float(cell.replace(".", "").replace(",", "."))
 
+
+def are_numbers(cells: Collection[str]) -> bool:
+    """Return whether all cells are numbers, all with a decimal point or all with a decimal comma."""
+    return all(map(is_number, cells)) or has_decimal_commas(cells)
+
+
+# Guesses of what columns hold, from their names and their first cells.
 
 Cells = Sequence[str]  # the first values of a column
 _TEXTS = "text review sentence content body comment message tweet query question utterance document abstract"
-_DATE = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}")
 _LABELS = "label class category target sentiment stars rating intent topic verdict polarity emotion grade score y"
+_IDS = "id ids uuid guid index idx nr unnamed"
+_DATE = re.compile(
+    r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}"
+    r"|[0-9]{1,2}:[0-9]{2}"
+    r"|[0-9]{1,2}\.? [A-Za-z]{3,9}\.?,? [0-9]{4}"
+    r"|[A-Za-z]{3,9}\.? [0-9]{1,2},? [0-9]{4}"
+)
+_WORDS_OF_A_TEXT = 2  # on average, in a column of texts
 
 
 def guess_text(columns: Mapping[str, Cells], where: str, setting: str = "dataset.text") -> str:
-    """Return the column of texts: by its name, or the one with by far the most letters. Raises DataError in doubt."""
-    letters = {name: sum(map(str.isalpha, "".join(cells))) for name, cells in columns.items()}
-    pool = {name: letters[name] for name in _with_known_names(columns, _TEXTS) or columns}
-    most = max(pool.values(), default=0)
-    return _only([name for name, count in pool.items() if 2 * count > most], setting, columns, where)
+    """Return the column of texts: by its name, or the one with by far the most letters. Raises DataError in doubt.
+
+    Dates and ids are no texts.
+    """
+    candidates = _without_ids_and_dates(columns)
+    letters = {name: sum(map(str.isalpha, "".join(cells))) for name, cells in candidates.items()}
+    pool = _with_known_names(candidates, _TEXTS) or list(candidates)
+    most = max((letters[name] for name in pool), default=0)
+    return _only([name for name in pool if 2 * letters[name] > most], setting, candidates, where)
 
 
 def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) -> str:
@@ -331,22 +240,90 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
 
     Dates are no labels, and neither is a column of mostly different values, such as an id.
     """
-    distinct = {name: {cell for cell in cells if cell.strip()} for name, cells in columns.items()}
-    possible = [name for name, values in distinct.items() if 1 < len(values) < max(len(columns[name]), 3)]
-    if target == "number":
-        possible = [name for name, values in distinct.items() if len(values) > 1 and all(map(is_number, values))]
-    possible = [name for name in possible if not all(map(_DATE.match, distinct[name]))]
-    few = [name for name in possible if target == "number" or 2 * len(distinct[name]) <= max(len(columns[name]), 4)]
-    few.sort(key=lambda name: len(distinct[name]))
-    return _only(_with_known_names(possible, _LABELS) or few, "dataset.label", columns, where)
+    candidates = {}
+    for name, cells in _without_ids_and_dates(columns).items():
+        values = _values(cells)
+        is_possible = are_numbers(values) if target == "number" else len(values) < max(len(cells), 3)
+        if len(values) > 1 and is_possible:
+            candidates[name] = values
+    few = list(candidates)
+    if target != "number":
+        few = [name for name, values in candidates.items() if 2 * len(values) <= max(len(columns[name]), 4)]
+        few.sort(key=lambda name: len(candidates[name]))
+    names = _with_known_names(candidates, _LABELS) or few
+    shown = {name: columns[name] for name in few or candidates}
+    if not shown:
+        shown = _without_ids_and_dates(columns)
+    indicators = [name for name, values in candidates.items() if is_indicator(values)]
+    remedy = ""
+    if len(names) != 1 and len(indicators) > 1 and target != "number":
+        setting = shlex.quote(f"dataset.label_columns=[{','.join(indicators)}]")
+        remedy = f"If each of the columns of 0 and 1 is a label, set task=multilabel {setting}"
+    numbers = [name for name, cells in shown.items() if are_numbers(_values(cells))]
+    if not candidates and numbers and target != "number":
+        setting = shlex.quote(f"dataset.label={numbers[0]}")
+        remedy = f"To predict numbers, set task=regression {setting}"
+    return _only(names, "dataset.label", shown, where, remedy)
 
 
-def _only(names: Sequence[str], setting: str, candidates: Iterable[str], where: str) -> str:
-    if len(names) != 1:
-        wrong = f"{where} does not show which column holds the {'label' if 'label' in setting else 'text'}s"
-        raise DataError(wrong, allowed=listed(candidates), remedy=f"Set {setting}={[*names, 'COLUMN'][0]}")
-    return names[0]
+def texts_not_read(columns: Mapping[str, Cells]) -> list[str]:
+    """Return the columns that hold texts: mostly different values of several words."""
+    names = []
+    for name, cells in _without_ids_and_dates(columns).items():
+        values = _values(cells)
+        words = sum(len(value.split()) for value in values)
+        if len(values) > len(cells) / 2 and words >= _WORDS_OF_A_TEXT * len(values) and not are_numbers(values):
+            names.append(name)
+    return names
+
+
+def described(columns: Mapping[str, Cells]) -> str:
+    """Return each column with its number of different values, for messages."""
+    return listed(f"{name} ({len(_values(cells)):,} different values)" for name, cells in columns.items())
+
+
+def is_indicator(values: Collection[str]) -> bool:
+    """Return whether a column with these values says whether a label applies: it holds both 0 and 1, and no more."""
+    lowered = {value.lower() for value in values}
+    return lowered <= {*YES, *NO} and bool(lowered & {*YES}) and bool(lowered & {*NO})
+
+
+def _values(cells: Cells) -> set[str]:
+    """Return the different values of a column, without blank ones."""
+    return {cell for cell in cells if cell.strip()}
+
+
+def _without_ids_and_dates(columns: Mapping[str, Cells]) -> dict[str, Cells]:
+    """Return the columns that hold neither ids nor dates; all columns if nothing else is left."""
+    known = {*_with_known_names(columns, _TEXTS), *_with_known_names(columns, _LABELS)}
+    named_as_id = {*_with_known_names(columns, _IDS)} - known
+    others = {}
+    for name, cells in columns.items():
+        values = _values(cells)
+        is_date = bool(values) and all(map(_DATE.match, values))
+        counts_rows = name not in known and _counts_rows(cells)
+        if not is_date and not counts_rows and name not in named_as_id:
+            others[name] = cells
+    return others or dict(columns)
+
+
+def _counts_rows(cells: Cells) -> bool:
+    """Return whether a column numbers its rows: whole numbers, each one larger than the one before."""
+    if len(cells) < 3 or not all(cell.isdecimal() for cell in cells):
+        return False
+    numbers = list(map(int, cells))
+    return all(after - before == 1 for before, after in pairwise(numbers))
+
+
+def _only(names: Sequence[str], setting: str, candidates: Mapping[str, Cells], where: str, remedy: str = "") -> str:
+    """Return the only name. Raises DataError, with the candidates and their numbers of values, if there are others."""
+    if len(names) == 1:
+        return names[0]
+    wrong = f"{where} does not show which column holds the {'label' if 'label' in setting else 'text'}s"
+    choice = f"Set {shlex.quote(setting + '=' + [*names, 'COLUMN'][0])}"
+    raise DataError(wrong, allowed=described(candidates), remedy=f"{choice}. {remedy}" if remedy else choice)
 
 
 def _with_known_names(columns: Iterable[str], known: str) -> list[str]:
+    """Return the columns of whose name a word is known."""
     return [name for name in columns if {*re.split(r"[\W_]+", name.casefold())} & {*known.split()}]

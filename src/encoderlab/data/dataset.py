@@ -177,6 +177,7 @@ class ColumnDataset(DatasetConfig):
         "The labels in order, or names for the labels 0, 1, ..., or a mapping ({1: bad, 2: bad, 3: good}); null: "
         "sorted.",
     )
+    strip_html: bool = setting(False, "Remove HTML from texts: tags, comments, scripts, and names such as &amp;.")
     group: str | None = setting(None, "A column such as an author: rows with the same value are held out together.")
     validation_fraction: float | None = setting(
         None,
@@ -192,6 +193,8 @@ class ColumnDataset(DatasetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.text, int) and not isinstance(self.text, bool):  # as YAML reads a column that is a number
+            self.text = str(self.text)
         texts = [self.text] if isinstance(self.text, str) else self.text
         if not isinstance(texts, list) or not texts or not all(isinstance(name, str) for name in texts):
             raise SettingError(f"dataset.text is {self.text!r}", allowed="a column, or a list of columns")
@@ -211,7 +214,7 @@ class ColumnDataset(DatasetConfig):
         """Return the columns to read for `target`. Raises SettingError if the settings name others."""
         from encoderlab.data.columns import Columns
 
-        columns = Columns(self.text, self.text_pair, self.label, target=target, others=True)
+        columns = Columns(self.text, self.text_pair, self.label, target=target, others=True, strip_html=self.strip_html)
         if self.label_columns is None or self.label is None:
             return columns
         if target != "label_set":
@@ -242,6 +245,8 @@ class ColumnDataset(DatasetConfig):
         from encoderlab.data import labels
 
         known = None
+        if self.label is not None and target == "number":
+            rows = labels.with_numbers(rows, self.label)
         if self.label is not None and target != "number":
             if target == "label_set" and self.label_columns is None:
                 rows = labels.with_label_sets(rows, self.label_separator)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
+from encoderlab.data.markup import without_html
 from encoderlab.errors import DataError
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class TextExample:
     text_pair: str | None = None
     label: int | float | tuple[int, ...] | None = None
 
+    def without_html(self) -> TextExample:
+        """Return the example with what a page with its texts shows."""
+        pair = None if self.text_pair is None else without_html(self.text_pair)
+        return TextExample(without_html(self.text), pair, self.label)
+
 
 @dataclass(frozen=True, slots=True)
 class WordsExample:
@@ -46,6 +52,10 @@ class WordsExample:
 
     words: tuple[str, ...]
     labels: tuple[int, ...] | None = None
+
+    def without_html(self) -> WordsExample:
+        """Return the example with what a page with its words shows, as many."""
+        return WordsExample(tuple(map(without_html, self.words)), self.labels)
 
 
 Example = TextExample | WordsExample

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.data import formats
-from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset
+from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
 from encoderlab.data.examples import Split, Splits
 from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of
+from encoderlab.data.markup import without_html
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from encoderlab.data.columns import Columns, RawRows
 
 _END = 2**16  # bytes
+_ROWS_LOOKED_AT = 200  # to tell texts from other columns
 
 
 @dataclass
@@ -38,7 +41,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
     validation: Any = setting(None, "The validation file, or several; without it, rows are taken from training.")
     test: Any = setting(None, "The test file, or several.")
     format: Format = setting(
-        Format.auto, "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .txt, .conll, or a folder."
+        Format.auto,
+        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .txt, .conll, .conllu, or a folder.",
     )
     quoting: Quoting = setting(
         Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal."
@@ -50,7 +54,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         OnMissing.error,
         "A row without a label: error (refuse the file), or drop (also rows without text; they are listed).",
     )
-    sheet: str | None = setting(None, "The sheet of an Excel file; null: the first.")
+    sheet: str | None = setting(None, "The sheet of an Excel file; null: the only one with the columns.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +67,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
             raise SettingError(f"dataset=files has no rows to train on: {only}", remedy=remedy)
         formats.refuse_unknown(self.encoding, "dataset.encoding")
         for name in ("path", *separate):
-            if (path := getattr(self, name)) is not None:  # absolute, because a run may be reopened from any folder
+            path = getattr(self, name)
+            if path is not None:  # absolute, because a run may be reopened from any folder
                 setattr(self, name, formats.absolute(path, f"dataset.{name}"))
 
     @property
@@ -71,45 +76,130 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Return how the files are to be read."""
         return Dialect(self.quoting, self.encoding, self.sheet)
 
+    def read_as(self, trained: DatasetConfig | None) -> FilesDataset:
+        """Return the dataset with the texts of the sheet, and without the markup, that a model was trained on."""
+        strip_html = self.strip_html or (isinstance(trained, ColumnDataset) and trained.strip_html)
+        sheet = self.sheet
+        if sheet is None and isinstance(trained, FilesDataset):
+            sheet = trained.sheet
+        return replace(self, sheet=sheet, strip_html=strip_html)
+
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.columns import MissingColumnError
 
-        files, columns = self._files(of_labels=True), self.columns(target)
+        files = self._files(of_labels=True)
         try:
-            rows = self._rows_of(files, columns, cache_dir)
+            decided = self._decided_sheet(files, self.columns(target))
+            dataset = replace(self, **decided)
+            rows = dataset._rows_of(files, dataset.columns(target), cache_dir)
         except MissingColumnError as error:
-            guesses = self._guessed_columns(files["train"][0], target, error)
-            guessed = replace(self, **guesses)
-            rows = guessed._rows_of(files, guessed.columns(target), cache_dir)
-            return replace(guessed.build_splits(rows, _origin(files), target=target), guessed=guesses)
-        return self.build_splits(rows, _origin(files), target=target)
+            decided = self._guessed_columns(files["train"][0], target, error)
+            dataset = replace(self, **decided)
+            rows = dataset._rows_of(files, dataset.columns(target), cache_dir)
+        if self.text == "text" and self.text_pair is None:
+            _name_texts_not_read(rows["train"], dataset.text, files["train"][0])
+        return replace(dataset.build_splits(rows, _origin(files), target=target), guessed=decided)
+
+    def _decided_sheet(self, files: dict[str, list[Path]], columns: Columns) -> dict[str, str]:
+        """Return the sheet to read, and say so, if a workbook has several and one that all files share has the columns.
+
+        Raises DataError if several sheets of a workbook have them, MissingColumnError if none has.
+        """
+        from encoderlab.data.workbooks import quoted, sheet_names, sheet_of
+
+        titles = []
+        others: list[str] = []
+        for path in [path for paths in files.values() for path in paths]:
+            if self.sheet is None and format_of(path, self.format) is Format.excel:
+                names = sheet_names(path)
+                title = names[0] if len(names) == 1 else sheet_of(path, None, columns)
+                titles.append(title)
+                others += [name for name in names if name != title]
+        if not others or len({*titles}) > 1:
+            return {}
+        read = f"the sheet {titles[0]!r} is read (dataset.sheet), and not {quoted(dict.fromkeys(others))}"
+        print(f"encoderlab: {files['train'][0]}: {read}", file=sys.stderr)
+        return {"sheet": titles[0]}
 
     def _guessed_columns(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
         """Return the columns of the file that stand for the defaults of `text` and `label` it lacks, and say so.
 
-        Raises `error` if a column was named that is missing, another DataError if there is a doubt.
+        Of a workbook, also the only sheet that has such columns. Raises `error` if a column was named that is missing,
+        another DataError if there is a doubt.
         """
-        from encoderlab.data.columns import guess_label, guess_text
-
         kind = format_of(path, self.format)
         if kind in (Format.txt, Format.conll, Format.folder):
             raise error
-        cells, columns = first_cells(path, kind, self.dialect), self.columns(target)
-        lacks_text, lacks_label = not {*columns.parts} <= {*cells}, columns.label not in (None, *cells)
+        if kind is Format.excel and self.sheet is None:
+            guesses = self._guessed_sheet(path, target, error)
+        else:
+            where = str(path) if self.sheet is None else f"{path}, sheet {self.sheet!r}"
+            guesses = self._guesses(first_cells(path, kind, self.dialect), target, where, error)
+        if not guesses:
+            raise error  # of another split's file
+        named = []
+        for option, name in guesses.items():
+            read = f"the sheet {name!r} is read" if option == "sheet" else f"{option}s are read from {name!r}"
+            named.append(f"{read} (dataset.{option})")
+        print(f"encoderlab: {path}: {', '.join(named)}", file=sys.stderr)
+        return guesses
+
+    def _guessed_sheet(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
+        """Return the only sheet in which columns can be guessed (unless the workbook has one sheet), and these."""
+        from encoderlab.data.columns import described
+        from encoderlab.data.workbooks import quoted, sheet_names
+
+        sheets = sheet_names(path)
+        by_sheet: dict[str, dict[str, str]] = {}
+        descriptions = []
+        for sheet in sheets:
+            cells = first_cells(path, Format.excel, replace(self.dialect, sheet=sheet))
+            where = f"{path}, sheet {sheet!r}"
+            try:
+                guesses = self._guesses(cells, target, where, error)
+            except DataError:
+                if len(sheets) == 1:
+                    raise
+            else:
+                labels = cells.get(guesses.get("label", ""), [])
+                is_a_key = len(labels) > 1 and len({*labels}) == len(labels)  # as in a table that explains codes
+                if not is_a_key or len(sheets) == 1:
+                    by_sheet[sheet] = guesses
+            descriptions.append(f"sheet {sheet!r}: {described(cells) or 'empty'}")
+        if len(sheets) == 1:
+            return by_sheet[sheets[0]]
+        if len(by_sheet) == 1:
+            sheet, guesses = next(iter(by_sheet.items()))
+            return {"sheet": sheet, **guesses}
+        if self.text != "text" and self.label != "label":
+            raise error
+        sheet = next(iter(by_sheet), sheets[0])
+        if by_sheet:
+            wrong = f"{path} has texts and labels in several sheets"
+            raise DataError(wrong, allowed=quoted(by_sheet), remedy=f"Set dataset.sheet={sheet!r}")
+        wrong = f"{path} does not show which sheet and which columns to read"
+        remedy = f"Set dataset.sheet={sheet!r} dataset.text=COLUMN dataset.label=COLUMN"
+        raise DataError(wrong, allowed="; ".join(descriptions), remedy=remedy)
+
+    def _guesses(self, cells: dict[str, list[str]], target: TargetKind, where: str, error: DataError) -> dict[str, str]:
+        """Return the columns, given their first cells, that stand for the defaults of `text` and `label`."""
+        from encoderlab.data.columns import guess_label, guess_text
+
+        columns = self.columns(target)
+        lacks_text = not {*columns.parts} <= {*cells}
+        lacks_label = columns.label not in (None, *cells)
         if (lacks_text and self.text != "text") or (lacks_label and self.label != "label"):
             raise error
         guesses: dict[str, str] = {}
         if lacks_text:
-            texts = {name: one for name, one in cells.items() if name not in (self.text_pair, self.label)}
-            guesses["text"] = guess_text(texts, str(path))
+            named = (self.text_pair, self.label)
+            texts = {name: of_column for name, of_column in cells.items() if name not in named}
+            guesses["text"] = guess_text(texts, where)
         if lacks_label:
-            taken = (*guesses.values(), *columns.texts())
-            guesses["label"] = guess_label({n: one for n, one in cells.items() if n not in taken}, target, str(path))
-        if not guesses:
-            raise error  # of another split's file
-        named = ", ".join(f"{one}s are read from {name!r} (dataset.{one})" for one, name in guesses.items())
-        print(f"encoderlab: {path}: {named}", file=sys.stderr)
+            read = (*guesses.values(), *columns.texts())
+            labels = {name: of_column for name, of_column in cells.items() if name not in read}
+            guesses["label"] = guess_label(labels, target, where)
         return guesses
 
     def columns(self, target: TargetKind = "label") -> Columns:
@@ -141,9 +231,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
             for path in paths:
                 format_of(path, self.format)  # refuses what is missing or unknown before the run begins
             held_out = dict[str, Any](fractions if name == "train" else {})
-            made_from = stream_of_files(paths, self._documents), _fingerprints(paths), self.window
-            streamed[name] = DocumentStream(*made_from, seed=self.split_seed, **held_out).as_documents(_origin(files))
-        separate = {name: one.by_name["train"] for name, one in streamed.items()}
+            source = stream_of_files(paths, self._documents)
+            stream = DocumentStream(source, _fingerprints(paths), self.window, seed=self.split_seed, **held_out)
+            streamed[name] = stream.as_documents(_origin(files))
+        separate = {name: documents.by_name["train"] for name, documents in streamed.items()}
         return replace(streamed["train"], by_name=separate | streamed["train"].by_name)
 
     def _documents(self, path: Path) -> Iterator[list[str]]:
@@ -153,15 +244,17 @@ class FilesDataset(ColumnDataset, StreamSettings):
         columns = replace(self._document_columns(), others=False)
         for _, arrays in read_batches(path, format_of(path, self.format), columns, self.dialect):
             for texts in zip(*(arrays[name].to_pylist() for name in columns.texts()), strict=True):
-                yield [paragraph for text in texts for paragraph in paragraphs(text)]
+                shown = map(without_html, texts) if self.strip_html else texts
+                yield [paragraph for text in shown for paragraph in paragraphs(text)]
 
     def read_document_rows(self, cache_dir: Path) -> Splits:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
-        files, columns = self._files(of_labels=False), self._document_columns()
+        files = self._files(of_labels=False)
+        columns = self._document_columns()
         rows = self._rows_of(files, columns, cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
-            found = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
-            print(f"{found}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
+            note = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
+            print(f"{note}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
             rows |= self._rows_of({"train": files["train"]}, replace(columns, documents=False, drop=True), cache_dir)
         return self.build_splits(rows, _origin(files))
 
@@ -182,15 +275,20 @@ class FilesDataset(ColumnDataset, StreamSettings):
             train = folder / "train"
             if train.is_dir() and (not of_labels or any(entry.is_dir() for entry in train.iterdir())):
                 names = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
-                if strangers := sorted(names - {*MAIN_SPLITS}):
-                    wrong = f"{folder / strangers[0]} is next to the training split"
+                others = sorted(names - {*MAIN_SPLITS})
+                if others:
+                    wrong = f"{folder / others[0]} is next to the training split"
                     raise DataError(wrong, allowed=", ".join(MAIN_SPLITS))
                 files = {name: [folder / name] for name in MAIN_SPLITS if name in names}
-        for name, paths in files.items() if not of_labels else ():
-            within = [sorted(path.rglob("[!.]*.txt*")) if path.is_dir() else [path] for path in paths]
-            files[name] = [file for some in within for file in some]
-            if not files[name]:
+        if of_labels:
+            return files
+        for name, paths in files.items():
+            within: list[Path] = []
+            for path in paths:
+                within += sorted(path.rglob("[!.]*.txt*")) if path.is_dir() else [path]
+            if not within:
                 raise DataError(f"{paths[0]} has no .txt files", remedy="Choose a folder with some")
+            files[name] = within
         return files
 
 
@@ -200,20 +298,48 @@ def first_cells(path: Path, kind: Format, dialect: Dialect) -> dict[str, list[st
     from encoderlab.data.tables import read_batches
 
     _, arrays = next(read_batches(path, kind, Columns((), others=True), dialect), (0, {}))
-    return {name: [str(value or "") for value in array.to_pylist()] for name, array in arrays.items()}
+    cells = {}
+    for name, array in arrays.items():
+        cells[name] = ["" if value is None else _as_cell(value) for value in array.to_pylist()]
+    return cells
+
+
+def _as_cell(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _name_texts_not_read(rows: RawRows, text: str, path: Path) -> None:
+    """Say on standard error which other columns hold texts, and how they are read."""
+    from encoderlab.data.columns import CARRIED, texts_not_read
+
+    head = rows.table.slice(0, _ROWS_LOOKED_AT)
+    columns = {}
+    for name in head.column_names:
+        if name.startswith(CARRIED):
+            cells = head[name].to_pylist()
+            columns[name.removeprefix(CARRIED)] = ["" if cell is None else _as_cell(cell) for cell in cells]
+    others = texts_not_read(columns)
+    if not others:
+        return
+    pair = shlex.quote(f"dataset.text_pair={others[0]}")
+    joined = shlex.quote(f"dataset.text=[{','.join([text, *others])}]")
+    left_out = f"{', '.join(map(repr, others))} {'is' if len(others) == 1 else 'are'} not read"
+    print(f"encoderlab: {path}: {left_out}. Set {pair} for pairs of texts, {joined} to join them", file=sys.stderr)
 
 
 def _fingerprints(paths: list[Path]) -> dict[str, str]:
     """Return a fingerprint of each file, from its size and both ends, by its path in the folder of them all."""
-    folder, prints = Path(os.path.commonpath([path.parent.absolute() for path in paths])), {}
+    folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
+    fingerprints = {}
     for path in paths:
-        size, made_from = path.stat().st_size, hashlib.sha256()
+        size = path.stat().st_size
+        digest = hashlib.sha256()
         with path.open("rb") as file:
             for start in (0, max(size - _END, 0)):
                 file.seek(start)
-                made_from.update(b"%d " % size + file.read(_END))
-        prints[path.absolute().relative_to(folder).as_posix()] = made_from.hexdigest()[:16]
-    return prints
+                digest.update(b"%d " % size + file.read(_END))
+        fingerprints[path.absolute().relative_to(folder).as_posix()] = digest.hexdigest()[:16]
+    return fingerprints
 
 
 def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
@@ -249,7 +375,9 @@ def read_unlabelled(
     rows = read_table(path, kind, columns, dialect or Dialect(), cache_dir)
     column = rows.table["text"]
     if words and not is_list(column):
-        split = [pa.array([one.split() for one in chunk.to_pylist()], pa.list_(pa.string())) for chunk in column.chunks]
+        split = []
+        for chunk in column.chunks:
+            split.append(pa.array([text.split() for text in chunk.to_pylist()], pa.list_(pa.string())))
         place = rows.table.column_names.index("text")
         rows = replace(rows, table=rows.table.set_column(place, "text", pa.chunked_array(split)))
     elif is_list(column) and not words:

@@ -18,7 +18,8 @@ from encoderlab.errors import DataError, SettingError, closest, one_line
 
 AUTO = "auto"
 COMPRESSED = (".gz", ".zst", ".bz2")
-_GROWTH, _MUCH = 100, 100_000_000  # times as large unpacked, from so many bytes on
+_GROWTH = 100  # times as large unpacked
+_MUCH = 100_000_000  # bytes: so much may be unpacked from a file of any size
 _WESTERN = "cp1252"
 _SHOWN = 60  # characters of a line that is not UTF-8
 
@@ -61,6 +62,11 @@ class Dialect:
     encoding: str = AUTO
     sheet: str | None = None
 
+    def completed_by(self, trained: Dialect) -> Dialect:
+        """Return the dialect of new texts: what is left open is as in training, except the encoding."""
+        quoting = trained.quoting if self.quoting is Quoting.auto else self.quoting
+        return Dialect(quoting, self.encoding, self.sheet or trained.sheet)
+
 
 _BY_SUFFIX = {
     ".csv": Format.csv,
@@ -70,7 +76,7 @@ _BY_SUFFIX = {
     ".parquet": Format.parquet,
     ".xlsx": Format.excel,
     ".txt": Format.txt,
-    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), Format.conll),
+    **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
 
 
@@ -86,26 +92,26 @@ def refuse_unknown(encoding: str, setting: str) -> None:
 def absolute(path: Any, setting: str) -> str | list[str]:
     """Return a file, folder or pattern, or a list of them, as absolute paths. Raises SettingError for anything else."""
     paths = [path] if isinstance(path, str) else path
-    if not isinstance(paths, list) or not paths or not all(isinstance(one, str) and one for one in paths):
+    if not isinstance(paths, list) or not paths or not all(isinstance(name, str) and name for name in paths):
         allowed = "a file, a folder, a pattern such as data/*.csv, or a list of files"
         raise SettingError(f"{setting} is {path!r}", allowed=allowed)
-    whole = [str(Path(one).expanduser().absolute()) for one in paths]
+    whole = [str(Path(name).expanduser().absolute()) for name in paths]
     return whole[0] if isinstance(path, str) else whole
 
 
 def paths_of(paths: str | list[str], setting: str) -> list[Path]:
     """Return the files and folders that match a path, a pattern or a list of them. DataError if a pattern has none."""
     files: list[Path] = []
-    for one in [paths] if isinstance(paths, str) else paths:
-        matches = [Path(one)]
-        if glob.has_magic(one) and not matches[0].exists():  # Path.glob refuses absolute patterns
-            matches = sorted(map(Path, glob.glob(one, recursive=True)))  # noqa: PTH207
+    for pattern in [paths] if isinstance(paths, str) else paths:
+        matches = [Path(pattern)]
+        if glob.has_magic(pattern) and not matches[0].exists():  # Path.glob refuses absolute patterns
+            matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207
         if not matches:
             remedy = f"Patterns start from {Path.cwd()}, unless they begin with /"
-            raise DataError(f"{setting}={one} matches no file", remedy=remedy)
+            raise DataError(f"{setting}={pattern} matches no file", remedy=remedy)
         files += matches
     here = Path.cwd()  # paths inside it become relative, so that messages are short
-    return [one.relative_to(here) if one.is_relative_to(here) else one for one in files]
+    return [file.relative_to(here) if file.is_relative_to(here) else file for file in files]
 
 
 def format_of(path: Path, kind: Format = Format.auto) -> Format:
@@ -162,9 +168,10 @@ def text_lines(path: Path, encoding: str) -> Iterator[str]:
 
 def _refuse_bomb(path: Path) -> None:
     """Raise DataError if a compressed file unpacks to more than any text does; say how large it is if that is much."""
-    unpacked, most = 0, max(_GROWTH * path.stat().st_size, _MUCH)
+    unpacked = 0
+    most = max(_GROWTH * path.stat().st_size, _MUCH)
     with _opened(path) as file:
-        while block := file.read(2**20):  # before lines are read, since one line may be all
+        for block in iter(lambda: file.read(2**20), b""):  # before lines are read, since one line may be all
             unpacked += len(block)
             if unpacked > most:
                 raise DataError(f"{path} unpacks to more than {_GROWTH} times its size", remedy="Unpack it yourself")
@@ -183,7 +190,8 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
         _refuse_bomb(path)
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-    broken, has_utf_8 = None, False
+    broken: tuple[int, bytes] | None = None  # the number of the first line that is not UTF-8, and where it is not
+    has_utf_8 = False
     with _opened(path) as file:
         if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return "utf-16"
@@ -194,7 +202,8 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
                 broken = broken or (number, line[max(error.start - _SHOWN // 2, 0) :][:_SHOWN])
     if broken is None:
         return "utf-8-sig"
-    number, shown = broken[0], one_line(broken[1].decode(_WESTERN, "replace").strip())
+    number, line = broken
+    shown = one_line(line.decode(_WESTERN, "replace").strip())
     if has_utf_8:
         remedy = f"Correct the line, or set {setting} to the encoding of the file"
         raise DataError(f"{path}, line {number} is not UTF-8, but other lines are", remedy=remedy)

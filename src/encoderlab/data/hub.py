@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from encoderlab.data.columns import Columns, RawRows
 
 logger = logging.getLogger(__name__)
+_HIDDEN = "-1"  # an unknown label, as in the test splits of GLUE
 
 
 @dataclass
@@ -46,13 +47,13 @@ class HubDataset(ColumnDataset):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if main := {*(self.further_splits or ())} & {*MAIN_SPLITS}:
+        main = {*(self.further_splits or ())} & {*MAIN_SPLITS}
+        if main:
             wrong = f"dataset.further_splits names {min(main)}"
             raise SettingError(wrong, allowed="other names", remedy=f"Set dataset.{min(main)}_split")
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
-        import pyarrow as pa
         import pyarrow.compute as pc
         from datasets import config
 
@@ -63,7 +64,8 @@ class HubDataset(ColumnDataset):
             builder = self.builder()
             builder.download_and_prepare()
             whole = cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
-        columns, further = self.columns(target), {name: name for name in self.further_splits or ()}
+        columns = self.columns(target)
+        further = {name: name for name in self.further_splits or ()}
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split, **further}
         rows = {name: self._rows(whole, name, of_hub, columns) for name, of_hub in names.items() if of_hub is not None}
         class_names = None
@@ -71,9 +73,8 @@ class HubDataset(ColumnDataset):
             feature = whole[self.train_split].features[columns.label]  # a ClassLabel has names, or a list of them
             class_names = getattr(getattr(feature, "feature", feature), "names", None)
             labels = rows["train"].labels
-            hidden = -1.0 if pa.types.is_floating(labels.type) else "-1"  # unknown, as in GLUE's test splits
-            if class_names is not None or hidden not in flat(labels).unique().to_pylist():  # otherwise it is a label
-                shown = lambda ids: pc.if_else(pc.equal(ids, hidden), None, ids)  # noqa: E731
+            if class_names is not None or _HIDDEN not in flat(labels).unique().to_pylist():  # otherwise it is a label
+                shown = lambda ids: pc.if_else(pc.equal(ids, _HIDDEN), None, ids)  # noqa: E731
                 rows = {name: part.with_labels(mapped(part.labels, shown)) for name, part in rows.items()}
         origin = {"source": "hub", "path": self.path, "name": builder.config.name, "revision": builder.hash}
         return self.build_splits(rows, origin, class_names, target)
@@ -88,15 +89,15 @@ class HubDataset(ColumnDataset):
             with quiet():
                 yield
         except (DatasetsError, http_error(), OSError, ValueError, RuntimeError) as error:
-            said = one_line(str(error).strip())[:500] or type(error).__name__
+            reason = one_line(str(error).strip())[:500] or type(error).__name__
             fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
             if reachable and (isinstance(error, DatasetNotFoundError) or not fetching):
-                wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {said}"
+                wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {reason}"
                 settings = "dataset.path, dataset.name and dataset.revision (of Wikipedia dataset.language and date)"
                 raise DataError(wrong, remedy=f"Check {settings}; a gated one needs hf auth login") from error
             cache = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
             remedy = "Set HF_ENDPOINT to another, or HF_HOME to a cache that has it; dataset=files needs no network"
-            raise DataError(f"{cache}, and {config.HF_ENDPOINT} cannot be reached ({said})", remedy=remedy) from error
+            raise DataError(f"{cache}, and {config.HF_ENDPOINT} cannot be reached ({reason})", remedy=remedy) from error
 
     def builder(self) -> datasets.DatasetBuilder:
         """Return what reads the rows, from the hub or its cache. Raises any error of theirs, and DataError."""
@@ -121,23 +122,28 @@ class HubDataset(ColumnDataset):
         """Return the rows of a split; texts stay where the hub's cache has them, mapped from a file."""
         import pyarrow as pa
 
-        from encoderlab.data.columns import CARRIED, RawRows, can_be_carried, checked, plain
+        from encoderlab.data.checks import checked
+        from encoderlab.data.columns import CARRIED, RawRows, can_be_carried, plain
 
         if name not in whole:
             main = split in MAIN_SPLITS
             remedy = f"Check dataset.{split}_split; null does without" if main else "Check dataset.further_splits"
             raise DataError(f"{self.path} has no split {name!r}", allowed=", ".join(map(str, whole)), remedy=remedy)
-        table, place = whole[name].data.table, f"{self.path}, split {name}, row"
-        needed, used = columns.to_read(table.column_names, f"{self.path} (split {name})"), columns.by_setting().values()
-        carried = [one for one in needed if one not in used and can_be_carried(table.schema.field(one).type)]
-        batches, first = [], 1
-        for batch in table.select(list(dict.fromkeys(used))).to_batches():
+        table = whole[name].data.table
+        place = f"{self.path}, split {name}, row"
+        used = list(dict.fromkeys(columns.by_setting().values()))
+        names = columns.to_read(table.column_names, f"{self.path} (split {name})")
+        batches = []
+        first = 1
+        for batch in table.select(used).to_batches():
             where = lambda row, first=first: f"{place} {first + row}"  # noqa: E731
-            batches.append(pa.record_batch(checked({one: batch[one] for one in batch.schema.names}, columns, where)[0]))
+            arrays, _ = checked({column: batch[column] for column in used}, columns, where)
+            batches.append(pa.record_batch(arrays))
             first += len(batch)
         rows = pa.Table.from_batches(batches)
-        for one in carried:
-            rows = rows.append_column(f"{CARRIED}{one}", pa.chunked_array(map(plain, table[one].chunks)))
+        for column in names:
+            if column not in used and can_be_carried(table.schema.field(column).type):
+                rows = rows.append_column(f"{CARRIED}{column}", pa.chunked_array(map(plain, table[column].chunks)))
         return RawRows(rows, lambda row: f"{place} {row + 1}")
 
 
@@ -175,7 +181,9 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
             builder = articles.builder()
             stream = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train"))
             stream = stream.select_columns(["text"])
-        name, version, total = builder.config.name, builder.hash, stream.num_shards
+        name = builder.config.name
+        version = builder.hash
+        total = stream.num_shards
         origin = {"source": "hub", "path": articles.path, "name": name, "revision": version}
         shards = {f"{name}-{shard:05}-of-{total:05}": f"{version} {shard}" for shard in range(total)}
         fractions = (self.validation_fraction, self.test_fraction, self.split_seed)
@@ -183,6 +191,7 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         return DocumentStream(stream, shards, self.window, *fractions, explained).as_documents(origin)
 
     def _of_hub(self) -> HubDataset:
-        shared = {one.name: getattr(self, one.name) for one in fields(HubDataset) if hasattr(self, one.name)}
+        names = (setting.name for setting in fields(HubDataset))
+        shared = {name: getattr(self, name) for name in names if hasattr(self, name)}
         shared |= {"path": "wikimedia/wikipedia", "name": f"{self.date}.{self.language}"}
         return HubDataset(label=None, validation_split=None, test_split=None, **shared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,12 +12,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.columns import CARRIED, RawRows, flat, is_list, is_number, listed, mapped, missing
+from encoderlab.data.checks import missing
+from encoderlab.data.columns import (
+    CARRIED,
+    RawRows,
+    are_numbers,
+    flat,
+    has_decimal_commas,
+    is_list,
+    is_number,
+    listed,
+    mapped,
+    number_with_comma,
+)
 from encoderlab.data.examples import Split
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.entities import EntityLabels, entity_labels, repaired
 
 SEPARATORS = ("|", ";", ",")  # of several labels in a cell, tried in this order if none is set
+_NOT_IN_NAMES = ("|", ";")  # separators that names of labels hardly contain
+_FRACTION = re.compile(r"\s*[+-]?[0-9]*[.,][0-9]*[1-9][0-9]*\s*")
+_THOUSANDS = re.compile(r"\s*[+-]?[0-9]{1,3},[0-9]{3}\s*")
 _MOST_STEPS = 20  # distinct decimal numbers that may still be classes, such as half stars
 
 
@@ -33,21 +49,51 @@ class Labels:
         return cls(names, {value: id_ for id_, value in enumerate(names if values is None else values)})
 
     def ids(self, rows: RawRows) -> pa.ChunkedArray:
-        """Return the id of each label; null stays null. Raises DataError at a label whose id is not known."""
-        known, known_ids = pa.array(list(self.id_of), pa.string()), pa.array(self.id_of.values(), pa.int64())
+        """Return the id of each label; null stays null. Of whole texts, a label may differ in case from the known one.
+
+        Raises DataError at a label whose id is not known.
+        """
+        id_of = dict(self.id_of)
+        if not is_list(rows.table["text"]):
+            id_of |= self._ids_in_other_case(rows)
+        known = pa.array(list(id_of), pa.string())
+        known_ids = pa.array(id_of.values(), pa.int64())
         ids = mapped(rows.labels, lambda values: known_ids.take(pc.index_in(values, value_set=known)))
         if flat(ids).null_count > flat(rows.labels).null_count:
-            by_row = enumerate(rows.labels.to_pylist())
-            each = ((row, one) for row, label in by_row for one in (label if isinstance(label, list) else [label]))
-            row, value = next((row, one) for row, one in each if one is not None and one not in self.id_of)
-            wrong = f"{rows.where(row)} has the label {value!r}, which neither dataset.label_names nor training has"
-            near = next((name for name in self.id_of if name.casefold() == value.casefold()), None)
-            remedy = f"Write it as {near!r}" if near else "Correct the row, or name its label in dataset.label_names"
-            raise DataError(wrong, allowed=listed(self.id_of), remedy=remedy)
-        if is_list(ids) and not is_list(rows.table["text"]) and len(self.names) < len(self.id_of):
+            for row, label in enumerate(rows.labels.to_pylist()):
+                for value in label if isinstance(label, list) else [label]:
+                    if value is not None and value not in id_of:
+                        raise self._unknown(value, rows.where(row))
+        if is_list(ids) and not is_list(rows.table["text"]) and len(self.names) < len(id_of):
             sets = [row and [*dict.fromkeys(row)] for row in ids.to_pylist()]  # two labels may have become one
             ids = pa.chunked_array([pa.array(sets, ids.type)])
         return ids
+
+    def _ids_in_other_case(self, rows: RawRows) -> dict[str, int]:
+        """Return the id of each unknown label that only one known label equals but for case, and say so."""
+        ids = {}
+        values = flat(rows.labels).unique().drop_null().to_pylist()
+        for value in values:
+            alike = {id_ for name, id_ in self.id_of.items() if name.casefold() == value.casefold()}
+            if value not in self.id_of and len(alike) == 1:
+                ids[value] = alike.pop()
+                count = pc.sum(pc.equal(flat(rows.labels), value)).as_py()
+                note = f"the label {value!r} ({count:,} times) is read as {self.names[ids[value]]!r}"
+                print(f"encoderlab: {_file_of(rows)}: {note}", file=sys.stderr)
+        return ids
+
+    def _unknown(self, value: str, place: str) -> DataError:
+        wrong = f"{place} has the label {value!r}, which neither dataset.label_names nor training has"
+        alike = [name for name in self.id_of if name.casefold() == value.casefold()]
+        remedy = "Correct the row, or name its label in dataset.label_names"
+        if alike:
+            remedy = f"Write it as {' or '.join(map(repr, alike))}"
+        return DataError(wrong, allowed=listed(self.id_of), remedy=remedy)
+
+
+def _file_of(rows: RawRows) -> str:
+    """Return the file of the first row, for messages."""
+    return re.sub(r", (line|row|lines) [0-9].*$", "", rows.where(0), flags=re.DOTALL)
 
 
 def as_split(rows: RawRows, labels: Labels | None) -> Split:
@@ -75,9 +121,15 @@ def refuse_missing_labels(rows: RawRows, name: str) -> None:
         lacking = missing(rows.labels)
     if not lacking.any():
         return
-    others = f", and so do {lacking.sum() - 1:,} more rows" if lacking.sum() > 1 else ""
+    n_lacking = int(lacking.sum())
+    others = f", and so do {n_lacking - 1:,} more rows" if n_lacking > 1 else ""
     wrong = f"{rows.where(int(lacking.argmax()))} has no label in column {name!r}{others}"
-    raise DataError(wrong, remedy="Fill it in, or set dataset.on_missing=drop to drop such rows")
+    remedy = "Fill it in, or set dataset.on_missing=drop to drop such rows"
+    values = [] if is_list(rows.labels) else rows.labels.unique().drop_null().to_pylist()
+    several = _several_labels(values)
+    if several is not None:
+        remedy = f"Other rows have several labels, such as {several!r}: use task=multilabel, where a row may have none"
+    raise DataError(wrong, remedy=remedy)
 
 
 def refuse_other_targets(train: RawRows, name: str) -> None:
@@ -85,19 +137,72 @@ def refuse_other_targets(train: RawRows, name: str) -> None:
     if is_list(train.labels):
         return
     values = train.labels.unique().drop_null().to_pylist()
-    fraction = next((value for value in values if re.fullmatch(r"\s*[+-]?[0-9]*\.[0-9]*[1-9][0-9]*\s*", value)), None)
-    if len(values) > _MOST_STEPS and fraction and all(map(is_number, values)):
+    fraction = next((value for value in values if _FRACTION.fullmatch(value)), None)
+    if len(values) > _MOST_STEPS and fraction and are_numbers(values):
         place = f"{train.where(train.labels.to_pylist().index(fraction))} has {fraction!r} in column {name!r}"
         remedy = "Use task=regression, or list the classes in dataset.label_names"
         raise DataError(f"{place}, which holds {len(values)} different numbers", allowed="classes", remedy=remedy)
+    several = None if are_numbers(values) else _several_labels(values)
+    if several is not None:
+        first = train.where(train.labels.to_pylist().index(several))
+        wrong = f"{first} has the label {several!r}, whose parts are labels of other rows"
+        remedy = "Use task=multilabel, or list the labels in dataset.label_names"
+        raise DataError(wrong, allowed="one label in each row", remedy=remedy)
+
+
+def _several_labels(values: list[str]) -> str | None:
+    """Return the first value that consists of several labels: its parts are values, or parts of others."""
     for separator in SEPARATORS:
+        joined = [value for value in values if separator in value]
         single = {value for value in values if separator not in value}
-        several = next((value for value in values if separator in value and {*value.split(separator)} <= single), None)
-        if several is not None:
-            first = train.where(train.labels.to_pylist().index(several))
-            wrong = f"{first} has the label {several!r}, whose parts are labels of other rows"
-            remedy = "Use task=multilabel, or list the labels in dataset.label_names"
-            raise DataError(wrong, allowed="one label in each row", remedy=remedy)
+        counts = Counter(part.strip() for value in joined for part in {*value.split(separator)})
+        for value in joined:
+            parts = {part.strip() for part in value.split(separator)}
+            is_shared = separator in _NOT_IN_NAMES and any(counts[part] > 1 or part in single for part in parts)
+            if parts <= single or is_shared:
+                return value
+    return None
+
+
+def with_numbers(rows: Mapping[str, RawRows], name: str) -> dict[str, RawRows]:
+    """Return the rows of each split with numbers as targets: float64. `name` is their column.
+
+    Decimals have a point, or all of them a comma, which is said. Raises DataError at the first row without a number,
+    and for numbers such as 1,234 whose comma may also separate thousands.
+    """
+    by_split = {split: part.labels.to_pylist() for split, part in rows.items()}
+    values = {cell for cells in by_split.values() for cell in cells if cell is not None}
+    with_comma = has_decimal_commas(values)
+    if with_comma:
+        commas = sorted(value for value in values if "," in value)
+        shown = commas[0].strip()
+        if all(map(_THOUSANDS.fullmatch, commas)) and not any("." in value for value in values):
+            wrong = f"Column {name!r} has {shown!r}: its comma may come before decimals or separate thousands"
+            raise DataError(wrong, remedy="Write numbers with a decimal point, and thousands without a separator")
+        file = _file_of(next(iter(rows.values())))
+        note = f"numbers in column {name!r} have decimal commas: {shown} is read as {number_with_comma(shown):g}"
+        print(f"encoderlab: {file}: {note}", file=sys.stderr)
+    number_of = number_with_comma if with_comma else float
+    with_targets = {}
+    for split, part in rows.items():
+        cells = by_split[split]
+        if not with_comma:
+            _refuse_other_than_numbers(part, cells, name)
+        numbers = [None if cell is None else number_of(cell) for cell in cells]
+        with_targets[split] = part.with_labels(pa.chunked_array([pa.array(numbers, pa.float64())]))
+    return with_targets
+
+
+def _refuse_other_than_numbers(rows: RawRows, cells: list[str | None], name: str) -> None:
+    """Raise DataError at the first row whose target is not a number."""
+    for row, cell in enumerate(cells):
+        if cell is not None and not is_number(cell):
+            wrong = f"{rows.where(row)} has {cell[:60]!r} in column {name!r}, which is not a number"
+            remedy = (
+                "Correct it (decimals have a point, or all of them a comma), or use task=classification if these are "
+                "classes"
+            )
+            raise DataError(wrong, allowed="a number in each row", remedy=remedy)
 
 
 def with_label_sets(rows: Mapping[str, RawRows], separator: str | None) -> dict[str, RawRows]:
@@ -108,14 +213,22 @@ def with_label_sets(rows: Mapping[str, RawRows], separator: str | None) -> dict[
     """
     train = rows["train"].labels
     if separator is None and not is_list(train):
-        separator = next((one for one in SEPARATORS if pc.any(pc.match_substring(train, one)).as_py()), None)
+        occurring = (mark for mark in SEPARATORS if pc.any(pc.match_substring(train, mark)).as_py())
+        separator = next(occurring, None)
 
     def as_set(cell: str | list[str] | None) -> list[str]:
-        labels = cell if isinstance(cell, list) else (cell or "").split(separator) if separator else [cell or ""]
-        return list(dict.fromkeys(stripped for label in labels if (stripped := (label or "").strip())))
+        if isinstance(cell, list):
+            labels = [label or "" for label in cell]
+        else:
+            labels = (cell or "").split(separator) if separator else [cell or ""]
+        stripped = [label.strip() for label in labels]
+        return [label for label in dict.fromkeys(stripped) if label]
 
-    sets = {name: pa.array(map(as_set, part.labels.to_pylist()), pa.list_(pa.string())) for name, part in rows.items()}
-    return {name: part.with_labels(pa.chunked_array([sets[name]])) for name, part in rows.items()}
+    with_sets = {}
+    for name, part in rows.items():
+        sets = pa.array(map(as_set, part.labels.to_pylist()), pa.list_(pa.string()))
+        with_sets[name] = part.with_labels(pa.chunked_array([sets]))
+    return with_sets
 
 
 def name_labels(
@@ -143,7 +256,11 @@ def name_labels(
             return Labels.of(class_names, numbers)
         if all(re.fullmatch(r"-?[0-9]{1,40}", value) for value in values):
             values.sort(key=int)
-        return Labels.of(values)
+            return Labels.of(values)
+        spelling_of = {} if is_list(train.table["text"]) else _common_spellings(train)
+        names = [value for value in values if spelling_of.get(value, value) == value]
+        ids = {name: id_ for id_, name in enumerate(names)}
+        return Labels(names, {value: ids[spelling_of.get(value, value)] for value in values})
     if class_names is None:
         by_name = set(values) <= set(label_names) or not values[0].isdecimal()
         return Labels.of(label_names, None if by_name else numbers)
@@ -152,6 +269,27 @@ def name_labels(
         raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order")
     in_order = sorted(label_names) == sorted(class_names)
     return Labels.of(label_names, [str(class_names.index(name)) for name in label_names] if in_order else numbers)
+
+
+def _common_spellings(train: RawRows) -> dict[str, str]:
+    """Return the most frequent spelling of each label that has others in another case, and say so.
+
+    Single letters are no variants of each other: they may be labels in both cases. At least two labels remain.
+    """
+    counts = {entry["values"]: entry["counts"] for entry in flat(train.labels).drop_null().value_counts().to_pylist()}
+    by_form: dict[str, list[str]] = {}
+    for value in sorted(counts, key=lambda value: (-counts[value], value.swapcase())):
+        by_form.setdefault(value.casefold(), []).append(value)
+    several = {form: values for form, values in by_form.items() if len(values) > 1 and len(form) > 1}
+    if not several or len(by_form) < 2:
+        return {}
+    spelling_of = {}
+    notes = []
+    for common, *others in several.values():
+        spelling_of |= dict.fromkeys(others, common)
+        notes += [f"{other!r} ({counts[other]:,} times) is read as {common!r}" for other in others]
+    print(f"encoderlab: {_file_of(train)}: labels that differ in case are one: {listed(notes)}", file=sys.stderr)
+    return spelling_of
 
 
 def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[str, RawRows], Labels]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from encoderlab.data.examples import Split, Splits, text_of
+from encoderlab.data.markup import MARKUP
 
 _BATCH = 10_000
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: multiplying by it loses nothing
@@ -18,7 +18,6 @@ UNLABELLED = -1
 ROWS_LOOKED_AT = 20_000  # of a split, for markup
 LONG = 10  # times as many words as the median has
 LONG_FROM = 50  # words: ten times a very short text is not long
-MARKUP = re.compile("</?[a-zA-Z][^<>]*>|&(?:amp|lt|gt|quot|nbsp|#[0-9]+|#x[0-9a-fA-F]+);")
 
 
 @dataclass(frozen=True)

@@ -12,35 +12,52 @@ import csv
 import json
 import re
 import sys
-import zipfile
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import date, datetime, time
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from encoderlab.data.columns import CARRIED, Columns, RawRows, can_be_carried, checked, is_number, listed, plain
-from encoderlab.data.examples import in_lists, stored
+from encoderlab.data.checks import LONGEST_TEXT, checked, refuse_long
+from encoderlab.data.columns import CARRIED, Columns, RawRows, are_numbers, can_be_carried, listed, plain
+from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, lines_of, text_lines
-from encoderlab.errors import DataError, UserError, one_line
+from encoderlab.data.workbooks import sheet_of, sheet_rows
+from encoderlab.errors import DataError, one_line
 
 _ROWS_AT_A_TIME = 2000
 _DOCUMENTS_AT_A_TIME = 100
+_CHARACTERS_AT_A_TIME = 2**26
 _ROWS_OF_PARQUET = 1024  # a few bytes can expand to any number of rows
+_BYTES_OF_PARQUET = 2**26  # of a column, at a time
+_GROWTH = 100  # times as large as its parquet file
+_MUCH = 2**28  # bytes: so much may come from a file of any size
+_MANY_ROWS = 10_000_000
+_MOST_FIELD = 2**31 - 1  # characters in a cell, the most that the csv module can be told to read
 _MOST_LABELS = 10_000  # whose values are kept while a csv file is read
-_EXCEL_ROWS, _EXCEL_CELL = 2**20, 32_767  # Excel's own limits, of rows and of characters in a cell
-_EXCEL_SIZE = 2**29  # characters: cells may share a text
-_EXCEL_GAP = 100  # columns without a name between others
-_EXCEL_GROWTH, _SMALL_EXCEL = 100, 2**21  # times as large unpacked, from so many bytes on: XML compresses well
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
 
 Record = tuple[int, dict[str, Any]]  # the line a row begins on (or its number), and its values by column
 Batch = tuple[range | list[int], dict[str, pa.Array]]  # the same for many rows
+
+
+# The Python types of values by the type of their column, the first that fits; a column of no values holds texts.
+_VALUES_OF: dict[pa.DataType, set[type]] = {
+    pa.large_string(): {str},
+    pa.int64(): {int},
+    pa.float64(): {int, float},
+    pa.bool_(): {bool},
+    pa.date32(): {date},
+    pa.timestamp("us"): {datetime},
+    pa.time64("us"): {time},
+}
 
 
 class _MixedTypesError(DataError):
@@ -58,28 +75,32 @@ def read_table(
     dropped, and the first ones named on standard error. Further columns of mixed types are read as texts, as are those
     named `as_text`.
     """
-    lines, dropped, place = array("q"), array("q"), place_namer(path, kind)
-    used, labelled = columns.by_setting().values(), columns.label is not None or bool(columns.label_columns)
+    lines = array("q")
+    dropped = array("q")
+    place = place_namer(path, kind)
+    used = {*columns.by_setting().values()}
+    labelled = columns.label is not None or bool(columns.label_columns)
     lacking = "lack a text or a label" if labelled else "lack a text"
 
     def batches() -> Iterator[pa.RecordBatch]:
-        copied = not labelled  # predict copies all columns, in their order
         for numbers, values in read_batches(path, kind, columns, dialect, as_text):
-            checks, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
+            arrays, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
             lines.extend(np.asarray(numbers)[kept].tolist())
             dropped.extend(np.asarray(numbers)[~kept].tolist())
             bar.update(len(kept))
-            mask, others = pa.array(kept), [name for name in values if copied or name not in used]
-            yield pa.record_batch({**checks, **{f"{CARRIED}{name}": values[name].filter(mask) for name in others}})
+            for name, column in values.items():
+                if name not in used or not labelled:  # predict copies all columns, in their order
+                    arrays[f"{CARRIED}{name}"] = column.filter(pa.array(kept))
+            yield pa.record_batch(arrays)
         if not lines:
-            wrong = f"{path} has no rows{f' but those that {lacking}' * bool(dropped)}"
+            wrong = f"{path} has no rows but those that {lacking}" if dropped else f"{path} has no rows"
             raise DataError(wrong, remedy="Choose another file")
 
     try:
         with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
             table = stored(batches(), folder)
     except _MixedTypesError as mixed:
-        if mixed.column in {*used, *as_text}:
+        if mixed.column in used or mixed.column in as_text:
             raise
         return read_table(path, kind, columns, dialect, folder, {*as_text, mixed.column})
     if dropped:
@@ -105,26 +126,42 @@ def read_batches(
     if kind is Format.parquet:
         yield from _parquet(path, columns)
         return
-    place, used = place_namer(path, kind), columns.by_setting().values()
-    labels = (columns.label, *columns.label_columns)
-    names, kinds = [], dict[str, pa.DataType | None](dict.fromkeys(as_text))
+    place = place_namer(path, kind)
+    used = {*columns.by_setting().values()}
+    labels = {columns.label, *columns.label_columns}
+    names: list[str] = []
+    kinds: dict[str, pa.DataType | None] = dict.fromkeys(as_text)
     most = _DOCUMENTS_AT_A_TIME if columns.documents else _ROWS_AT_A_TIME
-    for some in in_lists(_records(path, kind, columns, dialect), most):
-        names = names or columns.to_read(list(some[0][1]), place(some[0][0]))
-        batch, numbers = {}, [number for number, _ in some]
+    records = _records(path, kind, columns, dialect, as_text)
+    for group in grouped(records, _n_characters, _CHARACTERS_AT_A_TIME, most):
+        if not names:
+            first, record = group[0]
+            names = columns.to_read(list(record), place(first))
+        numbers = [number for number, _ in group]
         where = lambda row, numbers=numbers: place(numbers[row])  # noqa: E731
+        batch = {}
         for name in names:
-            values = [record.get(name) for _, record in some]
-            values = [*map(_as_written, values)] if name in labels else values
+            values = [record.get(name) for _, record in group]
+            if name in labels:
+                values = [*map(_as_written, values)]
             if name not in kinds:
                 kinds[name] = _type_of(values, is_text=name in used)
             batch[name] = _array(values, kinds[name], name, where)
         yield numbers, batch
 
 
-def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Record]:
+def _n_characters(record: Record) -> int:
+    """Return the length of a row's texts."""
+    return sum(len(cell) for cell in record[1].values() if isinstance(cell, str))
+
+
+def _records(
+    path: Path, kind: Format, columns: Columns, dialect: Dialect, as_text: Collection[str]
+) -> Iterator[Record]:
+    """Return the rows of a file of any format but parquet."""
     if kind is Format.excel:
-        return _excel(path, dialect.sheet, columns)
+        sheet = sheet_of(path, dialect.sheet, columns)
+        return sheet_rows(path, sheet, columns, {*as_text, *columns.by_setting().values()})
     if kind is Format.folder:
         return _labelled_files(path, dialect.encoding, columns)
     encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))
@@ -146,47 +183,93 @@ def _as_written(value: Any) -> Any:
 
 def _type_of(values: list[Any], *, is_text: bool) -> pa.DataType | None:
     """Return the type of a column from its first values; None if its values are to be written as JSON."""
+    known = [value for value in values if value is not None]
     if is_text:
-        first = next((value for value in values if value is not None), None)
-        return pa.list_(pa.string()) if isinstance(first, list) else pa.large_string()
-    try:
-        kind = pa.array(values).type
-    except _UNFIT:
-        return None
-    if pa.types.is_null(kind) or pa.types.is_string(kind):
-        return pa.large_string()
-    return None if pa.types.is_nested(kind) else kind
+        return pa.list_(pa.string()) if known and isinstance(known[0], list) else pa.large_string()
+    kinds = {type(value) for value in known}
+    return next((kind for kind, allowed in _VALUES_OF.items() if kinds <= allowed), None)
 
 
 def _array(values: list[Any], kind: pa.DataType | None, name: str, where: Callable[[int], str]) -> pa.Array:
+    """Return values of a column as an array. Raises _MixedTypesError, which names the row, for one of another type."""
     if kind is None:
         values = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
         kind = pa.large_string()
+    allowed = _VALUES_OF.get(kind)
+    for row, value in enumerate(values):  # Arrow would cut 1.5 to 1, and a time to its day
+        if allowed is not None and value is not None and type(value) not in allowed:
+            raise _mixed(value, kind, name, where(row))
     try:
         return pa.array(values, kind)
     except _UNFIT:
-        if len(values) > 1:
-            return pa.concat_arrays([_array([one], kind, name, lambda _: where(row)) for row, one in enumerate(values)])  # noqa: B023
-    shapes = {pa.large_string(): "a text of valid Unicode", pa.list_(pa.string()): "a list of words"}
-    held, allowed = json.dumps(values[0])[:60], shapes.get(kind, str(kind))
-    error = _MixedTypesError(f"{where(0)} has {held} in column {name!r}", allowed=f"{allowed} in every row")
+        if len(values) == 1:
+            raise _mixed(values[0], kind, name, where(0)) from None
+    each = [_array([value], kind, name, lambda _, row=row: where(row)) for row, value in enumerate(values)]
+    return pa.concat_arrays(each)
+
+
+def _mixed(value: Any, kind: pa.DataType, name: str, place: str) -> _MixedTypesError:
+    """Return the error for a value that is not of the type of its column."""
+    descriptions = {pa.large_string(): "a text of valid Unicode", pa.list_(pa.string()): "a list of words"}
+    allowed = f"{descriptions.get(kind, str(kind))} in every row"
+    error = _MixedTypesError(f"{place} has {json.dumps(value, default=str)[:60]} in column {name!r}", allowed=allowed)
     error.column = name
-    raise error
+    return error
 
 
 def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
-    """Yield the rows of a parquet file as they are stored."""
+    """Yield the rows of a parquet file as they are stored. Raises DataError if they unpack to far more than it."""
     first = 1
+    unpacked = 0
+    most = max(_GROWTH * path.stat().st_size, _MUCH)
     try:
         # pre-buffered columns would stay in memory to the end
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
-        names, used = columns.to_read(file.schema_arrow.names, str(path)), set(columns.by_setting().values())
-        names = [name for name in names if name in used or can_be_carried(file.schema_arrow.field(name).type)]
-        for batch in file.iter_batches(_ROWS_OF_PARQUET, columns=names):
-            yield range(first, first + len(batch)), {name: plain(batch[name]) for name in names}
+        used = {*columns.by_setting().values()}
+        schema = file.schema_arrow
+        names = [
+            name
+            for name in columns.to_read(schema.names, str(path))
+            if name in used or can_be_carried(schema.field(name).type)
+        ]
+        rows_at_a_time = _rows_of_parquet(path, file.metadata, names, most)
+        for batch in file.iter_batches(rows_at_a_time, columns=names):
+            arrays = {name: plain(batch[name]) for name in names}
+            unpacked += sum(array.nbytes for array in arrays.values())
+            if unpacked > most:
+                raise _unpacks_to_too_much(path)
+            yield range(first, first + len(batch)), arrays
             first += len(batch)
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
+
+
+def _rows_of_parquet(path: Path, metadata: pq.FileMetaData, names: Sequence[str], most: int) -> int:
+    """Return how many rows are read at a time: fewer if a value that many rows may share is long.
+
+    Raises DataError if a file has far more rows or bytes than its size allows, or such a value is longer than a text.
+    """
+    too_many = metadata.num_rows > max(_GROWTH * path.stat().st_size, _MANY_ROWS)
+    n_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    if too_many or n_bytes > most:
+        raise _unpacks_to_too_much(path)
+    longest = 1
+    # The values that rows share are a dictionary, which is read with the first row of each group of rows.
+    file = pq.ParquetFile(path, read_dictionary=list(names), pre_buffer=False, buffer_size=2**20)
+    for group in range(file.num_row_groups):
+        for batch in file.iter_batches(1, row_groups=[group], columns=list(names)):
+            for name, column in zip(names, batch.columns, strict=True):
+                if pa.types.is_dictionary(column.type):
+                    length = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+                    refuse_long(length, f"A row of {path}", name)
+                    longest = max(longest, length)
+            break
+    return max(1, min(_ROWS_OF_PARQUET, _BYTES_OF_PARQUET // longest))
+
+
+def _unpacks_to_too_much(path: Path) -> DataError:
+    wrong = f"{path} unpacks to more than {_GROWTH} times its size"
+    return DataError(wrong, remedy="Write it again without rows or texts that repeat")
 
 
 def _separated(path: Path, kind: Format, columns: Columns, quoting: Quoting, encoding: str) -> Iterator[Record]:
@@ -196,15 +279,20 @@ def _separated(path: Path, kind: Format, columns: Columns, quoting: Quoting, enc
     itself, with as many cells as the header. Such lines count as rows if each has a label that the file has (or a value
     of another column, in a file of texts), or if no other row shows that quotes enclose line breaks.
     """
-    separator, setting = _separator(path, kind, encoding, columns), columns.sibling("quoting")
+    setting = columns.sibling("quoting")
+    separator = _separator(path, kind, encoding, columns)
+    csv.field_size_limit(_MOST_FIELD if columns.documents else LONGEST_TEXT)
     rows = _csv_rows(path, encoding, separator, quoting, setting)
-    header = next(rows, (0, [], 0))[1]
+    _, header, _ = next(rows, (0, [], 0))
     if not header:
         raise DataError(f"{path} is empty", allowed="a first row with the names of the columns")
-    index = {name: header.index(name) for name in columns.to_read(header, f"The first line of {path}")}
-    others = [name for name in header if name not in columns.texts()]
+    place_of = {name: place for place, name in enumerate(header)}
+    index = {name: place_of[name] for name in columns.to_read(header, f"The first line of {path}")}
+    texts = {*columns.texts()}
+    others = [name for name in header if name not in texts]
     label = header.index(columns.label or next(iter((*columns.label_columns, *others)), header[0]))
-    known, has_breaks = set[str](), False  # breaks in a row whose lines cannot be rows by themselves
+    known: set[str] = set()
+    has_breaks = False  # in a row whose lines cannot be rows by themselves
     suspects: list[tuple[int, list[str]]] = []  # the first line of each row that may be several, and their labels
     for first, cells, last in rows:
         if first != last:
@@ -216,8 +304,11 @@ def _separated(path: Path, kind: Format, columns: Columns, quoting: Quoting, enc
         if len(known) < _MOST_LABELS:
             known.add(cells[label])
         yield first, {name: cells[at] for name, at in index.items()}
-    for first, labels in suspects if quoting is Quoting.auto else ():
-        if not has_breaks or all(one in known or (columns.target == "number" and is_number(one)) for one in labels):
+    if quoting is not Quoting.auto:
+        return
+    for first, labels in suspects:
+        are_targets = {*labels} <= known or (columns.target == "number" and are_numbers(labels))
+        if not has_breaks or are_targets:
             wrong = f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could be a row"
             remedy = f"Set {setting}=double if quotes enclose cells, {setting}=literal if they mean nothing"
             raise DataError(wrong, remedy=remedy)
@@ -232,10 +323,14 @@ def _csv_rows(
     """
     style = csv.QUOTE_NONE if quoting is Quoting.literal else csv.QUOTE_MINIMAL
     reader = csv.reader(lines_of(path, encoding), delimiter=separator, quoting=style, strict=True)
-    line, header, blank = 1, [], 0
+    line = 1
+    header: list[str] = []
+    blank = 0  # the first blank line among the rows
     try:
         for cells in reader:
-            header, blank = header or cells, blank or (0 if cells or not header else line)
+            header = header or cells
+            if header and not cells and not blank:
+                blank = line
             if blank and cells and len(header) == 1:
                 remedy = 'Write an empty text as "", or remove the line'
                 raise DataError(f"{path}, line {blank} is blank", remedy=remedy)
@@ -247,28 +342,34 @@ def _csv_rows(
                 yield line, cells, reader.line_num
             line = reader.line_num + 1
     except csv.Error as error:
-        said, _, _ = str(error).partition(" - ")
+        if "field larger" in str(error):
+            wrong = f"{path}, line {line} has a cell of more than {csv.field_size_limit():,} characters"
+            raise DataError(wrong, remedy="Divide it, or close the quote that it begins with") from error
+        reason, _, _ = str(error).partition(" - ")
         remedy = f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here'
-        raise DataError(f"{path}, line {line} is not valid: {said}", remedy=remedy) from error
+        raise DataError(f"{path}, line {line} is not valid: {reason}", remedy=remedy) from error
 
 
 def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str:
     """Return the character that separates cells: the one that gives the header its names, or most cells."""
-    csv.field_size_limit(2**31 - 1)  # by default the csv module refuses cells above 131,072 characters
-    header, names = next(lines_of(path, encoding), ""), set(columns.by_setting().values())
+    csv.field_size_limit(_MOST_FIELD)  # by default the csv module refuses cells above 131,072 characters
+    header = next(lines_of(path, encoding), "")
+    names = {*columns.by_setting().values()}
     order = ",;\t|" if kind is Format.csv else "\t,;|"
     try:
-        cells = {one: {*next(csv.reader([header], delimiter=one), [])} for one in order}
+        cells = {separator: {*next(csv.reader([header], delimiter=separator), [])} for separator in order}
     except csv.Error as error:
         wrong = f"{path} has a carriage return within its first line"
         raise DataError(wrong, remedy="Save it with line feeds between its lines") from error
-    naming = [one for one in order if names and names <= cells[one]]
-    return max(naming or order, key=lambda one: len(cells[one]))
+    naming = [separator for separator in order if names and names <= cells[separator]]
+    return max(naming or order, key=lambda separator: len(cells[separator]))
 
 
 def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
     """Yield the objects of a file's array, or the one in each line."""
-    lines, place, is_array = lines_of(path, encoding), place_namer(path, kind), kind is Format.json
+    lines = lines_of(path, encoding)
+    place = place_namer(path, kind)
+    is_array = kind is Format.json
     for number, text in enumerate(["".join(lines)] if is_array else lines, start=1):
         if text.isspace():
             continue
@@ -277,72 +378,31 @@ def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
         except (ValueError, RecursionError) as error:
             wrong = f"{path if is_array else place(number)} is not JSON: {error}"
             raise DataError(wrong, allowed="an array of objects, or one in each line") from error
-        for row, one in enumerate(value, start=1) if is_array else [(number, value)]:
-            if not isinstance(one, dict):
+        for row, record in enumerate(value, start=1) if is_array else [(number, value)]:
+            if not isinstance(record, dict):
                 raise DataError(f"{place(row)} is not a JSON object", allowed="an object with a value for each column")
-            yield row, one
-
-
-def _excel(path: Path, sheet: str | None, columns: Columns) -> Iterator[Record]:
-    """Yield the rows of a workbook's sheet; without a `sheet`, of the first."""
-    try:
-        yield from _workbook(path, sheet, columns)
-    except UserError:
-        raise
-    except Exception as error:  # openpyxl, zipfile and xml each raise their own
-        remedy = "Run pip install 'encoderlab[excel]'" if isinstance(error, ImportError) else ""
-        raise DataError(f"{path} is not a readable Excel workbook: {one_line(str(error))}", remedy=remedy) from error
-
-
-def _workbook(path: Path, sheet: str | None, columns: Columns) -> Iterator[Record]:
-    import openpyxl
-
-    with zipfile.ZipFile(path) as parts:
-        unpacked = sum(part.file_size for part in parts.infolist())
-    if unpacked > max(_EXCEL_GROWTH * path.stat().st_size, _SMALL_EXCEL):  # openpyxl holds all cells of a row at once
-        raise DataError(f"{path} unpacks to {unpacked:,} bytes", remedy="Save it as csv")
-    tables = {one.title: one for one in openpyxl.load_workbook(path, read_only=True, data_only=True).worksheets}
-    if (title := sheet or next(iter(tables))) not in tables:
-        raise DataError(f"{path} has no sheet {title!r} ({columns.sibling('sheet')})", allowed=listed(tables))
-    tables[title].reset_dimensions()  # a file may state others than it has
-    first = next(iter(tables[title].iter_rows(max_row=1, values_only=True)), ())
-    named = (place for place, value in enumerate(first, start=1) if value is not None)  # without stray cells far away
-    width = max((place for count, place in enumerate(named, start=1) if place <= count + _EXCEL_GAP), default=0)
-    header, size = [*map(_cell, first[:width])], 0
-    columns.to_read([name for name in header if name], f"{path}, sheet {title}")
-    for number, row in enumerate(tables[title].iter_rows(min_row=2, max_col=width), start=2):
-        where, cells = f"{path}, row {number}", [_cell(cell.value) for cell in row]
-        if number > _EXCEL_ROWS:
-            raise DataError(f"{where} is beyond Excel's last", allowed=f"{_EXCEL_ROWS:,} rows")
-        if any(cell.data_type == "e" for cell in row):
-            raise DataError(f"{where} holds an error instead of a value")
-        size += sum(map(len, cells))
-        if max(map(len, cells), default=0) > _EXCEL_CELL or size > _EXCEL_SIZE:
-            raise DataError(f"{where} is larger than Excel writes", allowed=f"{_EXCEL_CELL:,} characters in a cell")
-        if any(cells):
-            yield number, {name: cell for name, cell in zip(header, cells, strict=False) if name}
-
-
-def _cell(value: Any) -> str:
-    """Return a cell as text: a whole number without a point, a truth value as in JSON, a date as ISO 8601 writes it."""
-    if value is None or isinstance(value, bool):
-        return "" if value is None else json.dumps(value)
-    if isinstance(value, float):
-        return str(int(value) if value.is_integer() else value)
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+            yield row, record
 
 
 def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield a text per line, blank ones too; or documents, a paragraph per line, with blank lines between them."""
-    if others := {*columns.by_setting()} - {"text"}:
+    others = {*columns.by_setting()} - {"text"}
+    if others:
         wrong = f"{path} holds texts and no columns, so none for {columns.setting.format(min(others))}"
         remedy = "Choose a table such as .csv, or dataset.format=conll for a word and its label in each line"
         raise DataError(wrong, remedy=remedy)
     lines = enumerate(text_lines(path, encoding), start=1)
     if columns.documents:
-        groups = (list(some) for filled, some in groupby(lines, lambda one: bool(one[1].strip())) if filled)
-        lines = ((some[0][0], "\n".join(line for _, line in some)) for some in groups)
+        lines = _paragraphs_joined(lines)
     return ((number, {columns.parts[0]: text}) for number, text in lines)
+
+
+def _paragraphs_joined(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield each document, lines between blank ones, with the number of its first line."""
+    for is_filled, group in groupby(lines, lambda line: bool(line[1].strip())):
+        if is_filled:
+            numbered = list(group)
+            yield numbered[0][0], "\n".join(line for _, line in numbered)
 
 
 def label_files(folder: Path) -> list[Path]:
@@ -350,8 +410,9 @@ def label_files(folder: Path) -> list[Path]:
     layout = "one sub-folder per label with a .txt file per example"
     beside = [entry for entry in visible(folder) if not entry.is_dir() and entry.suffix == ".txt"]
     files = [file for entry in visible(folder) if entry.is_dir() for file in visible(entry)]
-    if other := next(chain(beside, (file for file in files if file.suffix != ".txt" or file.is_dir())), None):
-        raise DataError(f"{other} is not a .txt file in a label folder", allowed=layout)
+    others = [*beside, *(file for file in files if file.suffix != ".txt" or file.is_dir())]
+    if others:
+        raise DataError(f"{others[0]} is not a .txt file in a label folder", allowed=layout)
     if not files:
         table = next((entry for entry in visible(folder) if entry.is_file()), None)
         remedy = f"For the tables in it, set 'dataset.path={folder}/*{table.suffix}'" if table else ""
@@ -366,8 +427,10 @@ def visible(folder: Path) -> list[Path]:
 
 def _labelled_files(folder: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     for number, file in enumerate(label_files(folder)):
-        text = "".join(lines_of(file, encoding_of(file, encoding)))
-        yield number, {columns.parts[0]: text, **({columns.label: file.parent.name} if columns.label else {})}
+        record = {columns.parts[0]: "".join(lines_of(file, encoding_of(file, encoding)))}
+        if columns.label:
+            record[columns.label] = file.parent.name
+        yield number, record
 
 
 def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
@@ -377,10 +440,12 @@ def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     and -DOCSTART- lines are no words, nor are the ranges and empty nodes in the ten columns of CoNLL-U.
     """
     words = (line for line in text_lines(path, encoding) if line.strip(" \t") and not line.startswith("#"))
-    separator = "\t" if "\t" in (first_word := next(words, "")) else None
+    first_word = next(words, "")
+    separator = "\t" if "\t" in first_word else None
     width = len(_cells(first_word, separator))
     at = {name: _column(path, setting, name, width, columns) for setting, name in columns.by_setting().items()}
-    first, sentence = 0, []
+    first = 0
+    sentence: list[list[str]] = []
     for number, line in enumerate(chain(text_lines(path, encoding), [""]), start=1):  # a blank line ends the last one
         if not line.strip(" \t"):  # a no-break space or a form feed is a word
             if sentence:
@@ -389,7 +454,8 @@ def _sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
             continue
         cells = _cells(line, separator)
         is_comment = line.startswith("#") and len(cells) != width
-        if is_comment or cells[0] == "-DOCSTART-" or (width == 10 and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0])):
+        is_range = width == 10 and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0])  # or an empty node
+        if is_comment or is_range or cells[0] == "-DOCSTART-":
             continue
         if len(cells) != width or "" in cells:
             what = f"an empty column among {len(cells)}" if "" in cells else f"{len(cells)} columns"

@@ -190,7 +190,11 @@ def conflicting_rows(survey: Mapping[str, Mapping[str, Any]]) -> str:
 def markup(survey: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a warning about HTML in the training texts."""
     share = survey.get("train", {}).get("markup", 0)
-    return f"{share:.0%} of the texts of train contain HTML: remove it from the data." if share > MANY_MARKED else ""
+    return (
+        f"{share:.0%} of the texts of train contain HTML: set dataset.strip_html=true to remove it."
+        if share > MANY_MARKED
+        else ""
+    )
 
 
 def labels_alike(counts: Mapping[str, int]) -> str:

@@ -14,7 +14,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import EmbedConfig, PredictConfig, VectorPooling
 from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
 from encoderlab.data.files import read_unlabelled
-from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, format_of, text_lines
+from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, text_lines
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.heads import ClsPool, MeanPool, pool_windows
 from encoderlab.model.packing import FIRST_TOKENS
@@ -89,11 +89,15 @@ def file_examples(
         if total := sum(1 for _ in text_lines(path, encoding)):
             return (example_of(line, None, of_words) for line in text_lines(path, encoding)), total
         raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
-    if dialect.quoting is Quoting.auto:
-        dialect = replace(dialect, quoting=getattr(assembly.config.dataset, "dialect", dialect).quoting)
+    dialect = dialect_of(assembly, dialect)
     words = reads_words(assembly)
     split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
     return split, len(split)
+
+
+def dialect_of(assembly: Assembly, dialect: Dialect) -> Dialect:
+    """Return the dialect of new files: what is left open is as in the training files, if there were any."""
+    return dialect.completed_by(getattr(assembly.config.dataset, "dialect", dialect))
 
 
 def standard_input_examples(assembly: Assembly, *, paired: bool) -> Iterator[Example]:
@@ -128,6 +132,8 @@ def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Ite
 def encoded_rows(assembly: Assembly, examples: Sequence[Example]) -> ExampleRows:
     """Return the examples as rows for the model, encoded in parts, so that few are in memory as lists."""
     task = assembly.task
+    if getattr(assembly.config.dataset, "strip_html", False):
+        examples = [example.without_html() for example in examples]
     starts = range(0, len(examples), ENCODED_AT_A_TIME)
     encoded = (one for start in starts for one in task.encode(examples[start : start + ENCODED_AT_A_TIME]))
     return hold_encoded(encoded, task.tokenizer.vocabulary_size, task.heads)

@@ -1,0 +1,173 @@
+"""The checks that turn columns of a table into texts, words and targets, and refuse a row that holds something else."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from encoderlab.data.columns import JOINT, NO, YES, Columns, Where, flat, is_list, mapped_array, plain
+from encoderlab.data.markup import without_html
+from encoderlab.errors import DataError
+
+LONGEST_TEXT = 10_000_000  # bytes in UTF-8: a novel has one, and tokenising ten takes seconds
+types = pa.types
+
+
+def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple[dict[str, pa.Array], np.ndarray]:
+    """Return text, text_pair and label of a batch of rows given by column name, and which rows are kept: bool [rows].
+
+    Texts become strings or lists of strings, labels strings or lists of strings. All rows are kept unless
+    `columns.drop`. Raises DataError at the first row that holds something else, a missing text, or not one label for
+    each word.
+    """
+    settings = columns.by_setting()
+    arrays = {}
+    for setting, name in settings.items():
+        array = plain(batch[name])
+        try:
+            array.validate(full=True)  # parquet files claim that their strings are UTF-8, and no reader checks
+        except pa.ArrowInvalid as error:
+            wrong = f"{where(0)} or a row after it has invalid text in column {name!r}: {error}"
+            raise DataError(wrong, allowed="text in UTF-8") from error
+        is_label = setting.startswith("label")
+        arrays[setting] = _labels(array, name, where) if is_label else _texts(array, name, where, columns)
+        if not columns.documents:
+            lengths = np.asarray(pc.binary_length(flat(arrays[setting])).fill_null(0))
+            longest = int(lengths.argmax()) if len(lengths) else 0
+            place = f"{where(0)} or a row after it" if is_list(array) else where(longest)
+            refuse_long(int(lengths.max(initial=0)), place, name)
+
+    kept = np.ones(len(next(iter(arrays.values()))), bool)
+    if columns.drop:
+        for setting, array in arrays.items():
+            may_lack = setting.startswith("label") and columns.target == "label_set"
+            if not may_lack:
+                kept &= ~missing(array)
+        arrays = {setting: array.filter(pa.array(kept)) for setting, array in arrays.items()}
+        where = _where_among(np.flatnonzero(kept), where)
+
+    if len(columns.parts) > 1:
+        arrays = _with_joined_texts(arrays, where)
+    _refuse_shapes(arrays, columns, where)
+    if columns.label_columns:
+        named = {name: arrays.pop(setting) for setting, name in settings.items() if setting.startswith("label")}
+        arrays["label"] = _indicated(named, where)
+    return arrays, kept
+
+
+def missing(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return which rows have no value: null, blank, or a list that is empty or has a null. bool [rows]."""
+    if is_list(array):
+        return np.array([not row or None in row for row in array.to_pylist()], bool)
+    return np.asarray(pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(True), bool)
+
+
+def refuse_long(n_bytes: int, place: str, name: str) -> None:
+    """Raise DataError if a cell is longer than any text that a model could read."""
+    if n_bytes > LONGEST_TEXT:
+        wrong = f"{place} has a text of {n_bytes:,} bytes in column {name!r}"
+        raise DataError(wrong, allowed=f"{LONGEST_TEXT:,} bytes", remedy="Divide it into several rows")
+
+
+def _where_among(rows: np.ndarray, where: Where) -> Where:
+    """Return how messages name a row, given its index among these rows."""
+    return lambda row: where(int(rows[row]))
+
+
+def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Array:
+    """Return texts, or lists of words. A missing text is empty where nothing is learned from it."""
+    setting = columns.setting.format("text" if name in columns.parts else "text_pair")
+    kind = flat(array).type
+    if types.is_null(kind):
+        kind = pa.string()
+        array = array.cast(kind)
+    if not (types.is_string(kind) or types.is_large_string(kind)):
+        wrong = f"Column {name!r} holds {array.type}, not text ({where(0)})"
+        raise DataError(wrong, remedy=f"Choose another with {setting}=COLUMN")
+    for_training = columns.setting.startswith("dataset.")
+    if not for_training and not is_list(array):
+        array = array.fill_null("")  # as an empty cell of csv, for which nothing is predicted
+    if columns.strip_html:
+        array = mapped_array(array, _without_html)
+    has_null_words = is_list(array) and flat(array).null_count
+    lacking = missing(array) if has_null_words else np.asarray(array.is_null())
+    if lacking.any() and not columns.drop:
+        wrong = f"{where(int(lacking.argmax()))} has no value in column {name!r}"
+        raise DataError(wrong, remedy='Write an empty text as ""')
+    return array
+
+
+def _without_html(texts: pa.Array) -> pa.Array:
+    stripped = [None if text is None else without_html(text) for text in texts.to_pylist()]
+    return pa.array(stripped, texts.type)
+
+
+def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
+    """Return labels as strings, numbers as written, without white space around them; NaN is a missing label."""
+    kind = flat(array).type
+    tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_floating)
+    if not (types.is_null(kind) or any(test(kind) for test in tests)):
+        allowed = "strings, whole numbers, true and false"
+        raise DataError(f"Column {name!r} holds {kind}, not labels ({where(0)})", allowed=allowed)
+    if types.is_floating(kind):
+        array = mapped_array(array, lambda values: pc.if_else(pc.is_nan(values), None, values))
+    written = mapped_array(array, lambda values: values.cast(pa.string()))
+    trimmed = mapped_array(written, pc.utf8_trim_whitespace)
+    n_changed = pc.sum(pc.not_equal(flat(written), flat(trimmed))).as_py() or 0
+    if n_changed:
+        print(f"encoderlab: {where(0)}: spaces around labels are ignored ({n_changed:,} labels)", file=sys.stderr)
+    return trimmed
+
+
+def _with_joined_texts(arrays: dict[str, pa.Array], where: Where) -> dict[str, pa.Array]:
+    """Return the arrays with one text instead of its parts."""
+    parts = [array for setting, array in arrays.items() if setting.startswith("text[")]
+    if any(map(is_list, parts)):
+        raise DataError(f"dataset.text joins columns of texts, and these are lists of words ({where(0)})")
+    others = {setting: array for setting, array in arrays.items() if not setting.startswith("text[")}
+    texts = [part.cast(pa.large_string()) for part in parts]
+    joined = pc.binary_join_element_wise(*texts, pa.scalar(JOINT, pa.large_string()))
+    return others | {"text": joined}
+
+
+def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) -> None:
+    """Raise DataError if texts, pairs and labels do not go together."""
+    words = is_list(arrays["text"])
+    label = arrays.get("label")
+    paired = "text_pair" in arrays and (words or is_list(arrays["text_pair"]))
+    if paired or (words and columns.target != "label" and len(arrays) > 1):
+        raise DataError(f"The rows are lists of words ({where(0)})", allowed="texts", remedy="Use task=tagging")
+    if columns.target != "label" or label is None:
+        return
+    if is_list(label) != words:
+        wrong = f"The {'texts' if words else 'labels'} are lists, and the {'labels' if words else 'texts'} are not"
+        remedy = "Use task=multilabel for several labels of a text"
+        raise DataError(f"{wrong} ({where(0)})", allowed="one label per text or word", remedy=remedy)
+    if words:
+        n_words = pc.list_value_length(arrays["text"])
+        n_labels = pc.list_value_length(label)
+        uneven = np.asarray(pc.not_equal(n_words, n_labels).fill_null(False))
+        if uneven.any():
+            row = int(uneven.argmax())
+            wrong = f"{where(row)} has {n_words[row]} words and {n_labels[row]} labels"
+            raise DataError(wrong, allowed="one label for each word")
+
+
+def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
+    """Return for each row the list of those columns that hold a 1."""
+    marks = []
+    for name, column in columns.items():
+        cells = pc.utf8_lower(column.fill_null(""))
+        yes = np.asarray(pc.is_in(cells, value_set=pa.array(YES)))
+        no = np.asarray(pc.is_in(cells, value_set=pa.array(NO)))
+        known = yes | no
+        if not known.all():
+            row = int(np.argmin(known))
+            raise DataError(f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}")
+        marks.append(yes)
+    names = np.array(list(columns))
+    labels = [names[of_row].tolist() for of_row in np.stack(marks, axis=1)]
+    return pa.array(labels, pa.list_(pa.string()))
