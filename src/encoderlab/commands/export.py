@@ -25,7 +25,7 @@ from encoderlab.exchange import onnx
 from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
 from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.reports.cards import export_card
+from encoderlab.reports.cards import export_card, plain
 from encoderlab.runs.assembly import Assembly, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
@@ -211,7 +211,7 @@ def _thresholds(task: TaskConfig) -> dict[str, Any]:
 def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **more: Any) -> None:
     """Write README.md: the model's own card, else a title, with sections on the library that opens the folder."""
     own = model_folder(config.run) / "README.md"
-    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {name}\n"
+    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {plain(name)}\n"
     (folder / "README.md").write_text(export_card(card, *about, **more), encoding="utf-8")
 
 
