@@ -7,8 +7,10 @@ import threading
 from dataclasses import replace
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import models, pre_tokenizers
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
@@ -17,6 +19,7 @@ from starlette.testclient import TestClient
 from encoderlab.commands import serve as service
 from encoderlab.commands.serve import LOOPBACK, web_service
 from encoderlab.data.examples import TextExample
+from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
 from encoderlab.runs.predict import predictions_of
 from encoderlab.runs.saved_model import Origin
 from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig, Windows
@@ -212,3 +215,12 @@ def test_the_service_is_described_for_programs(texts):
     request = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert request["properties"].keys() == {"text", "texts", "text_pair", "text_pairs"}
     assert request["properties"]["texts"]["maxItems"] == 3
+
+
+def test_a_text_on_which_the_tokenizer_fails_is_the_mistake_of_the_request():
+    assembly = opened()
+    backend = tokenizers.Tokenizer(models.WordLevel({text: id_ for id_, text in enumerate(BERT_SPECIALS.values())}))
+    backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex("(a+)+$"), "isolated")
+    assembly.task.tokenizer = Tokenizer(backend, BERT_SPECIALS)
+    response = client_of(assembly).post("/predict", json={"text": "a" * 28 + "b"})
+    assert response.status_code == 422 and "tokenizer" in response.json()["error"]

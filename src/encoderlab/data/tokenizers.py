@@ -10,6 +10,7 @@ import json
 import math
 import re
 import string
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +45,8 @@ _SPECIAL_TOKENS = list(BERT_SPECIALS.values())
 _MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
 _TRAINING_VERSION = 1  # part of the cache key: increase it whenever the same texts would give another vocabulary
 MOST_GROWTH = 1000  # times, by a normalizer; honest ones put single characters
+LARGEST_FILE = 100_000_000  # bytes; the largest known vocabularies, of 250,000 to 900,000 tokens, take 15 to 35 million
+LARGEST_ID = 2**24  # a table has a row for each id up to the highest, whether or not a token has it
 _BYTES_KEPT = 2_000_000  # of words to keep ids for: about 50 MB with the ids
 _APART = b",.\"()-'"  # frequent punctuation: splitting it off leaves fewer distinct words
 Texts = Callable[[], Iterable[str]]  # yields the same texts at each call, so that only a few need to be in memory
@@ -66,7 +69,10 @@ class Tokenizer:
         self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id = (cast("int", ids[role]) for role in _NEEDED)
         self.mask_id = ids.get("mask_token")
-        self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
+        highest_id = max(backend.get_vocab(with_added_tokens=True).values())
+        if highest_id > LARGEST_ID:
+            raise DataError(f"{name} has a token with the id {highest_id:,}", allowed=f"ids up to {LARGEST_ID:,}")
+        self.vocabulary_size = highest_id + 1
         self.special_ids = {id_ for id_ in ids.values() if id_ is not None}
         # Each id as it may occur in a text; special ones may not, except the unknown one.
         self._as_text = np.arange(self.vocabulary_size, dtype="uint16" if self.vocabulary_size <= 2**16 else "uint32")
@@ -87,7 +93,10 @@ class Tokenizer:
         return Tokenizer, (self._backend, self.specials)  # rebuilt, because a pickled backend loses its configuration
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, without special ones, truncation or padding. DataError for invalid Unicode."""
+        """Return the ids of each text, without special ones, truncation or padding.
+
+        Raises DataError for invalid Unicode, and if the tokenizer's own rules fail on a text.
+        """
         flat, lengths = self.encode_flat(texts)
         ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
         return [ids[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=False)]
@@ -98,7 +107,7 @@ class Tokenizer:
         The array's dtype is the smallest of uint16 and uint32 that holds every id. Raises as `encode` does.
         """
         texts = list(texts)
-        with _valid_unicode(texts):
+        with _explained(texts):
             if self._by_words is not None:
                 flat, lengths = self._by_words.encode(texts)
             else:
@@ -114,10 +123,10 @@ class Tokenizer:
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """Return for each sequence of words its token ids, and for each token the index of its word in the sequence.
 
-        Every word has a token: the unknown one if nothing is left of it, as of a word of white space. Raises DataError
-        if a word is not valid Unicode.
+        Every word has a token: the unknown one if nothing is left of it, as of a word of white space. Raises as
+        `encode` does.
         """
-        with _valid_unicode(chain.from_iterable(words)):
+        with _explained(chain.from_iterable(words)):
             encodings = self._backend.encode_batch(
                 [list(row) for row in words], is_pretokenized=True, add_special_tokens=False
             )
@@ -135,7 +144,7 @@ class Tokenizer:
 
         Words are the tokenizer's own pre-tokens, numbered from 0. Raises as `encode` does.
         """
-        with _valid_unicode([text]):
+        with _explained([text]):
             encoding = self._backend.encode(text, add_special_tokens=False)
         words = cast("list[int]", encoding.word_ids)
         return [(word, *offsets) for word, offsets in zip(words, encoding.offsets, strict=True)]
@@ -161,6 +170,8 @@ class Tokenizer:
         """
         stated = path.with_name("tokenizer_config.json")
         with _damage_explained(stated):
+            if stated.is_file() and stated.stat().st_size > LARGEST_FILE:
+                raise ValueError(f"it has more than {LARGEST_FILE:,} bytes")
             fields = json.loads(stated.read_text(encoding="utf-8")) if stated.is_file() else {}
             named = BERT_SPECIALS | {role: fields[role] for role in BERT_SPECIALS if role in fields}
             texts = {role: one["content"] if isinstance(one, dict) else one for role, one in named.items()}
@@ -175,10 +186,15 @@ class Tokenizer:
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:
-    """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot, or if its normalizer could
-    make a text so long that it fills the memory.
+    """Return what `tokenizers` reads from a tokenizer.json.
+
+    Raises DataError if it cannot, if the file is larger than LARGEST_FILE, or if its normalizer could make a text so
+    long that it fills the memory.
     """
     with _damage_explained(path):
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            raise ValueError(f"it has {size:,} bytes, and at most {LARGEST_FILE:,} are read")
         backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
         steps = "" if backend.normalizer is None else backend.normalizer.__getstate__().decode()
         inserted = re.findall(r'"(?:prepend|content)":("(?:[^"\\]|\\.)*")', steps)  # before or in place of characters
@@ -189,16 +205,20 @@ def open_backend(path: Path) -> tokenizers.Tokenizer:
 
 @contextmanager
 def _damage_explained(path: Path) -> Iterator[None]:
+    """Raise DataError for any error within this context, as from reading a damaged file."""
     try:
         yield
-    except Exception as error:  # `tokenizers` raises plain Exception, whatever is wrong with the file
+    except BaseException as error:
+        # `tokenizers` raises plain Exception, whatever is wrong with the file, or panics.
+        if not isinstance(error, Exception) and not _is_panic(error):
+            raise
         wrong = f"{path} is damaged or not a tokenizer ({' '.join(str(error).split())[:200]})"
         raise DataError(wrong, remedy="Check the folder's name, or create the file again") from error
 
 
 @contextmanager
-def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
-    """Explain within this context that the library refuses a text because of lone surrogates."""
+def _explained(texts: Iterable[str]) -> Iterator[None]:
+    """Raise DataError within this context if the library refuses one of the texts."""
     try:
         yield
     except (TypeError, UnicodeEncodeError) as error:
@@ -207,6 +227,19 @@ def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
             raise
         remedy = "Convert it, for instance with iconv -f CP1252 -t UTF-8"
         raise DataError(f"The text {broken[:40]!r} is not valid Unicode", remedy=remedy) from error
+    except BaseException as error:
+        if not _is_panic(error):
+            raise
+        wrong = f"The tokenizer's own rules fail on a text ({' '.join(str(error).split())[:200]})"
+        raise DataError(wrong, remedy="Shorten the longest words of the texts, or use another tokenizer") from None
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Return whether Rust code panicked, as the library's regular expressions do when they backtrack too long.
+
+    The class of such an error derives from BaseException, and no module exports it.
+    """
+    return type(error).__name__ == "PanicException"
 
 
 @dataclass
@@ -246,8 +279,12 @@ class WordPieceConfig(TokenizerConfig):
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Train it, or open what the same texts and settings gave before. Raises DataError if there is no text."""
         path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
-        if not path.exists():
-            self._train(texts).save(path)
+        if path.exists():
+            try:
+                return Tokenizer.load(path)
+            except DataError:
+                print(f"The cached tokenizer {path} is damaged and is being rebuilt.", file=sys.stderr)
+        self._train(texts).save(path)
         return Tokenizer.load(path)
 
     def _train(self, texts: Texts) -> Tokenizer:
