@@ -16,9 +16,9 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes, TargetKind
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.weights import check_shapes, read_config, read_weights, shapes_of, weight_files
+from encoderlab.exchange.weights import check_shapes, read_config, read_weights, weight_files
 from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
-from encoderlab.model.heads import without_weights
+from encoderlab.model.heads import weight_shapes
 from encoderlab.model.layers import SinusoidalPositions
 
 BODY = {  # how the names of a family's encoder begin, in a checkpoint that is an encoder and nothing else
@@ -164,6 +164,31 @@ def heads_of(fields: dict[str, Any], family: str, stored: Mapping[str, Tensor]) 
     return HeadSizes(sequence_classes=classes, vocabulary=vocabulary, sequence_target=target), pair_head
 
 
+# The parts that an architecture has besides its encoder, by the end of its name.
+NAMED_HEADS = {
+    "ForSequenceClassification": ("sequence_head",),
+    "ForTokenClassification": ("token_head",),
+    "ForMaskedLM": ("masked_token_head.dense",),
+    "ForPreTraining": ("masked_token_head.dense", PAIR_HEAD),
+    "ForNextSentencePrediction": (PAIR_HEAD,),
+}
+
+
+def _refuse_missing_heads(folder: Path, fields: dict[str, Any], family: str, stored: Mapping[str, Tensor]) -> None:
+    """Raise DataError if config.json names an architecture whose head is not among the weights.
+
+    transformers would draw such a head at random.
+    """
+    for architecture in fields.get("architectures") or []:
+        suffix = str(architecture).removeprefix(PREFIXES[family])
+        for part in NAMED_HEADS.get(suffix, ()):
+            weight = f"{NAMES[family].get(part, part)}.weight"
+            if weight not in stored:
+                wrong = f"{folder} has a model of architectures={architecture}, but its weights lack {weight}"
+                remedy = f"Use a complete copy; if only its encoder is needed, name {PREFIXES[family]}Model there"
+                raise DataError(wrong, remedy=remedy)
+
+
 def settings_of(folder: Path, fields: dict[str, Any], family: str, *, tie_decoder: bool) -> tuple[ModelConfig, int]:
     """Return the encoder's settings and the size of its vocabulary. Raises DataError."""
     values = {ours: _number(folder, fields, *theirs) for ours, theirs in SETTINGS[family].items()}
@@ -278,6 +303,7 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     fields = read_config(folder)
     family = family_of(folder, fields)
     stored = _normal_weights(folder, family, tied=fields.get("tie_word_embeddings", True))
+    _refuse_missing_heads(folder, fields, family, stored)
     heads, pair_head = heads_of(fields, family, stored)
     labels = labels_of(folder, fields, heads, pair_head)
     tie_decoder = fields.get("tie_word_embeddings", True) and their_names(family, [_DECODER])[_DECODER] not in stored
@@ -334,8 +360,7 @@ def to_huggingface(
 def _shapes(config: ModelConfig, vocabulary_size: int, heads: HeadSizes, *, pooler: bool) -> dict[str, torch.Size]:
     """Return the names and shapes of a model's weights, found without making it; with `pooler`, a pooler's too."""
     pool = {name: torch.Size([config.d_model] * dimensions) for name, dimensions in _POOL.items()} if pooler else {}
-    model = without_weights(config, vocabulary_size, 0, heads)
-    return shapes_of(model.state_dict()) | pool
+    return weight_shapes(config, vocabulary_size, 0, heads) | pool
 
 
 def _normal_weights(folder: Path, family: str, *, tied: bool) -> dict[str, Tensor]:

@@ -8,6 +8,8 @@ from typing import ClassVar
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
 
+LARGEST_TABLE = 2**27  # numbers in the tables of positions, which are computed when a model is built: 512 MB
+
 
 class Positions(Enum):
     """How the encoder represents the order of its tokens; see `layers.py`."""
@@ -132,6 +134,13 @@ class ModelConfig(ModelChoice):
                 f"model.positions=rotary rotates pairs of features, but model.d_head={self.head_width} is odd",
                 remedy=f"Set model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
             )
+        if self.max_length is not None and self.max_length * self._table_width > LARGEST_TABLE:
+            raise SettingError(
+                f"model.max_length={self.max_length} with model.positions={self.positions.value} needs tables of "
+                f"{self.max_length * self._table_width:,} numbers",
+                allowed=f"at most {LARGEST_TABLE:,}",
+                remedy=f"Set model.max_length={LARGEST_TABLE // self._table_width} or less",
+            )
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
         """Return these settings, which must agree in all that pretrained weights depend on."""
@@ -145,6 +154,13 @@ class ModelConfig(ModelChoice):
                     )
             check_reach(self.max_length, pretrained)
         return self
+
+    @property
+    def _table_width(self) -> int:
+        """Return how many numbers the tables of positions without parameters have for each position."""
+        if self.positions is Positions.sinusoidal:
+            return self.d_model
+        return self.n_layers * self.head_width if self.positions is Positions.rotary else 0
 
     @property
     def head_width(self) -> int:

@@ -7,6 +7,7 @@ A sequence has one vector, pooled from its tokens, its windows, or two texts rea
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from encoderlab.batch import Batch, HeadSizes, Prediction, WindowPooling
-from encoderlab.model.config import ModelConfig, Pairs, Pooling
+from encoderlab.model.config import ModelConfig, Pairs, Pooling, Positions
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.layers import Dropout, build_norm
 from encoderlab.model.packing import FIRST_TOKENS, Ids, Mask, Selection, attendable, worth_packing
@@ -303,6 +304,14 @@ def without_weights(config: ModelConfig, vocabulary_size: int, pad_id: int, head
     """Return a model whose weights have shapes but no memory; `load_state_dict(..., assign=True)` provides it."""
     with torch.device("meta"), ShapesOnly():
         return EncoderWithHeads(config, vocabulary_size, pad_id, heads)
+
+
+def weight_shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> dict[str, torch.Size]:
+    """Return the shape of each weight that these settings require, without computing a table of positions."""
+    if config.positions is not Positions.learned:
+        config = replace(config, max_length=1)  # their tables are no weights, and may be large
+    model = without_weights(config, vocabulary_size, pad_id, heads)
+    return {name: weight.shape for name, weight in model.state_dict().items()}
 
 
 @torch.no_grad()

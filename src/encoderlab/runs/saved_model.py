@@ -24,9 +24,9 @@ from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.exchange.weights import check_shapes, read_config, read_weights, shapes_of
+from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
-from encoderlab.model.heads import EncoderWithHeads, without_weights
+from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
 from encoderlab.runs.folder import GRAPH, MODEL_TYPE, RunFolder, is_graph, is_huggingface, model_folder
 from encoderlab.runs.task import build_task
 from encoderlab.settings import CACHE, REQUIRED, without_folders
@@ -210,7 +210,9 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     weights = read_weights(folder / "model.safetensors") if graph is None else {}
     saved = SavedModel(cast("ResolvedRun", settings), labels, tokenizer, weights, origin, graph)
     if graph is None:
-        check_shapes(folder, shapes_of(saved.without_weights().state_dict()), weights)
+        heads = saved.task().heads
+        required = weight_shapes(saved.config.model, tokenizer.vocabulary_size, tokenizer.pad_id, heads)
+        check_shapes(folder, required, weights)
     return saved
 
 
