@@ -8,7 +8,17 @@ import pytest
 
 from encoderlab.config.commands import AsPretrained
 from encoderlab.errors import SettingError
-from encoderlab.model.config import AGREEING, Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
+from encoderlab.model.config import (
+    AGREEING,
+    Activation,
+    Family,
+    ModelConfig,
+    Norm,
+    NormPosition,
+    Pairs,
+    Pooling,
+    Positions,
+)
 
 PRETRAINED = ModelConfig(
     name="pretrained", n_layers=3, d_model=24, n_heads=2, max_length=40, pooling=Pooling.pooler, dropout=0.2
@@ -34,6 +44,7 @@ FREE = {
     "pooling": Pooling.mean,
     "pairs": Pairs.separate,
     "tie_decoder": False,
+    "family": Family.roberta,
     "dropout": 0.5,
     "attention_dropout": 0.3,
     "initializer_range": 0.5,

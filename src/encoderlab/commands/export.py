@@ -81,8 +81,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
         tokenizer.save(temporary / "tokenizer.json")
         settings = json.loads((temporary / "tokenizer_config.json").read_text(encoding="utf-8"))
-        settings["model_max_length"] = fields["max_position_embeddings"]
-        if fields["model_type"] == "distilbert":  # it has no segments
+        settings["model_max_length"] = saved.config.model.reach
+        if fields.get("type_vocab_size", 0) < 2:  # it has no segments
             settings["model_input_names"] = ["input_ids", "attention_mask"]
         _write_json(temporary / "tokenizer_config.json", settings)
         _write_card(temporary, config, saved.config.task.name, "transformers", fields, **about)

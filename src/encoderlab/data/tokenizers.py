@@ -40,6 +40,14 @@ BERT_SPECIALS = {
     "sep_token": "[SEP]",
     "mask_token": "[MASK]",
 }
+# Their texts in RoBERTa's vocabulary and those of its kind.
+ROBERTA_SPECIALS = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "mask_token": "<mask>",
+}
 _NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token")
 _SPECIAL_TOKENS = list(BERT_SPECIALS.values())
 _MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
@@ -57,8 +65,9 @@ class Tokenizer:
 
     `backend` does the work; `specials` gives the text of each special token under its name in transformers
     (`pad_token`, `unk_token`, `cls_token`, `sep_token`, and possibly `mask_token`). No text becomes a special token,
-    except the unknown one. Raises DataError if a special token is missing; `name` is what that message calls the
-    tokenizer.
+    except the unknown one. Between the texts of a pair are `pair_separators`: one (BERT), or two (RoBERTa) if the
+    backend's own template has two. Raises DataError if a special token is missing; `name` is what that message calls
+    the tokenizer.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
@@ -77,17 +86,31 @@ class Tokenizer:
         # Each id as it may occur in a text; special ones may not, except the unknown one.
         self._as_text = np.arange(self.vocabulary_size, dtype="uint16" if self.vocabulary_size <= 2**16 else "uint32")
         self._as_text[list(self.special_ids)] = self.unk_id
-        # For us, and for others who open the saved file: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1.
-        cls, sep = specials["cls_token"], specials["sep_token"]
         backend.no_padding()
         backend.no_truncation()
         backend.encode_special_tokens = True
-        backend.post_processor = processors.TemplateProcessing(
+        self._backend = backend
+        self._set_template(_pair_separators(backend, self.cls_id, self.sep_id))
+        # Words that are split beforehand each follow a blank, which byte-level vocabularies have in their tokens.
+        before_words = backend.pre_tokenizer
+        needs_blank = isinstance(before_words, pre_tokenizers.ByteLevel) and not before_words.add_prefix_space
+        self._before_word = " " if needs_blank else ""
+
+    def _set_template(self, pair_separators: int) -> None:
+        """For us, and for others who open the saved file, make pairs [CLS] a [SEP] b [SEP] with segments 0 and 1."""
+        cls, sep = self.specials["cls_token"], self.specials["sep_token"]
+        self.pair_separators = pair_separators
+        self._backend.post_processor = processors.TemplateProcessing(
             single=[cls, "$A", sep],
-            pair=[f"{cls}:0", "$A:0", f"{sep}:0", "$B:1", f"{sep}:1"],
+            pair=[f"{cls}:0", "$A:0", *[f"{sep}:0"] * pair_separators, "$B:1", f"{sep}:1"],
             special_tokens=[(cls, self.cls_id), (sep, self.sep_id)],
         )
-        self._backend = backend
+
+    def with_pair_separators(self, pair_separators: int) -> Tokenizer:
+        """Return the same tokenizer with so many separators between the texts of a pair."""
+        other = Tokenizer(tokenizers.Tokenizer.from_str(self._backend.to_str()), self.specials)
+        other._set_template(pair_separators)
+        return other
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self._backend, self.specials)  # rebuilt, because a pickled backend loses its configuration
@@ -128,7 +151,9 @@ class Tokenizer:
         """
         with _explained(chain.from_iterable(words)):
             encodings = self._backend.encode_batch(
-                [list(row) for row in words], is_pretokenized=True, add_special_tokens=False
+                [[self._before_word + word for word in row] for row in words],
+                is_pretokenized=True,
+                add_special_tokens=False,
             )
         rows = []
         for row, encoding in zip(words, encodings, strict=True):
@@ -165,24 +190,43 @@ class Tokenizer:
     def load(cls, path: Path) -> Tokenizer:
         """Open the tokenizer that `save`, or transformers, wrote at `path`. Raises DataError if that is impossible.
 
-        Special tokens have BERT's names unless tokenizer_config.json next to it says otherwise: a text, an object that
-        holds it, or null.
+        Special tokens are those that special_tokens_map.json or tokenizer_config.json next to it name: a text, an
+        object that holds it, or null. For a role that neither names, it is BERT's or RoBERTa's, whichever the
+        vocabulary has.
         """
-        stated = path.with_name("tokenizer_config.json")
-        with _damage_explained(stated):
-            if stated.is_file() and stated.stat().st_size > LARGEST_FILE:
-                raise ValueError(f"it has more than {LARGEST_FILE:,} bytes")
-            fields = json.loads(stated.read_text(encoding="utf-8")) if stated.is_file() else {}
-            named = BERT_SPECIALS | {role: fields[role] for role in BERT_SPECIALS if role in fields}
-            texts = {role: one["content"] if isinstance(one, dict) else one for role, one in named.items()}
-        specials = {role: text for role, text in texts.items() if isinstance(text, str)}
-        return cls(open_backend(path), specials, str(path))
+        named: dict[str, Any] = {}
+        for stated in (path.with_name("special_tokens_map.json"), path.with_name("tokenizer_config.json")):
+            if not stated.is_file():
+                continue
+            with _damage_explained(stated):
+                if stated.stat().st_size > LARGEST_FILE:
+                    raise ValueError(f"it has more than {LARGEST_FILE:,} bytes")
+                fields = json.loads(stated.read_text(encoding="utf-8"))
+                for role in BERT_SPECIALS:
+                    if role in fields:
+                        named[role] = fields[role]["content"] if isinstance(fields[role], dict) else fields[role]
+        backend = open_backend(path)
+        like_roberta = backend.token_to_id(BERT_SPECIALS["cls_token"]) is None
+        usual = ROBERTA_SPECIALS if like_roberta and backend.token_to_id("<s>") is not None else BERT_SPECIALS
+        specials = {role: text for role, text in (usual | named).items() if isinstance(text, str)}
+        return cls(backend, specials, str(path))
 
     @cached_property
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that change whenever the tokenizer does."""
         content = json.dumps([self._backend.to_str(), self.specials], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _pair_separators(backend: tokenizers.Tokenizer, cls_id: int, sep_id: int) -> int:
+    """Return how many separators the backend's own template has between the texts of a pair.
+
+    RoBERTa's has two, <s> a </s></s> b </s>; anything else is treated like BERT's.
+    """
+    with _explained([]):
+        together = backend.encode("", "", add_special_tokens=True).ids
+    of_template = [id_ for id_ in together if id_ in (cls_id, sep_id)]
+    return 2 if of_template == [cls_id, sep_id, sep_id, sep_id] else 1
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:

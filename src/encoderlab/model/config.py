@@ -39,6 +39,16 @@ class Activation(Enum):
     relu = "relu"
     gelu = "gelu"
     geglu = "geglu"
+    gelu_tanh = "gelu_tanh"
+    quick_gelu = "quick_gelu"
+    silu = "silu"
+    mish = "mish"
+    hardswish = "hardswish"
+    leaky_relu = "leaky_relu"
+    relu2 = "relu2"
+    relu6 = "relu6"
+    sigmoid = "sigmoid"
+    tanh = "tanh"
 
 
 class Pooling(Enum):
@@ -55,6 +65,14 @@ class Pairs(Enum):
 
     joint = "joint"
     separate = "separate"
+
+
+class Family(Enum):
+    """The families of transformers, besides BERT and DistilBERT, that an encoder can be; see `exchange/families.py`."""
+
+    roberta = "roberta"
+    xlm_roberta = "xlm_roberta"
+    camembert = "camembert"
 
 
 @dataclass
@@ -102,7 +120,11 @@ class ModelConfig(ModelChoice):
         NormPosition.post, "post (after each residual sum) or pre (before each sublayer)."
     )
     norm_epsilon: float = setting(1e-5, "Added to the variance before a norm divides by its root.", above=0)
-    activation: Activation = setting(Activation.gelu, "relu, gelu, or geglu (a gated feed-forward network).")
+    activation: Activation = setting(
+        Activation.gelu,
+        "relu, gelu, geglu (a gated feed-forward network), or one that pretrained encoders use: gelu_tanh, quick_gelu, "
+        "silu, mish, hardswish, leaky_relu, relu2, relu6, sigmoid, tanh.",
+    )
     bias: bool = setting(True, "Use biases in the linear maps and norms of the layers.")
     pooling: Pooling = setting(
         Pooling.cls,
@@ -116,6 +138,11 @@ class ModelConfig(ModelChoice):
     )
     dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the heads' input.", least=0, most=0.9)
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
+    family: Family | None = setting(
+        None,
+        "Family of transformers that export format=huggingface writes: roberta, xlm_roberta or camembert; null: "
+        "distilbert if the pooling is relu_pooler, else bert.",
+    )
     initializer_range: float | None = setting(
         None, "Standard deviation of initial weights (BERT: 0.02); null: by width.", above=0
     )
@@ -185,6 +212,7 @@ MAY_DIFFER = (
     "pooling",
     "pairs",
     "tie_decoder",
+    "family",
     "dropout",
     "attention_dropout",
     "initializer_range",

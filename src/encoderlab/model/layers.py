@@ -2,6 +2,8 @@
 encoder, to which a sequence is otherwise a set, the order of its tokens.
 """
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -55,7 +57,36 @@ def geglu(x: Float[Tensor, "*positions twice_d_ff"]) -> Float[Tensor, "*position
     return F.gelu(gate) * value
 
 
-ACTIVATIONS = {Activation.relu: F.relu, Activation.gelu: F.gelu, Activation.geglu: geglu}
+def gelu_tanh(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), which is nearly GELU (Hendrycks and Gimpel 2016, section 2)."""
+    return F.gelu(x, approximate="tanh")
+
+
+def quick_gelu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """x sigmoid(1.702 x), another approximation of GELU (the same section)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def relu2(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The square of ReLU (So et al. 2021, Primer)."""
+    return F.relu(x).square()
+
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    Activation.relu: F.relu,
+    Activation.gelu: F.gelu,
+    Activation.geglu: geglu,
+    Activation.gelu_tanh: gelu_tanh,
+    Activation.quick_gelu: quick_gelu,
+    Activation.silu: F.silu,
+    Activation.mish: F.mish,
+    Activation.hardswish: F.hardswish,
+    Activation.leaky_relu: F.leaky_relu,
+    Activation.relu2: relu2,
+    Activation.relu6: F.relu6,
+    Activation.sigmoid: torch.sigmoid,
+    Activation.tanh: torch.tanh,
+}
 
 
 class FeedForward(nn.Module):

@@ -61,6 +61,7 @@ BY_PIECE = (TOKEN_TABLE, "masked_token_head.decoder.weight", "masked_token_head.
 TABLES = ("encoder.embeddings.position.embedding.weight", *BY_PIECE)
 DOWNLOADED = ["config.json", "model*.safetensors", "model.safetensors.index.json", "1_Pooling/config.json", "vocab.txt"]
 DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+DOWNLOADED += ["vocab.json", "merges.txt", "sentencepiece.bpe.model"]  # of byte-level and Unigram vocabularies
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
 STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
 TASK_HEADS = ("sequence_head", "token_head")
