@@ -29,6 +29,7 @@ OTHERWISE = {
     "n_heads": 4,
     "d_head": 6,
     "d_ff": 100,
+    "d_embedding": 20,
     "positions": Positions.rotary,
     "segments": 0,
     "embedding_norm": False,
@@ -74,7 +75,7 @@ def test_full_settings_may_differ_if_weights_do_not_depend_on_them(name, value):
 
 @pytest.mark.parametrize(("name", "value"), OTHERWISE.items())
 def test_full_settings_that_do_not_match_are_refused_with_both_values(name, value):
-    theirs = {"d_head": 12, "d_ff": 96}.get(name, getattr(PRETRAINED, name))
+    theirs = {"d_head": 12, "d_ff": 96, "d_embedding": 24}.get(name, getattr(PRETRAINED, name))
     shown = [getattr(one, "value", one) for one in (value, theirs)]
     with pytest.raises(SettingError) as refused:
         replace(PRETRAINED, **{"d_head": 12, "d_ff": 96, name: value}).resolve(PRETRAINED)

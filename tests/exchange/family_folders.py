@@ -20,6 +20,7 @@ CONFIGS = {
     "roberta": ("Roberta", ROBERTA),
     "xlm-roberta": ("XLMRoberta", ROBERTA),
     "camembert": ("Camembert", ROBERTA),
+    "electra": ("Electra", {"embedding_size": 12}),
 }
 BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]

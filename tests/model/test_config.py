@@ -25,6 +25,7 @@ OTHER_VALUES = {
     "n_heads": 4,
     "d_head": 6,
     "d_ff": 40,
+    "d_embedding": 6,
     "positions": Positions.sinusoidal,
     "segments": 0,
     "embedding_norm": False,

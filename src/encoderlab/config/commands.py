@@ -300,7 +300,9 @@ class AsPretrained(ModelChoice):
     max_length: int | None = setting(
         None, "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).", least=1, most=1048576
     )
-    pooling: Pooling | None = setting(None, "cls, mean, pooler, relu_pooler; null: as trained on labels, else mean.")
+    pooling: Pooling | None = setting(
+        None, "cls, mean, pooler, relu_pooler, gelu_pooler; null: as trained on labels, else mean."
+    )
     pairs: Pairs | None = setting(
         None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."
     )

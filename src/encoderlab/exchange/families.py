@@ -74,6 +74,15 @@ ROBERTA_HEADS = {
     "masked_token_head.decoder": "lm_head.decoder",
     "masked_token_head": "lm_head",
 }
+ELECTRA_HEADS = {
+    "pool.dense": "classifier.dense",
+    "sequence_head": "classifier.out_proj",
+    "token_head": "classifier",
+    "masked_token_head.dense": "generator_predictions.dense",
+    "masked_token_head.norm": "generator_predictions.LayerNorm",
+    "masked_token_head.decoder": "generator_lm_head",
+    "masked_token_head": "generator_lm_head",
+}
 BERT_SETTINGS: dict[str, Setting] = {
     "n_layers": ("num_hidden_layers", 12),
     "d_model": ("hidden_size", 768),
@@ -274,12 +283,29 @@ def _roberta(model_type: str, prefix: str, family: Family) -> FamilyFormat:
     )
 
 
+ELECTRA = FamilyFormat(  # Clark et al. 2020; its discriminator's own head detects replaced tokens, and is not read
+    model_type="electra",
+    prefix="Electra",
+    body="electra",
+    embeddings=BERT_EMBEDDINGS | {"projection": "embeddings_project"},
+    layers="encoder.layer",
+    layer=BERT_LAYER,
+    heads=ELECTRA_HEADS,
+    settings=BERT_SETTINGS | {"d_embedding": ("embedding_size", 128)},
+    pooling=Pooling.gelu_pooler,
+    family=Family.electra,
+    architectures=(*COMMON, "ForPreTraining"),
+    unused=("discriminator_predictions.",),
+)
+
+
 FAMILIES = (
     BERT,
     DISTILBERT,
     _roberta("roberta", "Roberta", Family.roberta),
     _roberta("xlm-roberta", "XLMRoberta", Family.xlm_roberta),
     _roberta("camembert", "Camembert", Family.camembert),
+    ELECTRA,
 )
 BY_MODEL_TYPE = {family.model_type: family for family in FAMILIES}
 BY_FAMILY = {family.family: family for family in FAMILIES if family.family is not None}

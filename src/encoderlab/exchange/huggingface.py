@@ -125,6 +125,8 @@ def _refuse_missing_heads(
     """
     for architecture in fields.get("architectures") or []:
         suffix = str(architecture).removeprefix(family.prefix)
+        if suffix == "ForPreTraining" and family is not BERT:  # another head, which no model of ours has
+            continue
         for part in NAMED_HEADS.get(suffix, ()):
             weight = f"{family.heads.get(part, part)}.weight"
             if weight not in stored:
@@ -197,6 +199,7 @@ def config_json(
     }
     derived = {
         "d_ff": config.feed_forward_width,
+        "d_embedding": config.embedding_width,
         "initializer_range": config.initializer_range or INITIALIZER_RANGE,
         "max_length": config.reach + family.first_position(pad_id),
     }
@@ -374,7 +377,8 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
     head_width, activation, learned = config.head_width, config.activation.value, Positions.learned
     too_many = mean and not of_pairs and (classes or 0) > config.d_model - UNUSED
     names_head = heads.vocabulary and family.head_activation is None and config.activation is not Activation.gelu
-    own_pooling = (Pooling.cls, Pooling.mean, family.pooling)
+    own_pooling = (family.pooling, *((Pooling.cls, Pooling.mean) if family.pooling is Pooling.pooler else ()))
+    width, projects = config.embedding_width, "projection" in family.embeddings
     bert = "pooling=pooler (which makes it a BERT)"
     checks = [
         (config.positions is Positions.rotary, "positions=rotary", f"positions={learned.value}"),
@@ -384,6 +388,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
             if name != "bias"
         ),
         (config.activation not in ACTIVATIONS.values(), f"activation={activation}", "activation=gelu"),
+        (width != config.d_model and not projects, f"d_embedding={width}", "d_embedding=null"),
         (head_width * config.n_heads != config.d_model, f"d_head={head_width}", "d_head=null"),
         (names_head, f"activation={activation} with masked tokens", "activation=gelu"),
         (classes is not None and config.pairs is Pairs.separate, "pairs=separate", "pairs=joint"),
@@ -396,7 +401,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
     if family.family is not None:
         as_bert = "family=null (which makes it a BERT)"
         checks += [
-            (config.segments > 0, f"segments={config.segments}", as_bert),
+            (config.segments > 0 and "segment" not in family.embeddings, f"segments={config.segments}", as_bert),
             (of_pairs, "pretraining on pairs", as_bert),
             (
                 classes is not None and config.pooling not in own_pooling,
@@ -421,14 +426,15 @@ def _as_theirs(config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tens
     """Return the same model with no setting that the family lacks."""
     weights = dict(weights)
     if config.positions is Positions.sinusoidal:
-        table = SinusoidalPositions(config.reach, config.d_model).table
+        table = SinusoidalPositions(config.reach, config.embedding_width).table
         weights["encoder.embeddings.position.embedding.weight"] = table
     if heads.sequence_classes is not None and config.pooling is Pooling.cls:
         config, weights = replace(config, pooling=Pooling.pooler), weights | straight_pooler(config, weights)
     if heads.sequence_classes is not None and config.pooling is Pooling.mean:
         config, weights = add_averaging_layer(config, weights)
     segments = config.segments
-    if not segments and family is BERT:  # its tokenizer distinguishes two texts: by zeros, which have no effect
-        segments, weights["encoder.embeddings.segment.weight"] = 2, torch.zeros(2, config.d_model)
+    if not segments and "segment" in family.embeddings:
+        # its tokenizer distinguishes two texts: by zeros, which have no effect
+        segments, weights["encoder.embeddings.segment.weight"] = 2, torch.zeros(2, config.embedding_width)
     theirs = replace(config, positions=Positions.learned, segments=segments, bias=True, d_head=None)
     return theirs, weights

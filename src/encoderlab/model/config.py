@@ -58,6 +58,7 @@ class Pooling(Enum):
     mean = "mean"
     pooler = "pooler"
     relu_pooler = "relu_pooler"
+    gelu_pooler = "gelu_pooler"
 
 
 class Pairs(Enum):
@@ -73,6 +74,7 @@ class Family(Enum):
     roberta = "roberta"
     xlm_roberta = "xlm_roberta"
     camembert = "camembert"
+    electra = "electra"
 
 
 @dataclass
@@ -103,6 +105,12 @@ class ModelConfig(ModelChoice):
     d_ff: int | None = setting(
         None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536
     )
+    d_embedding: int | None = setting(
+        None,
+        "Width of the embeddings, which a linear map takes to d_model (ELECTRA); null: d_model.",
+        least=1,
+        most=65536,
+    )
     max_length: int | None = setting(
         128,
         "Longest sequence, with special tokens; null: enough for 99% of the training rows, at most 512 "
@@ -128,7 +136,8 @@ class ModelConfig(ModelChoice):
     bias: bool = setting(True, "Use biases in the linear maps and norms of the layers.")
     pooling: Pooling = setting(
         Pooling.cls,
-        "Pooling of a sequence: cls (its first token), mean, pooler or relu_pooler (BERT's and DistilBERT's).",
+        "Pooling of a sequence: cls (its first token), mean, or pooler, relu_pooler or gelu_pooler (BERT's, "
+        "DistilBERT's and ELECTRA's).",
     )
     pairs: Pairs = setting(
         Pairs.joint, "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared)."
@@ -140,8 +149,8 @@ class ModelConfig(ModelChoice):
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
     family: Family | None = setting(
         None,
-        "Family of transformers that export format=huggingface writes: roberta, xlm_roberta or camembert; null: "
-        "distilbert if the pooling is relu_pooler, else bert.",
+        "Family of transformers that export format=huggingface writes: roberta, xlm_roberta, camembert or electra; "
+        "null: distilbert if the pooling is relu_pooler, else bert.",
     )
     initializer_range: float | None = setting(
         None, "Standard deviation of initial weights (BERT: 0.02); null: by width.", above=0
@@ -186,13 +195,18 @@ class ModelConfig(ModelChoice):
     def _table_width(self) -> int:
         """Return how many numbers the tables of positions without parameters have for each position."""
         if self.positions is Positions.sinusoidal:
-            return self.d_model
+            return self.embedding_width
         return self.n_layers * self.head_width if self.positions is Positions.rotary else 0
 
     @property
     def head_width(self) -> int:
         """Return `d_head`, derived if it is not set."""
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
+
+    @property
+    def embedding_width(self) -> int:
+        """Return `d_embedding`, derived if it is not set."""
+        return self.d_model if self.d_embedding is None else self.d_embedding
 
     @property
     def reach(self) -> int:
@@ -232,6 +246,10 @@ def check_reach(max_length: int | None, pretrained: ModelConfig) -> None:
 
 def _comparable(config: ModelConfig, name: str) -> object:
     """Return a setting as it takes effect, and as a user writes it."""
-    derived = {"d_head": config.head_width, "d_ff": config.feed_forward_width}
+    derived = {
+        "d_head": config.head_width,
+        "d_ff": config.feed_forward_width,
+        "d_embedding": config.embedding_width,
+    }
     value = derived.get(name, getattr(config, name))
     return value.value if isinstance(value, Enum) else value

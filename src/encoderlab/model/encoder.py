@@ -16,17 +16,22 @@ AttentionMap = Float[Tensor, "batch heads length length"]  # [sequence, head, at
 
 
 class Embeddings(nn.Module):
-    """Token (zero for padding) + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2)."""
+    """Token (zero for padding) + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2).
+
+    Narrower embeddings than the layers are projected to their width (Lan et al. 2020, section 3.1; ELECTRA).
+    """
 
     norm: nn.Module
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
-        self.token = nn.Embedding(vocabulary_size, config.d_model, padding_idx=pad_id)
+        width = config.embedding_width
+        self.token = nn.Embedding(vocabulary_size, width, padding_idx=pad_id)
         self.position = build_positions(config)
-        self.segment = nn.Embedding(config.segments, config.d_model) if config.segments else None
-        self.norm = build_norm(config) if config.embedding_norm else nn.Identity()
+        self.segment = nn.Embedding(config.segments, width) if config.segments else None
+        self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
+        self.projection = nn.Identity() if width == config.d_model else nn.Linear(width, config.d_model)
 
     def forward(
         self,
@@ -34,13 +39,16 @@ class Embeddings(nn.Module):
         token_type_ids: Int[Tensor, "*batch tokens"],
         positions: slice | Int[Tensor, " tokens"] | None = None,
     ) -> Float[Tensor, "*batch tokens d_model"]:
-        """Return their normalised sum; `positions` are the tokens' positions in their sequences (None: consecutive)."""
+        """Return their normalised sum, as wide as the layers.
+
+        `positions` are the tokens' positions in their sequences (None: consecutive).
+        """
         x = self.token(input_ids)
         if self.position is not None:
             x = x + self.position(slice(input_ids.shape[-1]) if positions is None else positions)
         if self.segment is not None:
             x = x + self.segment(token_type_ids)
-        return self.dropout(self.norm(x))
+        return self.projection(self.dropout(self.norm(x)))
 
 
 class EncoderLayer(nn.Module):

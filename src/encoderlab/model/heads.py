@@ -26,7 +26,9 @@ Hidden = Float[Tensor, "batch length d_model"]
 TokenMask = Bool[Tensor, "batch positions"]  # more positions than vectors if only the first tokens were computed
 Pooled = Float[Tensor, "batch d_model"]
 
-FIRST_TOKEN = (Pooling.cls, Pooling.pooler, Pooling.relu_pooler)  # those that read only the first token
+FIRST_TOKEN = tuple(
+    pooling for pooling in Pooling if pooling is not Pooling.mean
+)  # those that read only the first token
 
 
 class ClsPool(nn.Module):
@@ -47,7 +49,7 @@ class MeanPool(nn.Module):
 
 
 class Pooler(nn.Module):
-    """activation(W x + b) of the first token: tanh in BERT's code, ReLU in DistilBERT's."""
+    """activation(W x + b) of the first token: tanh in BERT's code, ReLU in DistilBERT's, GELU in ELECTRA's."""
 
     def __init__(self, d_model: int, activation: nn.Module) -> None:
         super().__init__()
@@ -64,6 +66,8 @@ def build_pooling(config: ModelConfig) -> nn.Module:
         return Pooler(config.d_model, nn.Tanh())
     if config.pooling is Pooling.relu_pooler:
         return Pooler(config.d_model, nn.ReLU())
+    if config.pooling is Pooling.gelu_pooler:
+        return Pooler(config.d_model, nn.GELU())
     return MeanPool() if config.pooling is Pooling.mean else ClsPool()
 
 
@@ -132,13 +136,14 @@ class MaskedTokenHead(nn.Module):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.d_model, config.d_model)
-        self.norm = build_norm(config)
-        self.decoder = None if config.tie_decoder else nn.Linear(config.d_model, vocabulary_size, bias=False)
+        width = config.embedding_width
+        self.dense = nn.Linear(config.d_model, width)
+        self.norm = build_norm(config, width)
+        self.decoder = None if config.tie_decoder else nn.Linear(width, vocabulary_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(
-        self, x: Float[Tensor, "targets d_model"], embeddings: Float[Tensor, "vocabulary d_model"]
+        self, x: Float[Tensor, "targets d_model"], embeddings: Float[Tensor, "vocabulary width"]
     ) -> Float[Tensor, "targets vocabulary"]:
         decoder = embeddings if self.decoder is None else self.decoder.weight
         hidden = self.norm(F.gelu(self.dense(x)))

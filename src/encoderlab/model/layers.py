@@ -40,15 +40,16 @@ def _random_int16(shape: torch.Size) -> Tensor:
     return draws.view(torch.int16)[:count].view(shape)
 
 
-def build_norm(config: ModelConfig) -> nn.Module:
-    """Return the norm that the settings choose, over the last dimension.
+def build_norm(config: ModelConfig, width: int | None = None) -> nn.Module:
+    """Return the norm that the settings choose, over the last dimension, of `width` (None: d_model).
 
     layer: subtract the mean, divide by the standard deviation, then a scale and a shift per feature (Ba et al. 2016).
     rms: divide by the root of the mean square, then a scale per feature (Zhang and Sennrich 2019, equation 4).
     """
+    width = width or config.d_model
     if config.norm is Norm.layer:
-        return nn.LayerNorm(config.d_model, eps=config.norm_epsilon, bias=config.bias)
-    return nn.RMSNorm(config.d_model, eps=config.norm_epsilon)
+        return nn.LayerNorm(width, eps=config.norm_epsilon, bias=config.bias)
+    return nn.RMSNorm(width, eps=config.norm_epsilon)
 
 
 def geglu(x: Float[Tensor, "*positions twice_d_ff"]) -> Float[Tensor, "*positions d_ff"]:
@@ -106,9 +107,9 @@ class FeedForward(nn.Module):
 def build_positions(config: ModelConfig) -> nn.Module | None:
     """Return the table of vectors to add to the embeddings; None for rotary positions, which act inside attention."""
     if config.positions is Positions.sinusoidal:
-        return SinusoidalPositions(config.reach, config.d_model)
+        return SinusoidalPositions(config.reach, config.embedding_width)
     if config.positions is Positions.learned:
-        return LearnedPositions(config.reach, config.d_model)
+        return LearnedPositions(config.reach, config.embedding_width)
     return None
 
 

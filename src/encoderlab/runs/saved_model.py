@@ -295,14 +295,16 @@ def settings_for(task: tasks.TaskConfig, pretrained: SavedModel) -> ModelConfig:
     """Return the settings of a pretrained encoder for a run of `task`.
 
     The pooling is kept if a task with labels or a pooler was trained with it. Otherwise it is the mean, which from
-    pretraining alone scored 0.727 on the built-in task, and the first token 0.699. Pretraining reads a pair as one
-    sequence.
+    pretraining alone scored 0.727 on the built-in task, and the first token 0.699; an encoder of another family keeps
+    that family's own, with which it can be exported. Pretraining reads a pair as one sequence.
     """
     model, heads = pretrained.config.model, pretrained.task().heads
     if isinstance(task, tasks.PretrainingConfig):
         return replace(model, pairs=Pairs.joint)
     has_classes = heads.sequence_classes is not None and not heads.vocabulary
-    return model if has_classes or "pool.dense.weight" in pretrained.weights else replace(model, pooling=Pooling.mean)
+    if has_classes or model.family is not None or "pool.dense.weight" in pretrained.weights:
+        return model
+    return replace(model, pooling=Pooling.mean)
 
 
 def load_into(model: EncoderWithHeads, pretrained: SavedModel, labels: Sequence[str] = ()) -> list[str]:
