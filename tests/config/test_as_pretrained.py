@@ -32,6 +32,7 @@ OTHERWISE = {
     "d_embedding": 20,
     "positions": Positions.rotary,
     "segments": 0,
+    "relative_buckets": 8,
     "embedding_norm": False,
     "norm": Norm.rms,
     "norm_position": NormPosition.pre,

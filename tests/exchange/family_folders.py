@@ -10,7 +10,7 @@ SIZES = {
     "num_hidden_layers": 4,
     "num_attention_heads": 2,
     "intermediate_size": 24,
-    "max_position_embeddings": 40,
+    "max_position_embeddings": 150,
 }
 TEXTS = [
     f"{word} film, {other}: {n}!" for n in range(40) for word in ("A good", "A bad") for other in ("says", "né Ünder")
@@ -20,6 +20,7 @@ CONFIGS = {
     "roberta": ("Roberta", ROBERTA),
     "xlm-roberta": ("XLMRoberta", ROBERTA),
     "camembert": ("Camembert", ROBERTA),
+    "mpnet": ("MPNet", {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}),
     "electra": ("Electra", {"embedding_size": 12}),
 }
 BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -56,11 +57,14 @@ def unigram():
 
 def wordpiece(specials=BERT_SPECIALS):
     """Return a tokenizer like BERT's."""
-    backend = tokenizers.Tokenizer(models.WordPiece(unk_token=specials[1]))
+    unknown = "<unk>" if specials is ROBERTA_SPECIALS else "[UNK]"
+    backend = tokenizers.Tokenizer(models.WordPiece(unk_token=unknown))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=120, special_tokens=specials))
     backend.post_processor = bert_template()
+    if specials is ROBERTA_SPECIALS:
+        backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=False)
     return backend
 
 
@@ -72,7 +76,8 @@ def bert_template():
 
 def tokenizer_of(family):
     """Return the tokenizer of a family, as transformers wraps it."""
-    backend = {"roberta": byte_level, "xlm-roberta": unigram, "camembert": unigram}.get(family, wordpiece)()
+    kinds = {"roberta": byte_level, "xlm-roberta": unigram, "camembert": unigram}
+    backend = wordpiece(ROBERTA_SPECIALS) if family == "mpnet" else kinds.get(family, wordpiece)()
     like_roberta = backend.token_to_id("<s>") is not None
     texts = [ROBERTA_SPECIALS[i] for i in (1, 3, 0, 2, 4)] if like_roberta else BERT_SPECIALS
     specials = dict(zip(NAMES, texts, strict=True))

@@ -17,7 +17,7 @@ from tests.exchange.family_folders import CONFIGS, TEXTS, folder_of, tokenizer_o
 
 HEADS = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
 FAST, SLOW = ("roberta", "electra", "mpnet", "modernbert"), pytest.mark.slow
-TEXT = "A good film, says Ünder: a bad one! " * 8
+TEXT = "A good film, says Ünder: a bad one! " * 16
 
 
 def opened(folder):

@@ -28,6 +28,7 @@ OTHER_VALUES = {
     "d_embedding": 6,
     "positions": Positions.sinusoidal,
     "segments": 0,
+    "relative_buckets": 8,
     "embedding_norm": False,
     "norm": Norm.rms,
     "norm_position": NormPosition.pre,

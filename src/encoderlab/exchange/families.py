@@ -74,6 +74,16 @@ ROBERTA_HEADS = {
     "masked_token_head.decoder": "lm_head.decoder",
     "masked_token_head": "lm_head",
 }
+MPNET_LAYER = {
+    "attention.query": "attention.attn.q",
+    "attention.key": "attention.attn.k",
+    "attention.value": "attention.attn.v",
+    "attention.output": "attention.attn.o",
+    "attention_norm": "attention.LayerNorm",
+    "feed_forward.inner": "intermediate.dense",
+    "feed_forward.outer": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
 ELECTRA_HEADS = {
     "pool.dense": "classifier.dense",
     "sequence_head": "classifier.out_proj",
@@ -114,6 +124,7 @@ LIKE_BERT: dict[str, Any] = {
     "norm_position": NormPosition.post,
     "embedding_norm": True,
     "bias": True,
+    "relative_buckets": 0,
 }
 # What transformers calls the activations that ours has too.
 ACTIVATIONS = {
@@ -152,6 +163,7 @@ class FamilyFormat:
     heads: Mapping[str, str]
     settings: Mapping[str, Setting]
     pooling: Pooling
+    others: Mapping[str, str] = field(default_factory=dict)  # further parts of the encoder
     family: Family | None = None  # what `model.family` says of such a model
     pooler: str | None = None  # inside an encoder without a sequence head; None: named like the head's
     activation: str = "hidden_act"
@@ -172,6 +184,7 @@ class FamilyFormat:
         names = {f"encoder.embeddings.{ours}": f"{self.body}.{theirs}" for ours, theirs in self.embeddings.items()}
         for ours, theirs in self.layer.items():
             names[f"encoder.layers.*.{ours}"] = f"{self.body}.{self.layers}.*.{theirs}"
+        names |= {f"encoder.{ours}": f"{self.body}.{theirs}" for ours, theirs in self.others.items()}
         names |= self.heads
         has_classifier = heads.sequence_classes is not None and not heads.vocabulary
         if self.pooler is not None and not (has_classifier and "pool.dense" in self.heads):
@@ -193,7 +206,7 @@ class FamilyFormat:
     def normal_name(self, name: str) -> str:
         """Return a weight's name of today: old ones have gamma and beta, those of bare encoders no prefix."""
         name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-        parts = [*self.embeddings.values(), self.layers, *([self.pooler] if self.pooler else [])]
+        parts = [*self.embeddings.values(), self.layers, *self.others.values(), *([self.pooler] if self.pooler else [])]
         return f"{self.body}.{name}" if name.partition(".")[0] in {part.partition(".")[0] for part in parts} else name
 
     def first_position(self, pad_id: int) -> int:
@@ -298,6 +311,25 @@ ELECTRA = FamilyFormat(  # Clark et al. 2020; its discriminator's own head detec
     unused=("discriminator_predictions.",),
 )
 
+MPNET = FamilyFormat(
+    model_type="mpnet",
+    prefix="MPNet",
+    body="mpnet",
+    embeddings=NO_SEGMENTS,
+    layers="encoder.layer",
+    layer=MPNET_LAYER,
+    heads=ROBERTA_HEADS,
+    others={"relative.bias": "encoder.relative_attention_bias"},
+    settings=BERT_SETTINGS | {"segments": (None, 0)},
+    pooling=Pooling.pooler,
+    family=Family.mpnet,
+    pooler="pooler.dense",
+    fixed=LIKE_BERT | {"relative_buckets": 32},
+    requires={"relative_attention_num_buckets": (32,), "pad_token_id": (1,)},  # which its code assumes
+    positions_follow_pad=True,
+    pad_id=1,
+)
+
 
 FAMILIES = (
     BERT,
@@ -306,6 +338,7 @@ FAMILIES = (
     _roberta("xlm-roberta", "XLMRoberta", Family.xlm_roberta),
     _roberta("camembert", "Camembert", Family.camembert),
     ELECTRA,
+    MPNET,
 )
 BY_MODEL_TYPE = {family.model_type: family for family in FAMILIES}
 BY_FAMILY = {family.family: family for family in FAMILIES if family.family is not None}

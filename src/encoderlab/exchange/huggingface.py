@@ -206,6 +206,7 @@ def config_json(
     keys = {ours: key for ours, (key, _) in family.settings.items() if key is not None}
     fields |= {key: derived.get(ours, getattr(config, ours)) for ours, key in keys.items()}
     fields["tie_word_embeddings"] = config.tie_decoder or not heads.vocabulary
+    fields |= {key: allowed[0] for key, allowed in family.requires.items()}
     if family.one_segment:
         fields["type_vocab_size"] = 1
     if family is BERT:
@@ -383,7 +384,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
     checks = [
         (config.positions is Positions.rotary, "positions=rotary", f"positions={learned.value}"),
         *(
-            (getattr(config, name) is not value, f"{name}={_typed(getattr(config, name))}", f"{name}={_typed(value)}")
+            (getattr(config, name) != value, f"{name}={_typed(getattr(config, name))}", f"{name}={_typed(value)}")
             for name, value in family.fixed.items()
             if name != "bias"
         ),
@@ -393,6 +394,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
         (names_head, f"activation={activation} with masked tokens", "activation=gelu"),
         (classes is not None and config.pairs is Pairs.separate, "pairs=separate", "pairs=joint"),
         (mean and of_pairs, "pooling=mean in pretraining on pairs", "pooling=pooler"),
+        (mean and config.relative_buckets > 0, "pooling=mean", "pooling=pooler"),  # the bias would weigh the tokens
         (too_many, f"pooling=mean with {classes} classes", "pooling=pooler"),
         (distilbert and of_pairs, "pooling=relu_pooler in pretraining on pairs", bert),
         (distilbert and config.segments > 0, f"segments={config.segments}", bert),
@@ -409,6 +411,10 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
                 f"pooling={family.pooling.value}",
             ),
         ]
+    pad_ids = family.requires.get("pad_token_id")
+    if pad_ids is not None and pad_id not in pad_ids:
+        wrong = f"{family.prefix} in transformers has padding with the id {pad_ids[0]}, but the tokenizer's is {pad_id}"
+        raise SettingError(wrong, remedy="Use format=onnx, or train with tokenizer=as_pretrained")
     lacking = {f"model.{setting}": f"model.{instead}" for lacks, setting, instead in checks if lacks}
     if lacking:
         raise SettingError(

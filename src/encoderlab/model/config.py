@@ -75,6 +75,7 @@ class Family(Enum):
     xlm_roberta = "xlm_roberta"
     camembert = "camembert"
     electra = "electra"
+    mpnet = "mpnet"
 
 
 @dataclass
@@ -119,6 +120,13 @@ class ModelConfig(ModelChoice):
         most=1048576,
     )
     positions: Positions = setting(Positions.learned, "Position encoding: sinusoidal, learned or rotary.")
+    relative_buckets: int = setting(
+        0,
+        "Buckets of distances with a learned bias on the attention scores, besides the positions above (MPNet: 32); "
+        "0: none.",
+        least=0,
+        most=1024,
+    )
     segments: int = setting(
         2, "Number of segment embeddings (2 distinguish the texts of a pair; 0: none).", least=0, most=1024
     )
@@ -149,7 +157,7 @@ class ModelConfig(ModelChoice):
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
     family: Family | None = setting(
         None,
-        "Family of transformers that export format=huggingface writes: roberta, xlm_roberta, camembert or electra; "
+        "Family of transformers that format=huggingface writes: roberta, xlm_roberta, camembert, electra, mpnet; "
         "null: distilbert if the pooling is relu_pooler, else bert.",
     )
     initializer_range: float | None = setting(
@@ -160,6 +168,8 @@ class ModelConfig(ModelChoice):
         check_settings(self, self.group)
         if self.segments == 1:
             raise SettingError("model.segments is 1", allowed="0 for none, or at least 2 for pairs")
+        if self.relative_buckets % 4:
+            raise SettingError(f"model.relative_buckets is {self.relative_buckets}", allowed="0, or a multiple of 4")
         if self.d_head is None and self.d_model % self.n_heads:
             raise SettingError(
                 f"model.d_model={self.d_model} is not a multiple of model.n_heads={self.n_heads}",

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from encoderlab.model.attention import MultiHeadAttention
 from encoderlab.model.config import ModelConfig, NormPosition
-from encoderlab.model.layers import Dropout, FeedForward, build_norm, build_positions
+from encoderlab.model.layers import Dropout, FeedForward, RelativePositions, build_norm, build_positions
 from encoderlab.model.packing import Ids, Layout, Mask, SelectedTokens, Selection, Tokens
 
 SelectedVectors = Float[Tensor, "*targets d_model"]  # of the selected tokens
@@ -102,6 +102,8 @@ class Encoder(nn.Module):
         self.embeddings = Embeddings(config, vocabulary_size, pad_id)
         layers = nn.ModuleList(LAYERS[config.norm_position](config) for _ in range(config.n_layers))
         self.layers = cast("Sequence[PostNormLayer | PreNormLayer]", layers)
+        buckets = config.relative_buckets
+        self.relative = RelativePositions(buckets, config.n_heads) if buckets else None
         self.final_norm = build_norm(config) if config.norm_position is NormPosition.pre else nn.Identity()
 
     def forward(
@@ -153,5 +155,8 @@ class Encoder(nn.Module):
         batch, length = input_ids.shape
         assert length <= self.max_length, f"truncate {length} tokens to {self.max_length} first"
         if attention_mask is None or n_tokens is None:
-            return Layout.padded(batch, length, attention_mask)
-        return Layout.packed(attention_mask, n_tokens)
+            layout = Layout.padded(batch, length, attention_mask)
+        else:
+            layout = Layout.packed(attention_mask, n_tokens)
+        layout.bias = None if self.relative is None else self.relative(length)
+        return layout

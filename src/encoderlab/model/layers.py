@@ -1,7 +1,8 @@
-"""The parts that every layer repeats: dropout, norms, the position-wise feed-forward network; and three ways to give an
+"""The parts that every layer repeats: dropout, norms, the position-wise feed-forward network; and four ways to give an
 encoder, to which a sequence is otherwise a set, the order of its tokens.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -169,3 +170,34 @@ class RotaryPositions(nn.Module):
         cosines, sines = (table[positions, None].to(x.dtype) for table in (self.cosines, self.sines))
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+
+
+FARTHEST = 128  # tokens: all distances from here on share a bucket
+
+
+class RelativePositions(nn.Module):
+    """A learned bias on the attention scores for each bucket of distances and each head, the same in every layer
+    (Raffel et al. 2020, section 2.1; Song et al. 2020, MPNet).
+
+    Half of the buckets are for tokens before, half for tokens after. Half of those hold one distance each, and the
+    others ranges that grow by a factor up to FARTHEST.
+    """
+
+    def __init__(self, buckets: int, n_heads: int) -> None:
+        super().__init__()
+        self.bias = nn.Embedding(buckets, n_heads)
+
+    def forward(self, length: int) -> Float[Tensor, "heads length length"]:
+        """Return the bias for each head, attending token and attended token."""
+        positions = torch.arange(length, device=self.bias.weight.device)
+        distances = positions[:, None] - positions  # positive for tokens before
+        return self.bias(self.bucket(distances)).permute(2, 0, 1)
+
+    def bucket(self, distances: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """Return the bucket of each distance."""
+        half = self.bias.num_embeddings // 2
+        exact = half // 2
+        size = distances.abs()
+        growth = torch.log(size.clamp(min=exact).float() / exact) / math.log(FARTHEST / exact)
+        ranges = (exact + (growth * (half - exact)).long()).clamp(max=half - 1)
+        return torch.where(size < exact, size, ranges) + half * (distances < 0)
