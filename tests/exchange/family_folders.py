@@ -21,6 +21,11 @@ CONFIGS = {
     "xlm-roberta": ("XLMRoberta", ROBERTA),
     "camembert": ("Camembert", ROBERTA),
     "mpnet": ("MPNet", {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}),
+    "modernbert": (
+        "ModernBert",
+        {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
+        | {"local_attention": 12, "classifier_pooling": "mean"},
+    ),
     "electra": ("Electra", {"embedding_size": 12}),
 }
 BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -77,6 +82,7 @@ def bert_template():
 def tokenizer_of(family):
     """Return the tokenizer of a family, as transformers wraps it."""
     kinds = {"roberta": byte_level, "xlm-roberta": unigram, "camembert": unigram}
+    kinds["modernbert"] = lambda: byte_level(BERT_SPECIALS)
     backend = wordpiece(ROBERTA_SPECIALS) if family == "mpnet" else kinds.get(family, wordpiece)()
     like_roberta = backend.token_to_id("<s>") is not None
     texts = [ROBERTA_SPECIALS[i] for i in (1, 3, 0, 2, 4)] if like_roberta else BERT_SPECIALS

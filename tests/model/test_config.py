@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from encoderlab.batch import HeadSizes
 from encoderlab.errors import SettingError
-from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import Activation, Head, ModelConfig, Norm, NormPosition, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -28,6 +28,7 @@ OTHER_VALUES = {
     "d_embedding": 6,
     "positions": Positions.sinusoidal,
     "segments": 0,
+    "head": Head.prediction,
     "relative_buckets": 8,
     "embedding_norm": False,
     "norm": Norm.rms,

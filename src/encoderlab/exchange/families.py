@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.batch import HeadSizes
-from encoderlab.model.config import Activation, Family, Norm, NormPosition, Pooling
+from encoderlab.model.config import Activation, Family, Head, Norm, NormPosition, Pooling, Positions
 
 Weights = dict[str, Tensor]
 Setting = tuple[str | None, Any]  # the key in config.json (None: fixed by the family), and transformers' default
@@ -84,6 +84,26 @@ MPNET_LAYER = {
     "feed_forward.outer": "output.dense",
     "feed_forward_norm": "output.LayerNorm",
 }
+MODERNBERT_LAYER = {
+    "attention.query": "attn.Wqkv.query",  # these three are one there, see `fused`
+    "attention.key": "attn.Wqkv.key",
+    "attention.value": "attn.Wqkv.value",
+    "attention.output": "attn.Wo",
+    "attention_norm": "attn_norm",
+    "feed_forward.inner": "mlp.Wi",
+    "feed_forward.outer": "mlp.Wo",
+    "feed_forward_norm": "mlp_norm",
+}
+MODERNBERT_HEADS = {
+    "transform.dense": "head.dense",
+    "transform.norm": "head.norm",
+    "sequence_head": "classifier",
+    "token_head": "classifier",
+    "masked_token_head.dense": "head.dense",
+    "masked_token_head.norm": "head.norm",
+    "masked_token_head.decoder": "decoder",
+    "masked_token_head": "decoder",
+}
 ELECTRA_HEADS = {
     "pool.dense": "classifier.dense",
     "sequence_head": "classifier.out_proj",
@@ -125,6 +145,30 @@ LIKE_BERT: dict[str, Any] = {
     "embedding_norm": True,
     "bias": True,
     "relative_buckets": 0,
+    "window": None,
+    "head": Head.linear,
+}
+MODERNBERT_SETTINGS: dict[str, Setting] = {
+    "n_layers": ("num_hidden_layers", 22),
+    "d_model": ("hidden_size", 768),
+    "n_heads": ("num_attention_heads", 12),
+    "d_ff": ("intermediate_size", 1152),
+    "max_length": ("max_position_embeddings", 8192),
+    "segments": (None, 0),
+    "norm_epsilon": ("norm_eps", 1e-5),
+    "dropout": ("mlp_dropout", 0.0),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "initializer_range": ("initializer_range", 0.02),
+}
+LIKE_MODERNBERT: dict[str, Any] = {
+    "positions": Positions.rotary,
+    "norm": Norm.layer,
+    "norm_position": NormPosition.pre,
+    "embedding_norm": True,
+    "first_norm": False,
+    "activation": Activation.geglu,
+    "relative_buckets": 0,
+    "head": Head.prediction,
 }
 # What transformers calls the activations that ours has too.
 ACTIVATIONS = {
@@ -170,6 +214,8 @@ class FamilyFormat:
     head_activation: str | None = "gelu"  # of its masked token head; None: that of the layers
     architectures: tuple[str, ...] = COMMON
     unused: tuple[str, ...] = ()  # how the names of weights begin that no model of ours has
+    fused: tuple[str, tuple[str, ...]] | None = None  # the name of what are several parts of ours, and their names
+    lacks_biases: bool = False  # a weight without a bias has the bias zero
     fixed: Mapping[str, Any] = field(default_factory=lambda: LIKE_BERT)
     requires: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # values of config.json, the default first
     positions_follow_pad: bool = False  # the first token reads the row of the positions' table after padding's id
@@ -219,6 +265,11 @@ class FamilyFormat:
             weights[self._positions] = weights[self._positions][self.first_position(pad_id) :]
         if self.one_segment:
             self._add_segment(weights)
+        if self.fused is not None:
+            whole, parts = self.fused
+            for name in [name for name in weights if f".{whole}." in name]:
+                pieces = weights.pop(name).tensor_split(len(parts))
+                weights |= {name.replace(whole, part): piece for part, piece in zip(parts, pieces, strict=True)}
 
     def to_theirs(self, weights: Weights, pad_id: int) -> None:
         """Change the weights of ours, by the family's names, into those that it has."""
@@ -226,6 +277,11 @@ class FamilyFormat:
             table = weights[self._positions]
             unread = table.new_zeros(self.first_position(pad_id), table.shape[1])
             weights[self._positions] = torch.cat([unread, table])
+        if self.fused is not None:
+            whole, parts = self.fused
+            for name in [name for name in weights if f".{parts[0]}." in name]:
+                pieces = [weights.pop(name.replace(parts[0], part)) for part in parts]
+                weights[name.replace(parts[0], whole)] = torch.cat(pieces)
         if self.one_segment:
             weights[self._segments] = torch.zeros(1, weights[self._positions].shape[1])
 
@@ -330,6 +386,25 @@ MPNET = FamilyFormat(
     pad_id=1,
 )
 
+MODERNBERT = FamilyFormat(  # Warner et al. 2024; Ettin has this type too
+    model_type="modernbert",
+    prefix="ModernBert",
+    body="model",
+    embeddings={"token": "embeddings.tok_embeddings", "norm": "embeddings.norm"},
+    layers="layers",
+    layer=MODERNBERT_LAYER,
+    heads=MODERNBERT_HEADS,
+    others={"final_norm": "final_norm"},
+    settings=MODERNBERT_SETTINGS,
+    pooling=Pooling.cls,
+    family=Family.modernbert,
+    activation="hidden_activation",
+    fused=("attn.Wqkv", ("attn.Wqkv.query", "attn.Wqkv.key", "attn.Wqkv.value")),
+    lacks_biases=True,
+    fixed=LIKE_MODERNBERT,
+    requires={"hidden_activation": ("gelu",), "classifier_activation": ("gelu",)},
+)
+
 
 FAMILIES = (
     BERT,
@@ -339,6 +414,7 @@ FAMILIES = (
     _roberta("camembert", "Camembert", Family.camembert),
     ELECTRA,
     MPNET,
+    MODERNBERT,
 )
 BY_MODEL_TYPE = {family.model_type: family for family in FAMILIES}
 BY_FAMILY = {family.family: family for family in FAMILIES if family.family is not None}

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from encoderlab.batch import HeadSizes, TargetKind
 from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange import modernbert
 from encoderlab.exchange.families import (
     ACTIVATIONS,
     BERT,
@@ -21,6 +22,7 @@ from encoderlab.exchange.families import (
     BY_MODEL_TYPE,
     DISTILBERT,
     DISTILBERT_EPSILON,
+    MODERNBERT,
     PAIR_HEAD,
     FamilyFormat,
 )
@@ -84,6 +86,8 @@ def heads_of(fields: dict[str, Any], family: FamilyFormat, stored: Mapping[str, 
     """
     names = family.heads
     vocabulary = f"{names['masked_token_head.dense']}.weight" in stored
+    if "transform.dense" in names:  # which classifiers have too, under the same name
+        vocabulary = vocabulary and f"{names['sequence_head']}.weight" not in stored
     pair_head = family is BERT and f"{PAIR_HEAD}.weight" in stored
     marks = [PAIR_HEAD] if pair_head else [names["sequence_head"], names["token_head"]]
     heads = [f"{mark}.weight" for mark in marks if f"{mark}.weight" in stored]
@@ -140,17 +144,22 @@ def settings_of(
 ) -> tuple[ModelConfig, int]:
     """Return the encoder's settings and the size of its vocabulary. Raises DataError."""
     values = {ours: _number(folder, fields, *theirs) for ours, theirs in family.settings.items()}
+    if family is MODERNBERT:
+        values |= modernbert.settings_from(folder, fields, values["n_layers"])
+    else:
+        values["activation"] = ACTIVATIONS[fields.get(family.activation, "gelu")]
     values["max_length"] -= family.first_position(pad_id)
     vocabulary_size = _number(folder, fields, "vocab_size", 30522)
     if not 0 < vocabulary_size <= 2**31:
         raise DataError(f"{folder}: config.json states vocab_size={vocabulary_size}", allowed="1 to 2^31")
+    named = {
+        "name": family.model_type,
+        "family": family.family,
+        "pooling": family.pooling,
+        "tie_decoder": tie_decoder,
+    }
     try:
-        config = ModelConfig(
-            **{"name": family.model_type, "pooling": family.pooling, "tie_decoder": tie_decoder}
-            | dict(family.fixed)
-            | values
-            | {"activation": ACTIVATIONS[fields.get(family.activation, "gelu")], "family": family.family}
-        )
+        config = ModelConfig(**{**named, **family.fixed, **values})
     except SettingError as error:
         raise DataError(f"{folder}: config.json is not supported: {error.wrong}", allowed=error.allowed) from None
     return config, vocabulary_size
@@ -195,7 +204,7 @@ def config_json(
         "torch_dtype": "float32",
         "vocab_size": vocabulary_size,
         "pad_token_id": pad_id,
-        family.activation: names[config.activation],
+        family.activation: names.get(config.activation, "gelu"),
     }
     derived = {
         "d_ff": config.feed_forward_width,
@@ -207,6 +216,8 @@ def config_json(
     fields |= {key: derived.get(ours, getattr(config, ours)) for ours, key in keys.items()}
     fields["tie_word_embeddings"] = config.tie_decoder or not heads.vocabulary
     fields |= {key: allowed[0] for key, allowed in family.requires.items()}
+    if family is MODERNBERT:
+        fields |= modernbert.fields_of(config)
     if family.one_segment:
         fields["type_vocab_size"] = 1
     if family is BERT:
@@ -284,11 +295,18 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     pooler = heads.sequence_classes is None and _has_pooler(family, heads, stored)
     required = _shapes(config, vocabulary_size, heads, pooler=pooler)
     names = family.their_names(required, heads, pair_head=pair_head)
+    if family.lacks_biases:
+        absent = {name: ours for ours, name in names.items() if name.endswith(".bias") and name not in stored}
+        stored |= {name: torch.zeros(required[ours]) for name, ours in absent.items()}
     check_shapes(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
     weights = {ours: stored[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and "pool.dense.weight" in weights:
         original = without_straight_pooler(config, weights) or without_averaging_layer(config, weights)
         config, weights = original or (config, weights)
+    if family is MODERNBERT and heads.vocabulary:  # transformers starts classifiers from this head
+        for kind in ("dense.weight", "dense.bias", "norm.weight", "norm.bias"):
+            if f"masked_token_head.{kind}" in weights:
+                weights[f"transform.{kind}"] = weights[f"masked_token_head.{kind}"]
     return HuggingFaceModel(config, heads, weights, labels, vocabulary_size, *thresholds_of(fields, labels))
 
 
@@ -376,19 +394,22 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
     classes, of_pairs = heads.sequence_classes, heads.vocabulary and heads.sequence_classes is not None
     mean, distilbert = config.pooling is Pooling.mean and classes is not None, family is DISTILBERT
     head_width, activation, learned = config.head_width, config.activation.value, Positions.learned
-    too_many = mean and not of_pairs and (classes or 0) > config.d_model - UNUSED
+    modern = family is MODERNBERT
+    too_many = mean and not modern and not of_pairs and (classes or 0) > config.d_model - UNUSED
     names_head = heads.vocabulary and family.head_activation is None and config.activation is not Activation.gelu
-    own_pooling = (family.pooling, *((Pooling.cls, Pooling.mean) if family.pooling is Pooling.pooler else ()))
+    any_of_tokens = family.pooling in (Pooling.pooler, Pooling.cls)
+    own_pooling = (family.pooling, *((Pooling.cls, Pooling.mean) if any_of_tokens else ()))
     width, projects = config.embedding_width, "projection" in family.embeddings
     bert = "pooling=pooler (which makes it a BERT)"
+    rotates, gated = config.positions is Positions.rotary, config.activation not in ACTIVATIONS.values()
     checks = [
-        (config.positions is Positions.rotary, "positions=rotary", f"positions={learned.value}"),
+        (rotates and not modern, "positions=rotary", f"positions={learned.value}"),
         *(
             (getattr(config, name) != value, f"{name}={_typed(getattr(config, name))}", f"{name}={_typed(value)}")
             for name, value in family.fixed.items()
             if name != "bias"
         ),
-        (config.activation not in ACTIVATIONS.values(), f"activation={activation}", "activation=gelu"),
+        (gated and not modern, f"activation={activation}", "activation=gelu"),
         (width != config.d_model and not projects, f"d_embedding={width}", "d_embedding=null"),
         (head_width * config.n_heads != config.d_model, f"d_head={head_width}", "d_head=null"),
         (names_head, f"activation={activation} with masked tokens", "activation=gelu"),
@@ -431,6 +452,8 @@ def _typed(value: Any) -> str:
 def _as_theirs(config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tensor], family: FamilyFormat) -> Converted:
     """Return the same model with no setting that the family lacks."""
     weights = dict(weights)
+    if family is MODERNBERT:  # which has both poolings, and no segments or biases to fill in
+        return config, weights
     if config.positions is Positions.sinusoidal:
         table = SinusoidalPositions(config.reach, config.embedding_width).table
         weights["encoder.embeddings.position.embedding.weight"] = table

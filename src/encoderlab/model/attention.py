@@ -93,13 +93,29 @@ def attention_kernel(device: torch.device, dtype: torch.dtype, dropout: float, d
     return "PyTorch's fused kernels" if device.type == "cuda" else "PyTorch's fused kernel"
 
 
+FAR = -30000.0  # added to a score, it makes a weight of zero; it fits into 16 bits, and unlike infinity gives no NaN
+
+
+def local_bias(length: int, window: int, device: torch.device) -> Float[Tensor, "1 length length"] | None:
+    """Return 0 for tokens at most `window` apart, and FAR for others; None if there are no others.
+
+    Layers with local attention are those of Beltagy et al. (2020, section 3.1).
+    """
+    if not torch.compiler.is_compiling() and length <= window + 1:
+        return None
+    positions = torch.arange(length, device=device)
+    is_far = (positions[:, None] - positions).abs() > window
+    return torch.where(is_far, FAR, 0.0)[None]
+
+
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O with head_i = Attention(x W_i^Q, x W_i^K, x W_i^V) (paper, section 3.2.2).
 
-    The W_i of all heads are one linear map. `d_head` need not be d_model / n_heads. Rotary positions turn q and k.
+    The W_i of all heads are one linear map. `d_head` need not be d_model / n_heads. Rotary positions turn q and k. With
+    a window, tokens attend only to those nearby.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         self.d_head = config.head_width
         width = config.n_heads * self.d_head
@@ -108,7 +124,9 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(config.d_model, width, bias=config.bias)
         self.output = nn.Linear(width, config.d_model, bias=config.bias)
         rotary = config.positions is Positions.rotary
-        self.rotate = RotaryPositions(config.reach, self.d_head) if rotary else None
+        base = config.rotary_base_of(layer)
+        self.rotate = RotaryPositions(config.reach, self.d_head, base) if rotary else None
+        self.window = config.window_of(layer)
         self.dropout = Dropout(config.attention_dropout)
         self.has_bias = config.relative_buckets > 0
 
@@ -137,9 +155,14 @@ class MultiHeadAttention(nn.Module):
 
     def bias(self, layout: Layout, selected: SelectedTokens | None = None) -> Bias | None:
         """Return what is added to the scores of the `selected` tokens (None: all); None: nothing."""
-        if layout.bias is None:
+        parts = [] if layout.bias is None else [layout.bias]
+        if self.window is not None:
+            local = local_bias(layout.width, self.window, self.output.weight.device)
+            parts += [] if local is None else [local]
+        if not parts:
             return None
-        return layout.bias[None] if selected is None else selected.layout.rows(layout.bias)
+        bias = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+        return bias[None] if selected is None else selected.layout.rows(bias)
 
     def weights(self, x: Tokens, layout: Layout) -> Float[Tensor, "batch heads length length"]:
         """Return the attention weights that `forward` uses in evaluation mode; `x` is padded."""

@@ -61,6 +61,13 @@ class Pooling(Enum):
     gelu_pooler = "gelu_pooler"
 
 
+class Head(Enum):
+    """How the pooled vector, or a token's, becomes logits; see `heads.py`."""
+
+    linear = "linear"
+    prediction = "prediction"
+
+
 class Pairs(Enum):
     """How the two texts of a pair are read: as one sequence (BERT), or each by itself."""
 
@@ -76,6 +83,7 @@ class Family(Enum):
     camembert = "camembert"
     electra = "electra"
     mpnet = "mpnet"
+    modernbert = "modernbert"
 
 
 @dataclass
@@ -120,6 +128,20 @@ class ModelConfig(ModelChoice):
         most=1048576,
     )
     positions: Positions = setting(Positions.learned, "Position encoding: sinusoidal, learned or rotary.")
+    rotary_base: float = setting(10000.0, "Base of the angles of rotary positions.", above=0)
+    window: int | None = setting(
+        None,
+        "With local attention, how many tokens to each side a token attends to (ModernBERT: 64); null: all tokens, in "
+        "every layer.",
+        least=1,
+        most=1048576,
+    )
+    window_rotary_base: float | None = setting(
+        None, "Base of rotary positions in the layers with local attention; null: rotary_base.", above=0
+    )
+    global_every: int = setting(
+        3, "With local attention, the first layer and each such many after it attend to all tokens.", least=1, most=1000
+    )
     relative_buckets: int = setting(
         0,
         "Buckets of distances with a learned bias on the attention scores, besides the positions above (MPNet: 32); "
@@ -135,6 +157,9 @@ class ModelConfig(ModelChoice):
     norm_position: NormPosition = setting(
         NormPosition.post, "post (after each residual sum) or pre (before each sublayer)."
     )
+    first_norm: bool = setting(
+        True, "With norm_position=pre, normalise before the attention of the first layer too; ModernBERT does not."
+    )
     norm_epsilon: float = setting(1e-5, "Added to the variance before a norm divides by its root.", above=0)
     activation: Activation = setting(
         Activation.gelu,
@@ -147,6 +172,11 @@ class ModelConfig(ModelChoice):
         "Pooling of a sequence: cls (its first token), mean, or pooler, relu_pooler or gelu_pooler (BERT's, "
         "DistilBERT's and ELECTRA's).",
     )
+    head: Head = setting(
+        Head.linear,
+        "What predicts labels: linear, or prediction (a linear map, GELU and a norm before the linear map, as in "
+        "ModernBERT).",
+    )
     pairs: Pairs = setting(
         Pairs.joint, "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared)."
     )
@@ -157,8 +187,8 @@ class ModelConfig(ModelChoice):
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
     family: Family | None = setting(
         None,
-        "Family of transformers that format=huggingface writes: roberta, xlm_roberta, camembert, electra, mpnet; "
-        "null: distilbert if the pooling is relu_pooler, else bert.",
+        "Family of transformers that format=huggingface writes: roberta, xlm_roberta, camembert, electra, mpnet or "
+        "modernbert; null: distilbert if the pooling is relu_pooler, else bert.",
     )
     initializer_range: float | None = setting(
         None, "Standard deviation of initial weights (BERT: 0.02); null: by width.", above=0
@@ -213,6 +243,15 @@ class ModelConfig(ModelChoice):
         """Return `d_head`, derived if it is not set."""
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
+    def window_of(self, layer: int) -> int | None:
+        """Return how many tokens to each side the tokens of a layer attend to; None: all."""
+        return self.window if layer % self.global_every else None
+
+    def rotary_base_of(self, layer: int) -> float:
+        """Return the base of a layer's rotary positions."""
+        is_local = self.window_of(layer) is not None
+        return self.window_rotary_base if is_local and self.window_rotary_base else self.rotary_base
+
     @property
     def embedding_width(self) -> int:
         """Return `d_embedding`, derived if it is not set."""
@@ -235,6 +274,7 @@ MAY_DIFFER = (
     "max_length",
     "pooling",
     "pairs",
+    "head",
     "tie_decoder",
     "family",
     "dropout",

@@ -57,10 +57,10 @@ class EncoderLayer(nn.Module):
     Given the vectors `x` of tokens in `layout`, it computes those of all or, faster, only of the `selected` tokens.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(config)
-        self.attention_norm = build_norm(config)
+        self.attention = MultiHeadAttention(config, layer)
+        self.attention_norm = build_norm(config) if layer or config.first_norm else nn.Identity()
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = build_norm(config)
         self.dropout = Dropout(config.dropout)
@@ -100,7 +100,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.max_length = config.reach
         self.embeddings = Embeddings(config, vocabulary_size, pad_id)
-        layers = nn.ModuleList(LAYERS[config.norm_position](config) for _ in range(config.n_layers))
+        layers = nn.ModuleList(LAYERS[config.norm_position](config, n) for n in range(config.n_layers))
         self.layers = cast("Sequence[PostNormLayer | PreNormLayer]", layers)
         buckets = config.relative_buckets
         self.relative = RelativePositions(buckets, config.n_heads) if buckets else None

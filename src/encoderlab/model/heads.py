@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from encoderlab.batch import Batch, HeadSizes, Prediction, WindowPooling
-from encoderlab.model.config import ModelConfig, Pairs, Pooling, Positions
+from encoderlab.model.config import Head, ModelConfig, Pairs, Pooling, Positions
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.layers import Dropout, build_norm
 from encoderlab.model.packing import FIRST_TOKENS, Ids, Mask, Selection, attendable, worth_packing
@@ -85,6 +85,18 @@ def pool_windows(
     sums = x.new_zeros(rows, x.shape[1]).index_add(0, row_of_sequence, x)
     counts = x.new_zeros(rows).index_add(0, row_of_sequence, x.new_ones(len(x)))
     return sums / counts[:, None]
+
+
+class PredictionHead(nn.Module):
+    """norm(gelu(dense(x))), after which a linear map predicts (Warner et al. 2024, ModernBERT's code)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.d_model, config.d_model)
+        self.norm = build_norm(config)
+
+    def forward(self, x: Float[Tensor, "*targets d_model"]) -> Float[Tensor, "*targets d_model"]:
+        return self.norm(F.gelu(self.dense(x)))
 
 
 WIDTH = 4  # of `compared`, in widths of the encoder
@@ -192,6 +204,9 @@ class EncoderWithHeads(nn.Module):
         self.pool = None if heads.sequence_classes is None else build_pooling(config)
         self.dropout = Dropout(config.dropout)
         self.separates_pairs = config.pairs is Pairs.separate and heads.sequence_classes is not None
+        of_labels = heads.sequence_classes is not None or heads.token_classes is not None
+        transforms = config.head is Head.prediction and of_labels and not self.separates_pairs and not heads.vocabulary
+        self.transform = PredictionHead(config) if transforms else nn.Identity()
         width = config.d_model * (WIDTH if self.separates_pairs else 1)
         self.sequence_head = None if heads.sequence_classes is None else nn.Linear(width, heads.sequence_classes)
         self.token_head, self.masked_token_head = None, None
@@ -221,12 +236,12 @@ class EncoderWithHeads(nn.Module):
         sequences, tokens = self._hidden(batch)
         sequence_logits, token_logits = None, None
         if self.sequence_head is not None and self.pool is not None:
-            pooled = self.pool(sequences, attendable(batch.attention_mask))
+            pooled = self.transform(self.pool(sequences, attendable(batch.attention_mask)))
             sequence_logits = self.sequence_head(self.dropout(pooled))
             if batch.row_of_sequence is not None and self.window_pooling is not None:
                 sequence_logits = pool_windows(sequence_logits, batch.row_of_sequence, len(batch), self.window_pooling)
         if self.token_head is not None:
-            token_logits = self.token_head(self.dropout(tokens))
+            token_logits = self.token_head(self.dropout(self.transform(tokens)))
         if self.masked_token_head is not None:
             token_logits = self.masked_token_head(tokens, self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)

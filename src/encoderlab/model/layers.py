@@ -114,10 +114,10 @@ def build_positions(config: ModelConfig) -> nn.Module | None:
     return None
 
 
-def angles(length: int, width: int) -> Float[Tensor, "length half"]:
-    """position / 10000^(2i / width) for each position and each i < width / 2: the angles of the paper's section 3.5."""
+def angles(length: int, width: int, base: float = 10000.0) -> Float[Tensor, "length half"]:
+    """position / base^(2i / width) for each position and each i < width / 2: the angles of the paper's section 3.5."""
     cpu = torch.device("cpu")  # also for a model on the meta device, where nothing would fill the tables later
-    frequencies = 10000 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=cpu) / width)
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=cpu) / width)
     return torch.outer(torch.arange(length, dtype=torch.float64, device=cpu), frequencies).float()
 
 
@@ -158,9 +158,9 @@ class RotaryPositions(nn.Module):
     cosines: Tensor
     sines: Tensor
 
-    def __init__(self, max_length: int, d_head: int) -> None:
+    def __init__(self, max_length: int, d_head: int, base: float = 10000.0) -> None:
         super().__init__()
-        turns = angles(max_length, d_head)
+        turns = angles(max_length, d_head, base)
         self.register_buffer("cosines", turns.cos(), persistent=False)
         self.register_buffer("sines", turns.sin(), persistent=False)
 
