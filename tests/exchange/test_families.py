@@ -11,8 +11,10 @@ import transformers
 from torch.testing import assert_close
 
 from encoderlab.data.tokenizers import Tokenizer
+from encoderlab.model.heads import separate_texts
 from encoderlab.model.packing import Selection
 from encoderlab.runs.saved_model import read_model
+from encoderlab.tasks.task import join
 from tests.exchange.family_folders import CONFIGS, TEXTS, folder_of, tokenizer_of
 
 HEADS = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
@@ -90,6 +92,22 @@ def test_ids_of_texts_and_pairs_equal_those_of_transformers(family, tmp_path):
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
     for pair in (("A good film",), ("A good film", "says who")):
         assert again(*pair)["input_ids"] == theirs(*pair)["input_ids"]
+
+
+def test_texts_of_a_pair_that_are_read_separately_are_read_as_single_texts(tmp_path, command):
+    """Their vectors are those of `embed`, though RoBERTa's own pairs have two separators between their texts."""
+    folder_of("roberta", tmp_path / "start")
+    table = rows_of(tmp_path / "rows.csv", pairs=True)
+    data = ("task=classification", "dataset=files", f"dataset.path={table}", "dataset.text_pair=other")
+    line = ("training=smoke", "training.device=cpu", "baselines=false", "run_dir=run", "cache_dir=cache")
+    command("finetune", *data, "init_from=start", "model.pairs=separate", "model.pooling=mean", *line)
+    model, tokenizer = opened(tmp_path / "run" / "model"), Tokenizer.load(tmp_path / "run" / "model" / "tokenizer.json")
+    pair = ("A good film", "né says")
+    encoded = join(tokenizer, *tokenizer.encode(pair), 40)
+    ids, mask = separate_texts(torch.tensor([encoded.input_ids]), torch.tensor([encoded.token_type_ids]), None)
+    singles = [join(tokenizer, text, None, 40).input_ids for text in tokenizer.encode(pair)]
+    assert [row[real].tolist() for row, real in zip(ids, mask, strict=True)] == singles
+    assert model.separates_pairs
 
 
 def rows_of(path, pairs=False):
