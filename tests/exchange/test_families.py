@@ -5,15 +5,19 @@ exported back.
 import csv
 import json
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from torch.testing import assert_close
 
+import encoderlab
 from encoderlab.data.tokenizers import Tokenizer
+from encoderlab.errors import DataError
+from encoderlab.model.config import Pooling
 from encoderlab.model.heads import separate_texts
 from encoderlab.model.packing import Selection
-from encoderlab.runs.saved_model import read_model
+from encoderlab.runs.saved_model import load_pretrained, read_model
 from encoderlab.tasks.task import join
 from tests.exchange.family_folders import CONFIGS, TEXTS, folder_of, tokenizer_of
 
@@ -92,6 +96,42 @@ def test_ids_of_texts_and_pairs_equal_those_of_transformers(family, tmp_path):
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
     for pair in (("A good film",), ("A good film", "says who")):
         assert again(*pair)["input_ids"] == theirs(*pair)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "mean"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, False),
+        ({"pooling_mode": "cls"}, False),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, True),
+    ],
+)
+def test_sentence_vectors_are_pooled_as_they_were_trained(tmp_path, command, stated, mean):
+    theirs, tokenizer = folder_of("roberta", tmp_path / "start")
+    (tmp_path / "start" / "1_Pooling").mkdir()
+    (tmp_path / "start" / "1_Pooling" / "config.json").write_text(json.dumps(stated))
+    (tmp_path / "texts.txt").write_text("A good film", encoding="utf-8")
+    command("embed", "run=start", "input=texts.txt", "output=vectors.npy")
+    with torch.no_grad():
+        hidden = theirs(**tokenizer("A good film", return_tensors="pt")).last_hidden_state[0]
+    expected = (hidden.mean(0) if mean else hidden[0]).numpy()
+    vectors = (np.load(tmp_path / "vectors.npy")[0], encoderlab.load(tmp_path / "start").embed("A good film")[0])
+    for vector in vectors:
+        np.testing.assert_allclose(vector, expected, atol=1e-2)  # Python computes in bf16 where that is faster
+    start = load_pretrained(str(tmp_path / "start"))
+    assert (
+        start.config.model.pooling is (Pooling.mean if mean else Pooling.cls)
+        and "pool.dense.weight" not in start.weights
+    )
+
+
+def test_sentence_vectors_that_are_pooled_in_another_way_are_refused(tmp_path, command):
+    folder_of("roberta", tmp_path / "start")
+    (tmp_path / "start" / "1_Pooling").mkdir()
+    (tmp_path / "start" / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_max_tokens": True}))
+    (tmp_path / "texts.txt").write_text("A good film", encoding="utf-8")
+    with pytest.raises(DataError, match="max_tokens. Allowed: cls or mean"):
+        command("embed", "run=start", "input=texts.txt", "output=vectors.npy")
 
 
 def test_texts_of_a_pair_that_are_read_separately_are_read_as_single_texts(tmp_path, command):

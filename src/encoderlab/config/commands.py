@@ -235,7 +235,10 @@ class EmbedConfig(InputConfig):
         None, "Column of `input` that holds the second text; null: as trained, or none if text_column is set."
     )
     output: str = setting(REQUIRED, "The .npy file to write.")
-    pooling: VectorPooling = setting(VectorPooling.mean, "The vector of a text: mean of its tokens' vectors, or cls.")
+    pooling: VectorPooling | None = setting(
+        None,
+        "The vector of a text: mean of its tokens' vectors, or cls; null: as sentence vectors were trained, else mean.",
+    )
     normalize: bool = setting(False, "Scale each vector to length 1.")
     precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
 

@@ -24,6 +24,7 @@ from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.exchange.sentences import sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
@@ -251,7 +252,10 @@ def _of_huggingface(folder: Path) -> SavedModel:
         raise DataError(wrong, remedy="Use a checkpoint with its own tokenizer")
     # tables are often padded to a round number of rows, which no text uses
     tables = {name: model.weights[name][:pieces].contiguous() for name in BY_PIECE if name in model.weights}
-    config = _without_run(folder, _task_of(model, folder.resolve().name), model.config)
+    task, encoder, pooling = _task_of(model, folder.resolve().name), model.config, sentence_pooling(folder)
+    if isinstance(task, EncodingConfig) and pooling is not None:
+        encoder = replace(encoder, pooling=pooling, pairs=Pairs.separate)
+    config = _without_run(folder, task, encoder)
     return SavedModel(config, model.labels, tokenizer, model.weights | tables, Origin(NOT_KNOWN, None, {}))
 
 
@@ -281,12 +285,11 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> SavedModel:
     """
     folder = encoder_folder(init_from, setting)
     saved = read_model(folder)
-    model, weights, path = encoder_settings(saved.config), saved.weights, folder / "1_Pooling"
-    pooling = read_config(path) if (path / "config.json").is_file() else {}
-    # Of sentence-transformers, the first key since version 6, the second before.
-    is_mean = pooling.get("pooling_mode") == "mean" or pooling.get("pooling_mode_mean_tokens") is True
-    if isinstance(saved.config.task, EncodingConfig) and is_mean:  # its pooler is untrained
-        model = replace(model, pooling=Pooling.mean, pairs=Pairs.separate)
+    model = encoder_settings(saved.config)
+    weights = saved.weights
+    if (
+        isinstance(saved.config.task, EncodingConfig) and sentence_pooling(folder) is not None
+    ):  # its pooler is untrained
         weights = {name: weight for name, weight in weights.items() if not name.startswith("pool.")}
     return replace(saved, config=replace(saved.config, model=model), weights=weights)
 
