@@ -88,6 +88,15 @@ def test_a_tokenizer_that_would_fill_the_memory_with_one_text_is_refused(normali
         command("predict", f"run={model}", "text=()")
 
 
+def test_weights_too_large_to_be_mapped_are_refused(model, command):
+    file = model / "model.safetensors"
+    file.write_bytes(one_weight("F32", [2**40], 2**42))
+    with file.open("r+b") as opened:
+        opened.truncate(len(file.read_bytes()) - 64 + 2**42)  # sparse: it takes no space
+    with pytest.raises(DataError, match="is damaged"):
+        command("predict", f"run={model}", "text=()")
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("num_hidden_layers", "x"), ("hidden_size", -1), ("model_type", "llama"), ("id2label", [1])]
 )

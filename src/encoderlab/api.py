@@ -138,17 +138,18 @@ class Run:
         return list(map(unless_blank, examples, (answer.as_dict(self.labels, target) for answer in answers)))
 
     def embed(
-        self, texts: str | Sequence[str | tuple[str, str]], pooling: str = "mean", *, normalize: bool = False
+        self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool = False
     ) -> np.ndarray:
         """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if
-        `normalize`.
+        `normalize`. Without a `pooling` it is the one that the encoder's sentence vectors were trained with, else mean.
 
         Raises SettingError and DataError as `predict` does.
         """
-        if pooling not in VectorPooling.__members__:
+        if pooling is not None and pooling not in VectorPooling.__members__:
             raise SettingError(f"pooling={pooling} is not a valid choice", allowed=", ".join(VectorPooling.__members__))
         rows = encoded_rows(self.assembly, self._examples(texts, any_number=True))
-        return vectors_of(self.assembly, rows, VectorPooling[pooling], normalize=normalize)
+        vector_pooling = None if pooling is None else VectorPooling[pooling]
+        return vectors_of(self.assembly, rows, vector_pooling, normalize=normalize)
 
     def _examples(self, texts: str | Sequence[str | tuple[str, str]], *, any_number: bool = False) -> list[Example]:
         texts = [texts] if isinstance(texts, str) else texts

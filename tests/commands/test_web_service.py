@@ -9,8 +9,10 @@ import threading
 from dataclasses import replace
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import models, pre_tokenizers
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
@@ -19,6 +21,7 @@ from starlette.testclient import TestClient
 from encoderlab.commands import serve as service
 from encoderlab.commands.serve import LOOPBACK, web_service
 from encoderlab.data.examples import TextExample
+from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
 from encoderlab.reports.trial import trial_of
 from encoderlab.runs.predict import predictions_of
 from encoderlab.runs.saved_model import Origin
@@ -243,3 +246,12 @@ def test_a_model_without_its_run_is_served_without_rows(tmp_path):
     trial = trial_of(tmp_path, "digits")
     assert (trial.title, trial.examples) == ("digits", ())
     assert "data-text" not in client_of(opened()).get("/").text.partition("<script>")[0]
+
+
+def test_a_text_on_which_the_tokenizer_fails_is_the_mistake_of_the_request():
+    assembly = opened()
+    backend = tokenizers.Tokenizer(models.WordLevel({text: id_ for id_, text in enumerate(BERT_SPECIALS.values())}))
+    backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex("(a+)+$"), "isolated")
+    assembly.task.tokenizer = Tokenizer(backend, BERT_SPECIALS)
+    response = client_of(assembly).post("/predict", json={"text": "a" * 28 + "b"})
+    assert response.status_code == 422 and "tokenizer" in response.json()["error"]

@@ -8,7 +8,18 @@ import pytest
 
 from encoderlab.config.commands import AsPretrained
 from encoderlab.errors import SettingError
-from encoderlab.model.config import AGREEING, Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
+from encoderlab.model.config import (
+    AGREEING,
+    Activation,
+    Family,
+    Head,
+    ModelConfig,
+    Norm,
+    NormPosition,
+    Pairs,
+    Pooling,
+    Positions,
+)
 
 PRETRAINED = ModelConfig(
     name="pretrained", n_layers=3, d_model=24, n_heads=2, max_length=40, pooling=Pooling.pooler, dropout=0.2
@@ -19,8 +30,15 @@ OTHERWISE = {
     "n_heads": 4,
     "d_head": 6,
     "d_ff": 100,
+    "d_embedding": 20,
     "positions": Positions.rotary,
     "segments": 0,
+    "rotary_base": 500.0,
+    "window": 4,
+    "window_rotary_base": 500.0,
+    "global_every": 2,
+    "first_norm": False,
+    "relative_buckets": 8,
     "embedding_norm": False,
     "norm": Norm.rms,
     "norm_position": NormPosition.pre,
@@ -34,6 +52,8 @@ FREE = {
     "pooling": Pooling.mean,
     "pairs": Pairs.separate,
     "tie_decoder": False,
+    "head": Head.prediction,
+    "family": Family.roberta,
     "dropout": 0.5,
     "attention_dropout": 0.3,
     "initializer_range": 0.5,
@@ -63,7 +83,7 @@ def test_full_settings_may_differ_if_weights_do_not_depend_on_them(name, value):
 
 @pytest.mark.parametrize(("name", "value"), OTHERWISE.items())
 def test_full_settings_that_do_not_match_are_refused_with_both_values(name, value):
-    theirs = {"d_head": 12, "d_ff": 96}.get(name, getattr(PRETRAINED, name))
+    theirs = {"d_head": 12, "d_ff": 96, "d_embedding": 24}.get(name, getattr(PRETRAINED, name))
     shown = [getattr(one, "value", one) for one in (value, theirs)]
     with pytest.raises(SettingError) as refused:
         replace(PRETRAINED, **{"d_head": 12, "d_ff": 96, name: value}).resolve(PRETRAINED)

@@ -206,6 +206,17 @@ def test_a_trained_tokenizer_is_reused_only_for_the_same_texts_and_settings(tmp_
     assert WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path).fingerprint == first.fingerprint
 
 
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_damaged_tokenizer_in_the_cache_is_rebuilt_with_a_line_that_says_so(tmp_path, capsys, file):
+    first = WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path)
+    cached = next(tmp_path.rglob(file))
+    cached.write_bytes(cached.read_bytes()[:20])
+    assert WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path).fingerprint == first.fingerprint
+    assert "rebuilt" in capsys.readouterr().err
+    assert WordPieceConfig(vocabulary_size=200).build(lambda: TEXTS, tmp_path).fingerprint == first.fingerprint
+    assert capsys.readouterr().err == ""
+
+
 BUILD = """
 import json, sys
 from pathlib import Path
@@ -353,3 +364,32 @@ def test_no_text_to_train_on_is_refused_and_leaves_nothing_behind(tmp_path):
     with pytest.raises(DataError, match="no text to train a tokenizer on"):
         WordPieceConfig().build(lambda: ["", " ", "a"], tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_id_beyond_any_table_is_refused_before_memory_is_reserved(symbols, tmp_path):
+    symbols.save(tmp_path / "tokenizer.json")
+    content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    content["model"]["vocab"]["a"] = 2**31
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(DataError, match="id 2,147,483,648"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json"])
+def test_an_enormous_tokenizer_file_is_refused_before_it_is_read(wordpiece, tmp_path, file):
+    wordpiece.save(tmp_path / "tokenizer.json")
+    with (tmp_path / file).open("r+b") as opened:
+        opened.truncate(2**40)  # sparse: it takes no space
+    with pytest.raises(DataError, match="bytes"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+def test_a_regular_expression_that_backtracks_without_end_is_refused_in_one_line():
+    backend = tokenizers.Tokenizer(models.WordLevel({text: id_ for id_, text in enumerate(BERT_SPECIALS.values())}))
+    backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex("(a+)+$"), "isolated")
+    tokenizer, text = Tokenizer(backend, BERT_SPECIALS), "a" * 40 + "b"
+    encode = (tokenizer.encode, tokenizer.encode_flat, lambda texts: tokenizer.encode_words([texts]))
+    for attempt in (*encode, lambda texts: tokenizer.spans(texts[0])):
+        with pytest.raises(DataError, match="rules fail on a text") as refused:
+            attempt([text])
+        assert "\n" not in str(refused.value)

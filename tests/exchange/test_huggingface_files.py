@@ -9,7 +9,7 @@ import torch
 from encoderlab.errors import DataError
 from encoderlab.exchange.huggingface import read_huggingface
 from encoderlab.exchange.weights import COMPACT, read_weights
-from tests.exchange.bert_folders import assert_read_as_before, rewrite, stored
+from tests.exchange.bert_folders import assert_read_as_before, rewrite, saved, stored, theirs_of
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -101,3 +101,24 @@ def test_compact_storage_is_read_as_float32_and_refused_without_a_scale_for_each
     safetensors.torch.save_file(damaged, file, COMPACT)
     with pytest.raises(DataError, match="is damaged: .*table"):
         read_weights(file)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "lost", "named"),
+    [
+        ("BertForSequenceClassification", "classifier.", r"classifier\.weight"),
+        ("BertForTokenClassification", "classifier.", r"classifier\.weight"),
+        ("DistilBertForSequenceClassification", "classifier.", r"classifier\.weight"),
+        ("BertForMaskedLM", "cls.predictions.", r"cls\.predictions\.transform\.dense\.weight"),
+        ("DistilBertForMaskedLM", "vocab_", r"vocab_transform\.weight"),
+        ("BertForPreTraining", "cls.predictions.", r"cls\.predictions\.transform\.dense\.weight"),
+        ("BertForPreTraining", "cls.seq_relationship.", r"cls\.seq_relationship\.weight"),
+        ("BertForSequenceClassification", "bert.pooler.", r"bert\.pooler\.dense"),
+        ("BertForMaskedLM", "bert.encoder.layer.1.output.", r"bert\.encoder\.layer\.1\.output"),
+    ],
+)
+def test_weights_that_the_named_architecture_needs_are_never_drawn_at_random(tmp_path, architecture, lost, named):
+    folder = saved(theirs_of(architecture), tmp_path)
+    rewrite(folder, {name: weight for name, weight in stored(folder).items() if not name.startswith(lost)})
+    with pytest.raises(DataError, match=named):
+        read_huggingface(folder)

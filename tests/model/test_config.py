@@ -10,7 +10,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from encoderlab.batch import HeadSizes
-from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.errors import SettingError
+from encoderlab.model.config import Activation, Head, ModelConfig, Norm, NormPosition, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -24,8 +25,11 @@ OTHER_VALUES = {
     "n_heads": 4,
     "d_head": 6,
     "d_ff": 40,
+    "d_embedding": 6,
     "positions": Positions.sinusoidal,
     "segments": 0,
+    "head": Head.prediction,
+    "relative_buckets": 8,
     "embedding_norm": False,
     "norm": Norm.rms,
     "norm_position": NormPosition.pre,
@@ -91,3 +95,10 @@ def test_the_sizes_are_googles(name, parameters):
         model = EncoderWithHeads(config, 30522, 0, HeadSizes())
     without_pooler_and_far_positions = model.n_parameters
     assert without_pooler_and_far_positions == pytest.approx(parameters, rel=0.03)
+
+
+@pytest.mark.parametrize("positions", [Positions.sinusoidal, Positions.rotary])
+def test_a_table_of_positions_that_would_fill_the_memory_is_refused(positions):
+    with pytest.raises(SettingError, match=r"needs tables of .* Set model\.max_length="):
+        ModelConfig(positions=positions, max_length=1048576, d_model=1024, n_heads=16, n_layers=4)
+    ModelConfig(positions=positions, max_length=65536)

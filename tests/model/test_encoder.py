@@ -67,8 +67,8 @@ def test_a_sequence_of_padding_gives_no_nan_and_does_not_affect_the_others(make_
 def test_attention_maps_are_the_weights_that_every_layer_uses(make_model, make_batch, shape):
     model, batch, used = make_model(n_layers=3, **shape).eval(), make_batch([5, 3]), []
 
-    def attend_and_keep(q, k, v, mask, dropout):
-        used.append(attention.attention_weights(q, k, mask))
+    def attend_and_keep(q, k, v, mask, dropout, bias=None):
+        used.append(attention.attention_weights(q, k, mask, bias))
         return used[-1] @ v
 
     with pytest.MonkeyPatch.context() as patch:

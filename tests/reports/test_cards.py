@@ -59,6 +59,11 @@ def test_a_card_has_scores_settings_data_and_the_command_line_and_escapes_names(
     assert "<script>" not in card and "\x1b" not in card
 
 
+def test_the_name_of_a_task_is_escaped_wherever_it_stands(report, facts):
+    _, _, card = model_card(report | {"task": f"a\n# b{ATTACK}"}, facts).partition("\n---\n")
+    assert "<script>" not in card and "\n# b" not in card
+
+
 @pytest.mark.parametrize(("library", "fields", "about"), EXPORTS)
 def test_an_export_says_how_to_use_it_in_a_valid_program(library, fields, about, report, facts):
     card = export_card(model_card(report, facts, ["no", "yes"]), library, fields, **about)

@@ -25,7 +25,7 @@ from encoderlab.exchange import onnx
 from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
 from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.reports.cards import export_card
+from encoderlab.reports.cards import export_card, plain
 from encoderlab.runs.assembly import Assembly, own_dataset, reopen
 from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
@@ -81,8 +81,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
         tokenizer.save(temporary / "tokenizer.json")
         settings = json.loads((temporary / "tokenizer_config.json").read_text(encoding="utf-8"))
-        settings["model_max_length"] = fields["max_position_embeddings"]
-        if fields["model_type"] == "distilbert":  # it has no segments
+        settings["model_max_length"] = saved.config.model.reach
+        if fields.get("type_vocab_size", 0) < 2:  # it has no segments
             settings["model_input_names"] = ["input_ids", "attention_mask"]
         _write_json(temporary / "tokenizer_config.json", settings)
         _write_card(temporary, config, saved.config.task.name, "transformers", fields, **about)
@@ -211,7 +211,7 @@ def _thresholds(task: TaskConfig) -> dict[str, Any]:
 def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **more: Any) -> None:
     """Write README.md: the model's own card, else a title, with sections on the library that opens the folder."""
     own = model_folder(config.run) / "README.md"
-    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {name}\n"
+    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {plain(name)}\n"
     (folder / "README.md").write_text(export_card(card, *about, **more), encoding="utf-8")
 
 

@@ -246,7 +246,10 @@ class EmbedConfig(InputConfig):
         None, "Column of `input` that holds the second text; null: as trained, or none if text_column is set."
     )
     output: str = setting(REQUIRED, "The .npy file to write.")
-    pooling: VectorPooling = setting(VectorPooling.mean, "The vector of a text: mean of its tokens' vectors, or cls.")
+    pooling: VectorPooling | None = setting(
+        None,
+        "The vector of a text: mean of its tokens' vectors, or cls; null: as sentence vectors were trained, else mean.",
+    )
     normalize: bool = setting(False, "Scale each vector to length 1.")
     precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
 
@@ -311,7 +314,9 @@ class AsPretrained(ModelChoice):
     max_length: int | None = setting(
         None, "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).", least=1, most=1048576
     )
-    pooling: Pooling | None = setting(None, "cls, mean, pooler, relu_pooler; null: as trained on labels, else mean.")
+    pooling: Pooling | None = setting(
+        None, "cls, mean, pooler, relu_pooler, gelu_pooler; null: as trained on labels, else mean."
+    )
     pairs: Pairs | None = setting(
         None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."
     )

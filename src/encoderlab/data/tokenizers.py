@@ -10,6 +10,7 @@ import json
 import math
 import re
 import string
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,11 +40,21 @@ BERT_SPECIALS = {
     "sep_token": "[SEP]",
     "mask_token": "[MASK]",
 }
+# Their texts in RoBERTa's vocabulary and those of its kind.
+ROBERTA_SPECIALS = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "mask_token": "<mask>",
+}
 _NEEDED = ("pad_token", "unk_token", "cls_token", "sep_token")
 _SPECIAL_TOKENS = list(BERT_SPECIALS.values())
 _MOST_CHARACTERS = 1000  # as in BERT's own training; rarer characters become the unknown token
 _TRAINING_VERSION = 1  # part of the cache key: increase it whenever the same texts would give another vocabulary
 MOST_GROWTH = 1000  # times, by a normalizer; honest ones put single characters
+LARGEST_FILE = 100_000_000  # bytes; the largest known vocabularies, of 250,000 to 900,000 tokens, take 15 to 35 million
+LARGEST_ID = 2**24  # a table has a row for each id up to the highest, whether or not a token has it
 _BYTES_KEPT = 2_000_000  # of words to keep ids for: about 50 MB with the ids
 _APART = b",.\"()-'"  # frequent punctuation: splitting it off leaves fewer distinct words
 Texts = Callable[[], Iterable[str]]  # yields the same texts at each call, so that only a few need to be in memory
@@ -54,8 +65,9 @@ class Tokenizer:
 
     `backend` does the work; `specials` gives the text of each special token under its name in transformers
     (`pad_token`, `unk_token`, `cls_token`, `sep_token`, and possibly `mask_token`). No text becomes a special token,
-    except the unknown one. Raises DataError if a special token is missing; `name` is what that message calls the
-    tokenizer.
+    except the unknown one. Between the texts of a pair are `pair_separators`: one (BERT), or two (RoBERTa) if the
+    backend's own template has two. Raises DataError if a special token is missing; `name` is what that message calls
+    the tokenizer.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
@@ -66,28 +78,48 @@ class Tokenizer:
         self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id = (cast("int", ids[role]) for role in _NEEDED)
         self.mask_id = ids.get("mask_token")
-        self.vocabulary_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
+        highest_id = max(backend.get_vocab(with_added_tokens=True).values())
+        if highest_id > LARGEST_ID:
+            raise DataError(f"{name} has a token with the id {highest_id:,}", allowed=f"ids up to {LARGEST_ID:,}")
+        self.vocabulary_size = highest_id + 1
         self.special_ids = {id_ for id_ in ids.values() if id_ is not None}
         # Each id as it may occur in a text; special ones may not, except the unknown one.
         self._as_text = np.arange(self.vocabulary_size, dtype="uint16" if self.vocabulary_size <= 2**16 else "uint32")
         self._as_text[list(self.special_ids)] = self.unk_id
-        # For us, and for others who open the saved file: pairs become [CLS] a [SEP] b [SEP] with segments 0 and 1.
-        cls, sep = specials["cls_token"], specials["sep_token"]
         backend.no_padding()
         backend.no_truncation()
         backend.encode_special_tokens = True
-        backend.post_processor = processors.TemplateProcessing(
+        self._backend = backend
+        self._set_template(_pair_separators(backend, self.cls_id, self.sep_id))
+        # Words that are split beforehand each follow a blank, which byte-level vocabularies have in their tokens.
+        before_words = backend.pre_tokenizer
+        needs_blank = isinstance(before_words, pre_tokenizers.ByteLevel) and not before_words.add_prefix_space
+        self._before_word = " " if needs_blank else ""
+
+    def _set_template(self, pair_separators: int) -> None:
+        """For us, and for others who open the saved file, make pairs [CLS] a [SEP] b [SEP] with segments 0 and 1."""
+        cls, sep = self.specials["cls_token"], self.specials["sep_token"]
+        self.pair_separators = pair_separators
+        self._backend.post_processor = processors.TemplateProcessing(
             single=[cls, "$A", sep],
-            pair=[f"{cls}:0", "$A:0", f"{sep}:0", "$B:1", f"{sep}:1"],
+            pair=[f"{cls}:0", "$A:0", *[f"{sep}:0"] * pair_separators, "$B:1", f"{sep}:1"],
             special_tokens=[(cls, self.cls_id), (sep, self.sep_id)],
         )
-        self._backend = backend
+
+    def with_pair_separators(self, pair_separators: int) -> Tokenizer:
+        """Return the same tokenizer with so many separators between the texts of a pair."""
+        other = Tokenizer(tokenizers.Tokenizer.from_str(self._backend.to_str()), self.specials)
+        other._set_template(pair_separators)
+        return other
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self._backend, self.specials)  # rebuilt, because a pickled backend loses its configuration
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, without special ones, truncation or padding. DataError for invalid Unicode."""
+        """Return the ids of each text, without special ones, truncation or padding.
+
+        Raises DataError for invalid Unicode, and if the tokenizer's own rules fail on a text.
+        """
         flat, lengths = self.encode_flat(texts)
         ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
         return [ids[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=False)]
@@ -98,7 +130,7 @@ class Tokenizer:
         The array's dtype is the smallest of uint16 and uint32 that holds every id. Raises as `encode` does.
         """
         texts = list(texts)
-        with _valid_unicode(texts):
+        with _explained(texts):
             if self._by_words is not None:
                 flat, lengths = self._by_words.encode(texts)
             else:
@@ -114,12 +146,14 @@ class Tokenizer:
     def encode_words(self, words: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """Return for each sequence of words its token ids, and for each token the index of its word in the sequence.
 
-        Every word has a token: the unknown one if nothing is left of it, as of a word of white space. Raises DataError
-        if a word is not valid Unicode.
+        Every word has a token: the unknown one if nothing is left of it, as of a word of white space. Raises as
+        `encode` does.
         """
-        with _valid_unicode(chain.from_iterable(words)):
+        with _explained(chain.from_iterable(words)):
             encodings = self._backend.encode_batch(
-                [list(row) for row in words], is_pretokenized=True, add_special_tokens=False
+                [[self._before_word + word for word in row] for row in words],
+                is_pretokenized=True,
+                add_special_tokens=False,
             )
         rows = []
         for row, encoding in zip(words, encodings, strict=True):
@@ -135,7 +169,7 @@ class Tokenizer:
 
         Words are the tokenizer's own pre-tokens, numbered from 0. Raises as `encode` does.
         """
-        with _valid_unicode([text]):
+        with _explained([text]):
             encoding = self._backend.encode(text, add_special_tokens=False)
         words = cast("list[int]", encoding.word_ids)
         return [(word, *offsets) for word, offsets in zip(words, encoding.offsets, strict=True)]
@@ -156,16 +190,26 @@ class Tokenizer:
     def load(cls, path: Path) -> Tokenizer:
         """Open the tokenizer that `save`, or transformers, wrote at `path`. Raises DataError if that is impossible.
 
-        Special tokens have BERT's names unless tokenizer_config.json next to it says otherwise: a text, an object that
-        holds it, or null.
+        Special tokens are those that special_tokens_map.json or tokenizer_config.json next to it name: a text, an
+        object that holds it, or null. For a role that neither names, it is BERT's or RoBERTa's, whichever the
+        vocabulary has.
         """
-        stated = path.with_name("tokenizer_config.json")
-        with _damage_explained(stated):
-            fields = json.loads(stated.read_text(encoding="utf-8")) if stated.is_file() else {}
-            named = BERT_SPECIALS | {role: fields[role] for role in BERT_SPECIALS if role in fields}
-            texts = {role: one["content"] if isinstance(one, dict) else one for role, one in named.items()}
-        specials = {role: text for role, text in texts.items() if isinstance(text, str)}
-        return cls(open_backend(path), specials, str(path))
+        named: dict[str, Any] = {}
+        for stated in (path.with_name("special_tokens_map.json"), path.with_name("tokenizer_config.json")):
+            if not stated.is_file():
+                continue
+            with _damage_explained(stated):
+                if stated.stat().st_size > LARGEST_FILE:
+                    raise ValueError(f"it has more than {LARGEST_FILE:,} bytes")
+                fields = json.loads(stated.read_text(encoding="utf-8"))
+                for role in BERT_SPECIALS:
+                    if role in fields:
+                        named[role] = fields[role]["content"] if isinstance(fields[role], dict) else fields[role]
+        backend = open_backend(path)
+        like_roberta = backend.token_to_id(BERT_SPECIALS["cls_token"]) is None
+        usual = ROBERTA_SPECIALS if like_roberta and backend.token_to_id("<s>") is not None else BERT_SPECIALS
+        specials = {role: text for role, text in (usual | named).items() if isinstance(text, str)}
+        return cls(backend, specials, str(path))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -174,11 +218,27 @@ class Tokenizer:
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
+def _pair_separators(backend: tokenizers.Tokenizer, cls_id: int, sep_id: int) -> int:
+    """Return how many separators the backend's own template has between the texts of a pair.
+
+    RoBERTa's has two, <s> a </s></s> b </s>; anything else is treated like BERT's.
+    """
+    with _explained([]):
+        together = backend.encode("", "", add_special_tokens=True).ids
+    of_template = [id_ for id_ in together if id_ in (cls_id, sep_id)]
+    return 2 if of_template == [cls_id, sep_id, sep_id, sep_id] else 1
+
+
 def open_backend(path: Path) -> tokenizers.Tokenizer:
-    """Return what `tokenizers` reads from a tokenizer.json. Raises DataError if it cannot, or if its normalizer could
-    make a text so long that it fills the memory.
+    """Return what `tokenizers` reads from a tokenizer.json.
+
+    Raises DataError if it cannot, if the file is larger than LARGEST_FILE, or if its normalizer could make a text so
+    long that it fills the memory.
     """
     with _damage_explained(path):
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            raise ValueError(f"it has {size:,} bytes, and at most {LARGEST_FILE:,} are read")
         backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
         steps = "" if backend.normalizer is None else backend.normalizer.__getstate__().decode()
         inserted = re.findall(r'"(?:prepend|content)":("(?:[^"\\]|\\.)*")', steps)  # before or in place of characters
@@ -189,16 +249,20 @@ def open_backend(path: Path) -> tokenizers.Tokenizer:
 
 @contextmanager
 def _damage_explained(path: Path) -> Iterator[None]:
+    """Raise DataError for any error within this context, as from reading a damaged file."""
     try:
         yield
-    except Exception as error:  # `tokenizers` raises plain Exception, whatever is wrong with the file
+    except BaseException as error:
+        # `tokenizers` raises plain Exception, whatever is wrong with the file, or panics.
+        if not isinstance(error, Exception) and not _is_panic(error):
+            raise
         wrong = f"{path} is damaged or not a tokenizer ({' '.join(str(error).split())[:200]})"
         raise DataError(wrong, remedy="Check the folder's name, or create the file again") from error
 
 
 @contextmanager
-def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
-    """Explain within this context that the library refuses a text because of lone surrogates."""
+def _explained(texts: Iterable[str]) -> Iterator[None]:
+    """Raise DataError within this context if the library refuses one of the texts."""
     try:
         yield
     except (TypeError, UnicodeEncodeError) as error:
@@ -207,6 +271,19 @@ def _valid_unicode(texts: Iterable[str]) -> Iterator[None]:
             raise
         remedy = "Convert it, for instance with iconv -f CP1252 -t UTF-8"
         raise DataError(f"The text {broken[:40]!r} is not valid Unicode", remedy=remedy) from error
+    except BaseException as error:
+        if not _is_panic(error):
+            raise
+        wrong = f"The tokenizer's own rules fail on a text ({' '.join(str(error).split())[:200]})"
+        raise DataError(wrong, remedy="Shorten the longest words of the texts, or use another tokenizer") from None
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Return whether Rust code panicked, as the library's regular expressions do when they backtrack too long.
+
+    The class of such an error derives from BaseException, and no module exports it.
+    """
+    return type(error).__name__ == "PanicException"
 
 
 @dataclass
@@ -246,8 +323,12 @@ class WordPieceConfig(TokenizerConfig):
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Train it, or open what the same texts and settings gave before. Raises DataError if there is no text."""
         path = cache_dir / "tokenizers" / self._key(texts) / "tokenizer.json"
-        if not path.exists():
-            self._train(texts).save(path)
+        if path.exists():
+            try:
+                return Tokenizer.load(path)
+            except DataError:
+                print(f"The cached tokenizer {path} is damaged and is being rebuilt.", file=sys.stderr)
+        self._train(texts).save(path)
         return Tokenizer.load(path)
 
     def _train(self, texts: Texts) -> Tokenizer:

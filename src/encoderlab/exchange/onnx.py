@@ -73,11 +73,11 @@ class WholeModel(nn.Module):
         hidden = model.encoder.encode(input_ids, segments, mask, selection=FIRST_TOKENS if needs_first_only else None)
         fields = {"last_hidden_state": hidden}
         if model.token_head is not None:
-            fields["logits"] = model.token_head(hidden)
+            fields["logits"] = model.token_head(model.transform(hidden))
         if model.masked_token_head is not None:
             fields["token_logits"] = model.masked_token_head(hidden, model.encoder.embeddings.token.weight)
         if model.sequence_head is not None and model.pool is not None:
-            fields[self.outputs[-1]] = model.sequence_head(model.pool(hidden, attendable(mask)))
+            fields[self.outputs[-1]] = model.sequence_head(model.transform(model.pool(hidden, attendable(mask))))
         return tuple(fields[name] for name in self.outputs)
 
 

@@ -31,7 +31,8 @@ def read_weights(file: Path) -> dict[str, Tensor]:
             is_compact = opened.metadata() == COMPACT
         weights = safetensors.torch.load_file(file)
         weights = _expanded(weights) if is_compact else weights
-    except (OSError, ValueError, KeyError, AttributeError, safetensors.SafetensorError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, RuntimeError, safetensors.SafetensorError) as error:
+        # PyTorch raises RuntimeError for a file that cannot be mapped, such as one larger than the address space
         raise _damaged(file, error) from None
     for name, weight in weights.items():
         if weight.dtype not in FLOATS and not name.endswith("_ids"):

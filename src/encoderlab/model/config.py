@@ -8,6 +8,8 @@ from typing import ClassVar
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
 
+LARGEST_TABLE = 2**27  # numbers in the tables of positions, which are computed when a model is built: 512 MB
+
 
 class Positions(Enum):
     """How the encoder represents the order of its tokens; see `layers.py`."""
@@ -37,6 +39,16 @@ class Activation(Enum):
     relu = "relu"
     gelu = "gelu"
     geglu = "geglu"
+    gelu_tanh = "gelu_tanh"
+    quick_gelu = "quick_gelu"
+    silu = "silu"
+    mish = "mish"
+    hardswish = "hardswish"
+    leaky_relu = "leaky_relu"
+    relu2 = "relu2"
+    relu6 = "relu6"
+    sigmoid = "sigmoid"
+    tanh = "tanh"
 
 
 class Pooling(Enum):
@@ -46,6 +58,14 @@ class Pooling(Enum):
     mean = "mean"
     pooler = "pooler"
     relu_pooler = "relu_pooler"
+    gelu_pooler = "gelu_pooler"
+
+
+class Head(Enum):
+    """How the pooled vector, or a token's, becomes logits; see `heads.py`."""
+
+    linear = "linear"
+    prediction = "prediction"
 
 
 class Pairs(Enum):
@@ -53,6 +73,17 @@ class Pairs(Enum):
 
     joint = "joint"
     separate = "separate"
+
+
+class Family(Enum):
+    """The families of transformers, besides BERT and DistilBERT, that an encoder can be; see `exchange/families.py`."""
+
+    roberta = "roberta"
+    xlm_roberta = "xlm_roberta"
+    camembert = "camembert"
+    electra = "electra"
+    mpnet = "mpnet"
+    modernbert = "modernbert"
 
 
 @dataclass
@@ -83,6 +114,12 @@ class ModelConfig(ModelChoice):
     d_ff: int | None = setting(
         None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536
     )
+    d_embedding: int | None = setting(
+        None,
+        "Width of the embeddings, which a linear map takes to d_model (ELECTRA); null: d_model.",
+        least=1,
+        most=65536,
+    )
     max_length: int | None = setting(
         128,
         "Longest sequence, with special tokens; null: enough for 99% of the training rows, at most 512 "
@@ -91,6 +128,27 @@ class ModelConfig(ModelChoice):
         most=1048576,
     )
     positions: Positions = setting(Positions.learned, "Position encoding: sinusoidal, learned or rotary.")
+    rotary_base: float = setting(10000.0, "Base of the angles of rotary positions.", above=0)
+    window: int | None = setting(
+        None,
+        "With local attention, how many tokens to each side a token attends to (ModernBERT: 64); null: all tokens, in "
+        "every layer.",
+        least=1,
+        most=1048576,
+    )
+    window_rotary_base: float | None = setting(
+        None, "Base of rotary positions in the layers with local attention; null: rotary_base.", above=0
+    )
+    global_every: int = setting(
+        3, "With local attention, the first layer and each such many after it attend to all tokens.", least=1, most=1000
+    )
+    relative_buckets: int = setting(
+        0,
+        "Buckets of distances with a learned bias on the attention scores, besides the positions above (MPNet: 32); "
+        "0: none.",
+        least=0,
+        most=1024,
+    )
     segments: int = setting(
         2, "Number of segment embeddings (2 distinguish the texts of a pair; 0: none).", least=0, most=1024
     )
@@ -99,12 +157,25 @@ class ModelConfig(ModelChoice):
     norm_position: NormPosition = setting(
         NormPosition.post, "post (after each residual sum) or pre (before each sublayer)."
     )
+    first_norm: bool = setting(
+        True, "With norm_position=pre, normalise before the attention of the first layer too; ModernBERT does not."
+    )
     norm_epsilon: float = setting(1e-5, "Added to the variance before a norm divides by its root.", above=0)
-    activation: Activation = setting(Activation.gelu, "relu, gelu, or geglu (a gated feed-forward network).")
+    activation: Activation = setting(
+        Activation.gelu,
+        "relu, gelu, geglu (a gated feed-forward network), or one that pretrained encoders use: gelu_tanh, quick_gelu, "
+        "silu, mish, hardswish, leaky_relu, relu2, relu6, sigmoid, tanh.",
+    )
     bias: bool = setting(True, "Use biases in the linear maps and norms of the layers.")
     pooling: Pooling = setting(
         Pooling.cls,
-        "Pooling of a sequence: cls (its first token), mean, pooler or relu_pooler (BERT's and DistilBERT's).",
+        "Pooling of a sequence: cls (its first token), mean, or pooler, relu_pooler or gelu_pooler (BERT's, "
+        "DistilBERT's and ELECTRA's).",
+    )
+    head: Head = setting(
+        Head.linear,
+        "What predicts labels: linear, or prediction (a linear map, GELU and a norm before the linear map, as in "
+        "ModernBERT).",
     )
     pairs: Pairs = setting(
         Pairs.joint, "How a pair of texts is read: joint (as one sequence) or separate (each by itself, then compared)."
@@ -114,6 +185,11 @@ class ModelConfig(ModelChoice):
     )
     dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the heads' input.", least=0, most=0.9)
     attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
+    family: Family | None = setting(
+        None,
+        "Family of transformers that format=huggingface writes: roberta, xlm_roberta, camembert, electra, mpnet or "
+        "modernbert; null: distilbert if the pooling is relu_pooler, else bert.",
+    )
     initializer_range: float | None = setting(
         None, "Standard deviation of initial weights (BERT: 0.02); null: by width.", above=0
     )
@@ -122,6 +198,8 @@ class ModelConfig(ModelChoice):
         check_settings(self, self.group)
         if self.segments == 1:
             raise SettingError("model.segments is 1", allowed="0 for none, or at least 2 for pairs")
+        if self.relative_buckets % 4:
+            raise SettingError(f"model.relative_buckets is {self.relative_buckets}", allowed="0, or a multiple of 4")
         if self.d_head is None and self.d_model % self.n_heads:
             raise SettingError(
                 f"model.d_model={self.d_model} is not a multiple of model.n_heads={self.n_heads}",
@@ -131,6 +209,13 @@ class ModelConfig(ModelChoice):
             raise SettingError(
                 f"model.positions=rotary rotates pairs of features, but model.d_head={self.head_width} is odd",
                 remedy=f"Set model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
+            )
+        if self.max_length is not None and self.max_length * self._table_width > LARGEST_TABLE:
+            raise SettingError(
+                f"model.max_length={self.max_length} with model.positions={self.positions.value} needs tables of "
+                f"{self.max_length * self._table_width:,} numbers",
+                allowed=f"at most {LARGEST_TABLE:,}",
+                remedy=f"Set model.max_length={LARGEST_TABLE // self._table_width} or less",
             )
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
@@ -147,9 +232,30 @@ class ModelConfig(ModelChoice):
         return self
 
     @property
+    def _table_width(self) -> int:
+        """Return how many numbers the tables of positions without parameters have for each position."""
+        if self.positions is Positions.sinusoidal:
+            return self.embedding_width
+        return self.n_layers * self.head_width if self.positions is Positions.rotary else 0
+
+    @property
     def head_width(self) -> int:
         """Return `d_head`, derived if it is not set."""
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
+
+    def window_of(self, layer: int) -> int | None:
+        """Return how many tokens to each side the tokens of a layer attend to; None: all."""
+        return self.window if layer % self.global_every else None
+
+    def rotary_base_of(self, layer: int) -> float:
+        """Return the base of a layer's rotary positions."""
+        is_local = self.window_of(layer) is not None
+        return self.window_rotary_base if is_local and self.window_rotary_base else self.rotary_base
+
+    @property
+    def embedding_width(self) -> int:
+        """Return `d_embedding`, derived if it is not set."""
+        return self.d_model if self.d_embedding is None else self.d_embedding
 
     @property
     def reach(self) -> int:
@@ -168,7 +274,9 @@ MAY_DIFFER = (
     "max_length",
     "pooling",
     "pairs",
+    "head",
     "tie_decoder",
+    "family",
     "dropout",
     "attention_dropout",
     "initializer_range",
@@ -188,6 +296,10 @@ def check_reach(max_length: int | None, pretrained: ModelConfig) -> None:
 
 def _comparable(config: ModelConfig, name: str) -> object:
     """Return a setting as it takes effect, and as a user writes it."""
-    derived = {"d_head": config.head_width, "d_ff": config.feed_forward_width}
+    derived = {
+        "d_head": config.head_width,
+        "d_ff": config.feed_forward_width,
+        "d_embedding": config.embedding_width,
+    }
     value = derived.get(name, getattr(config, name))
     return value.value if isinstance(value, Enum) else value

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from encoderlab.model.attention import MultiHeadAttention
 from encoderlab.model.config import ModelConfig, NormPosition
-from encoderlab.model.layers import Dropout, FeedForward, build_norm, build_positions
+from encoderlab.model.layers import Dropout, FeedForward, RelativePositions, build_norm, build_positions
 from encoderlab.model.packing import Ids, Layout, Mask, SelectedTokens, Selection, Tokens
 
 SelectedVectors = Float[Tensor, "*targets d_model"]  # of the selected tokens
@@ -16,17 +16,22 @@ AttentionMap = Float[Tensor, "batch heads length length"]  # [sequence, head, at
 
 
 class Embeddings(nn.Module):
-    """Token (zero for padding) + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2)."""
+    """Token (zero for padding) + position + segment embeddings (paper, sections 3.4 and 3.5; BERT, figure 2).
+
+    Narrower embeddings than the layers are projected to their width (Lan et al. 2020, section 3.1; ELECTRA).
+    """
 
     norm: nn.Module
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
-        self.token = nn.Embedding(vocabulary_size, config.d_model, padding_idx=pad_id)
+        width = config.embedding_width
+        self.token = nn.Embedding(vocabulary_size, width, padding_idx=pad_id)
         self.position = build_positions(config)
-        self.segment = nn.Embedding(config.segments, config.d_model) if config.segments else None
-        self.norm = build_norm(config) if config.embedding_norm else nn.Identity()
+        self.segment = nn.Embedding(config.segments, width) if config.segments else None
+        self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
+        self.projection = nn.Identity() if width == config.d_model else nn.Linear(width, config.d_model)
 
     def forward(
         self,
@@ -34,13 +39,16 @@ class Embeddings(nn.Module):
         token_type_ids: Int[Tensor, "*batch tokens"],
         positions: slice | Int[Tensor, " tokens"] | None = None,
     ) -> Float[Tensor, "*batch tokens d_model"]:
-        """Return their normalised sum; `positions` are the tokens' positions in their sequences (None: consecutive)."""
+        """Return their normalised sum, as wide as the layers.
+
+        `positions` are the tokens' positions in their sequences (None: consecutive).
+        """
         x = self.token(input_ids)
         if self.position is not None:
             x = x + self.position(slice(input_ids.shape[-1]) if positions is None else positions)
         if self.segment is not None:
             x = x + self.segment(token_type_ids)
-        return self.dropout(self.norm(x))
+        return self.projection(self.dropout(self.norm(x)))
 
 
 class EncoderLayer(nn.Module):
@@ -49,10 +57,10 @@ class EncoderLayer(nn.Module):
     Given the vectors `x` of tokens in `layout`, it computes those of all or, faster, only of the `selected` tokens.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(config)
-        self.attention_norm = build_norm(config)
+        self.attention = MultiHeadAttention(config, layer)
+        self.attention_norm = build_norm(config) if layer or config.first_norm else nn.Identity()
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = build_norm(config)
         self.dropout = Dropout(config.dropout)
@@ -92,8 +100,10 @@ class Encoder(nn.Module):
         super().__init__()
         self.max_length = config.reach
         self.embeddings = Embeddings(config, vocabulary_size, pad_id)
-        layers = nn.ModuleList(LAYERS[config.norm_position](config) for _ in range(config.n_layers))
+        layers = nn.ModuleList(LAYERS[config.norm_position](config, n) for n in range(config.n_layers))
         self.layers = cast("Sequence[PostNormLayer | PreNormLayer]", layers)
+        buckets = config.relative_buckets
+        self.relative = RelativePositions(buckets, config.n_heads) if buckets else None
         self.final_norm = build_norm(config) if config.norm_position is NormPosition.pre else nn.Identity()
 
     def forward(
@@ -145,5 +155,8 @@ class Encoder(nn.Module):
         batch, length = input_ids.shape
         assert length <= self.max_length, f"truncate {length} tokens to {self.max_length} first"
         if attention_mask is None or n_tokens is None:
-            return Layout.padded(batch, length, attention_mask)
-        return Layout.packed(attention_mask, n_tokens)
+            layout = Layout.padded(batch, length, attention_mask)
+        else:
+            layout = Layout.packed(attention_mask, n_tokens)
+        layout.bias = None if self.relative is None else self.relative(length)
+        return layout

@@ -7,6 +7,7 @@ A sequence has one vector, pooled from its tokens, its windows, or two texts rea
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from encoderlab.batch import Batch, HeadSizes, Prediction, WindowPooling
-from encoderlab.model.config import ModelConfig, Pairs, Pooling
+from encoderlab.model.config import Head, ModelConfig, Pairs, Pooling, Positions
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.layers import Dropout, build_norm
 from encoderlab.model.packing import FIRST_TOKENS, Ids, Mask, Selection, attendable, worth_packing
@@ -25,7 +26,9 @@ Hidden = Float[Tensor, "batch length d_model"]
 TokenMask = Bool[Tensor, "batch positions"]  # more positions than vectors if only the first tokens were computed
 Pooled = Float[Tensor, "batch d_model"]
 
-FIRST_TOKEN = (Pooling.cls, Pooling.pooler, Pooling.relu_pooler)  # those that read only the first token
+FIRST_TOKEN = tuple(
+    pooling for pooling in Pooling if pooling is not Pooling.mean
+)  # those that read only the first token
 
 
 class ClsPool(nn.Module):
@@ -46,7 +49,7 @@ class MeanPool(nn.Module):
 
 
 class Pooler(nn.Module):
-    """activation(W x + b) of the first token: tanh in BERT's code, ReLU in DistilBERT's."""
+    """activation(W x + b) of the first token: tanh in BERT's code, ReLU in DistilBERT's, GELU in ELECTRA's."""
 
     def __init__(self, d_model: int, activation: nn.Module) -> None:
         super().__init__()
@@ -63,6 +66,8 @@ def build_pooling(config: ModelConfig) -> nn.Module:
         return Pooler(config.d_model, nn.Tanh())
     if config.pooling is Pooling.relu_pooler:
         return Pooler(config.d_model, nn.ReLU())
+    if config.pooling is Pooling.gelu_pooler:
+        return Pooler(config.d_model, nn.GELU())
     return MeanPool() if config.pooling is Pooling.mean else ClsPool()
 
 
@@ -80,6 +85,18 @@ def pool_windows(
     sums = x.new_zeros(rows, x.shape[1]).index_add(0, row_of_sequence, x)
     counts = x.new_zeros(rows).index_add(0, row_of_sequence, x.new_ones(len(x)))
     return sums / counts[:, None]
+
+
+class PredictionHead(nn.Module):
+    """norm(gelu(dense(x))), after which a linear map predicts (Warner et al. 2024, ModernBERT's code)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.d_model, config.d_model)
+        self.norm = build_norm(config)
+
+    def forward(self, x: Float[Tensor, "*targets d_model"]) -> Float[Tensor, "*targets d_model"]:
+        return self.norm(F.gelu(self.dense(x)))
 
 
 WIDTH = 4  # of `compared`, in widths of the encoder
@@ -131,13 +148,14 @@ class MaskedTokenHead(nn.Module):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.d_model, config.d_model)
-        self.norm = build_norm(config)
-        self.decoder = None if config.tie_decoder else nn.Linear(config.d_model, vocabulary_size, bias=False)
+        width = config.embedding_width
+        self.dense = nn.Linear(config.d_model, width)
+        self.norm = build_norm(config, width)
+        self.decoder = None if config.tie_decoder else nn.Linear(width, vocabulary_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(
-        self, x: Float[Tensor, "targets d_model"], embeddings: Float[Tensor, "vocabulary d_model"]
+        self, x: Float[Tensor, "targets d_model"], embeddings: Float[Tensor, "vocabulary width"]
     ) -> Float[Tensor, "targets vocabulary"]:
         decoder = embeddings if self.decoder is None else self.decoder.weight
         hidden = self.norm(F.gelu(self.dense(x)))
@@ -186,6 +204,9 @@ class EncoderWithHeads(nn.Module):
         self.pool = None if heads.sequence_classes is None else build_pooling(config)
         self.dropout = Dropout(config.dropout)
         self.separates_pairs = config.pairs is Pairs.separate and heads.sequence_classes is not None
+        of_labels = heads.sequence_classes is not None or heads.token_classes is not None
+        transforms = config.head is Head.prediction and of_labels and not self.separates_pairs and not heads.vocabulary
+        self.transform = PredictionHead(config) if transforms else nn.Identity()
         width = config.d_model * (WIDTH if self.separates_pairs else 1)
         self.sequence_head = None if heads.sequence_classes is None else nn.Linear(width, heads.sequence_classes)
         self.token_head, self.masked_token_head = None, None
@@ -215,12 +236,12 @@ class EncoderWithHeads(nn.Module):
         sequences, tokens = self._hidden(batch)
         sequence_logits, token_logits = None, None
         if self.sequence_head is not None and self.pool is not None:
-            pooled = self.pool(sequences, attendable(batch.attention_mask))
+            pooled = self.transform(self.pool(sequences, attendable(batch.attention_mask)))
             sequence_logits = self.sequence_head(self.dropout(pooled))
             if batch.row_of_sequence is not None and self.window_pooling is not None:
                 sequence_logits = pool_windows(sequence_logits, batch.row_of_sequence, len(batch), self.window_pooling)
         if self.token_head is not None:
-            token_logits = self.token_head(self.dropout(tokens))
+            token_logits = self.token_head(self.dropout(self.transform(tokens)))
         if self.masked_token_head is not None:
             token_logits = self.masked_token_head(tokens, self.encoder.embeddings.token.weight)
         return Prediction(sequence_logits, token_logits)
@@ -303,6 +324,14 @@ def without_weights(config: ModelConfig, vocabulary_size: int, pad_id: int, head
     """Return a model whose weights have shapes but no memory; `load_state_dict(..., assign=True)` provides it."""
     with torch.device("meta"), ShapesOnly():
         return EncoderWithHeads(config, vocabulary_size, pad_id, heads)
+
+
+def weight_shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> dict[str, torch.Size]:
+    """Return the shape of each weight that these settings require, without computing a table of positions."""
+    if config.positions is not Positions.learned:
+        config = replace(config, max_length=1)  # their tables are no weights, and may be large
+    model = without_weights(config, vocabulary_size, pad_id, heads)
+    return {name: weight.shape for name, weight in model.state_dict().items()}
 
 
 @torch.no_grad()

@@ -1,6 +1,9 @@
-"""The parts that every layer repeats: dropout, norms, the position-wise feed-forward network; and three ways to give an
+"""The parts that every layer repeats: dropout, norms, the position-wise feed-forward network; and four ways to give an
 encoder, to which a sequence is otherwise a set, the order of its tokens.
 """
+
+import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
@@ -38,15 +41,16 @@ def _random_int16(shape: torch.Size) -> Tensor:
     return draws.view(torch.int16)[:count].view(shape)
 
 
-def build_norm(config: ModelConfig) -> nn.Module:
-    """Return the norm that the settings choose, over the last dimension.
+def build_norm(config: ModelConfig, width: int | None = None) -> nn.Module:
+    """Return the norm that the settings choose, over the last dimension, of `width` (None: d_model).
 
     layer: subtract the mean, divide by the standard deviation, then a scale and a shift per feature (Ba et al. 2016).
     rms: divide by the root of the mean square, then a scale per feature (Zhang and Sennrich 2019, equation 4).
     """
+    width = width or config.d_model
     if config.norm is Norm.layer:
-        return nn.LayerNorm(config.d_model, eps=config.norm_epsilon, bias=config.bias)
-    return nn.RMSNorm(config.d_model, eps=config.norm_epsilon)
+        return nn.LayerNorm(width, eps=config.norm_epsilon, bias=config.bias)
+    return nn.RMSNorm(width, eps=config.norm_epsilon)
 
 
 def geglu(x: Float[Tensor, "*positions twice_d_ff"]) -> Float[Tensor, "*positions d_ff"]:
@@ -55,7 +59,36 @@ def geglu(x: Float[Tensor, "*positions twice_d_ff"]) -> Float[Tensor, "*position
     return F.gelu(gate) * value
 
 
-ACTIVATIONS = {Activation.relu: F.relu, Activation.gelu: F.gelu, Activation.geglu: geglu}
+def gelu_tanh(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), which is nearly GELU (Hendrycks and Gimpel 2016, section 2)."""
+    return F.gelu(x, approximate="tanh")
+
+
+def quick_gelu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """x sigmoid(1.702 x), another approximation of GELU (the same section)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def relu2(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The square of ReLU (So et al. 2021, Primer)."""
+    return F.relu(x).square()
+
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    Activation.relu: F.relu,
+    Activation.gelu: F.gelu,
+    Activation.geglu: geglu,
+    Activation.gelu_tanh: gelu_tanh,
+    Activation.quick_gelu: quick_gelu,
+    Activation.silu: F.silu,
+    Activation.mish: F.mish,
+    Activation.hardswish: F.hardswish,
+    Activation.leaky_relu: F.leaky_relu,
+    Activation.relu2: relu2,
+    Activation.relu6: F.relu6,
+    Activation.sigmoid: torch.sigmoid,
+    Activation.tanh: torch.tanh,
+}
 
 
 class FeedForward(nn.Module):
@@ -75,16 +108,16 @@ class FeedForward(nn.Module):
 def build_positions(config: ModelConfig) -> nn.Module | None:
     """Return the table of vectors to add to the embeddings; None for rotary positions, which act inside attention."""
     if config.positions is Positions.sinusoidal:
-        return SinusoidalPositions(config.reach, config.d_model)
+        return SinusoidalPositions(config.reach, config.embedding_width)
     if config.positions is Positions.learned:
-        return LearnedPositions(config.reach, config.d_model)
+        return LearnedPositions(config.reach, config.embedding_width)
     return None
 
 
-def angles(length: int, width: int) -> Float[Tensor, "length half"]:
-    """position / 10000^(2i / width) for each position and each i < width / 2: the angles of the paper's section 3.5."""
+def angles(length: int, width: int, base: float = 10000.0) -> Float[Tensor, "length half"]:
+    """position / base^(2i / width) for each position and each i < width / 2: the angles of the paper's section 3.5."""
     cpu = torch.device("cpu")  # also for a model on the meta device, where nothing would fill the tables later
-    frequencies = 10000 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=cpu) / width)
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=cpu) / width)
     return torch.outer(torch.arange(length, dtype=torch.float64, device=cpu), frequencies).float()
 
 
@@ -125,9 +158,9 @@ class RotaryPositions(nn.Module):
     cosines: Tensor
     sines: Tensor
 
-    def __init__(self, max_length: int, d_head: int) -> None:
+    def __init__(self, max_length: int, d_head: int, base: float = 10000.0) -> None:
         super().__init__()
-        turns = angles(max_length, d_head)
+        turns = angles(max_length, d_head, base)
         self.register_buffer("cosines", turns.cos(), persistent=False)
         self.register_buffer("sines", turns.sin(), persistent=False)
 
@@ -137,3 +170,34 @@ class RotaryPositions(nn.Module):
         cosines, sines = (table[positions, None].to(x.dtype) for table in (self.cosines, self.sines))
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+
+
+FARTHEST = 128  # tokens: all distances from here on share a bucket
+
+
+class RelativePositions(nn.Module):
+    """A learned bias on the attention scores for each bucket of distances and each head, the same in every layer
+    (Raffel et al. 2020, section 2.1; Song et al. 2020, MPNet).
+
+    Half of the buckets are for tokens before, half for tokens after. Half of those hold one distance each, and the
+    others ranges that grow by a factor up to FARTHEST.
+    """
+
+    def __init__(self, buckets: int, n_heads: int) -> None:
+        super().__init__()
+        self.bias = nn.Embedding(buckets, n_heads)
+
+    def forward(self, length: int) -> Float[Tensor, "heads length length"]:
+        """Return the bias for each head, attending token and attended token."""
+        positions = torch.arange(length, device=self.bias.weight.device)
+        distances = positions[:, None] - positions  # positive for tokens before
+        return self.bias(self.bucket(distances)).permute(2, 0, 1)
+
+    def bucket(self, distances: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """Return the bucket of each distance."""
+        half = self.bias.num_embeddings // 2
+        exact = half // 2
+        size = distances.abs()
+        growth = torch.log(size.clamp(min=exact).float() / exact) / math.log(FARTHEST / exact)
+        ranges = (exact + (growth * (half - exact)).long()).clamp(max=half - 1)
+        return torch.where(size < exact, size, ranges) + half * (distances < 0)

@@ -57,6 +57,8 @@ class Layout:
     ) -> None:
         self.batch, self.width, self.positions, self.mask = batch, width, positions, mask
         self.slots, self.bounds = slots, bounds
+        # What is added to the attention scores: [heads, attending position, attended position]
+        self.bias: Float[Tensor, "heads width width"] | None = None
         self.real: Tensor | None = None  # if packed: True at the tokens of the flattened padded batch that are kept
 
     @classmethod
@@ -84,6 +86,15 @@ class Layout:
             return x
         padded = x.new_zeros(self.batch * self.width, *x.shape[1:])
         return padded.index_copy_(0, self.slots, x).unflatten(0, (self.batch, self.width))
+
+    def rows(self, table: Float[Tensor, "heads width width"]) -> Float[Tensor, "sequences heads queries width"]:
+        """Return the rows of a table of two positions that belong to these tokens, padded.
+
+        There is one sequence for all if the rows are the same in each.
+        """
+        if isinstance(self.positions, slice):
+            return table[None, :, self.positions]
+        return table[:, self.pad(self.positions)].transpose(0, 1)
 
 
 class Selection(NamedTuple):

@@ -167,6 +167,8 @@ def assemble(
         few = has_few_rows(config, corpus) or few_rare_rows(config, corpus) > 0
     training = resolve_for_few_rows(config.training, few, model_config.n_layers)
     settings = replace(settings, task=task_config, model=model_config, training=training)
+    if model_config.pairs is Pairs.separate and tokenizer.pair_separators > 1:
+        tokenizer = tokenizer.with_pair_separators(1)  # each text ends in one when it is read by itself
     task = tasks.build_task(task_config, tokenizer, corpus.labels, model_config.reach)
     torch.manual_seed(config.seed)
     sharded = is_sharded(training, processes)

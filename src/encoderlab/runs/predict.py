@@ -16,6 +16,7 @@ from encoderlab.data.examples import Example, TextExample, WordsExample, grouped
 from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, text_lines
 from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import Pairs, Pooling
 from encoderlab.model.heads import ClsPool, MeanPool, pool_windows
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.runs.assembly import Assembly, own_dataset
@@ -177,9 +178,17 @@ def outputs_of(
 
 
 def vectors_of(
-    assembly: Assembly, rows: ExampleRows, pooling: VectorPooling = VectorPooling.mean, *, normalize: bool = False
+    assembly: Assembly, rows: ExampleRows, pooling: VectorPooling | None = None, *, normalize: bool = False
 ) -> np.ndarray:
-    """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs."""
+    """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs.
+
+    Without a `pooling`, it is that of the first token for an encoder whose sentence vectors were trained so, else the
+    mean.
+    """
+    model = assembly.config.model
+    if pooling is None:
+        of_first = model.pooling is Pooling.cls and model.pairs is Pairs.separate
+        pooling = VectorPooling.cls if of_first else VectorPooling.mean
     selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
     of_rows = np.empty((len(rows), assembly.config.model.d_model), np.float32)
 

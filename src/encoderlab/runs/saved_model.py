@@ -24,9 +24,10 @@ from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.exchange.weights import check_shapes, read_config, read_weights, shapes_of
+from encoderlab.exchange.sentences import sentence_pooling
+from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
-from encoderlab.model.heads import EncoderWithHeads, without_weights
+from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
 from encoderlab.runs.folder import GRAPH, MODEL_TYPE, RunFolder, is_graph, is_huggingface, model_folder
 from encoderlab.runs.task import build_task
 from encoderlab.settings import CACHE, REQUIRED, without_folders
@@ -61,6 +62,7 @@ BY_PIECE = (TOKEN_TABLE, "masked_token_head.decoder.weight", "masked_token_head.
 TABLES = ("encoder.embeddings.position.embedding.weight", *BY_PIECE)
 DOWNLOADED = ["config.json", "model*.safetensors", "model.safetensors.index.json", "1_Pooling/config.json", "vocab.txt"]
 DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+DOWNLOADED += ["vocab.json", "merges.txt", "sentencepiece.bpe.model"]  # of byte-level and Unigram vocabularies
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
 STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
 TASK_HEADS = ("sequence_head", "token_head")
@@ -214,7 +216,9 @@ def read_model(folder: Path, *, or_graph: bool = False) -> SavedModel:
     weights = read_weights(folder / "model.safetensors") if graph is None else {}
     saved = SavedModel(cast("ResolvedRun", settings), labels, tokenizer, weights, origin, graph)
     if graph is None:
-        check_shapes(folder, shapes_of(saved.without_weights().state_dict()), weights)
+        heads = saved.task().heads
+        required = weight_shapes(saved.config.model, tokenizer.vocabulary_size, tokenizer.pad_id, heads)
+        check_shapes(folder, required, weights)
     return saved
 
 
@@ -252,7 +256,10 @@ def _of_huggingface(folder: Path) -> SavedModel:
         raise DataError(wrong, remedy="Use a checkpoint with its own tokenizer")
     # tables are often padded to a round number of rows, which no text uses
     tables = {name: model.weights[name][:pieces].contiguous() for name in BY_PIECE if name in model.weights}
-    config = _without_run(folder, _task_of(model, folder.resolve().name), model.config)
+    task, encoder, pooling = _task_of(model, folder.resolve().name), model.config, sentence_pooling(folder)
+    if isinstance(task, EncodingConfig) and pooling is not None:
+        encoder = replace(encoder, pooling=pooling, pairs=Pairs.separate)
+    config = _without_run(folder, task, encoder)
     return SavedModel(config, model.labels, tokenizer, model.weights | tables, Origin(NOT_KNOWN, None, {}))
 
 
@@ -282,12 +289,11 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> SavedModel:
     """
     folder = encoder_folder(init_from, setting)
     saved = read_model(folder)
-    model, weights, path = encoder_settings(saved.config), saved.weights, folder / "1_Pooling"
-    pooling = read_config(path) if (path / "config.json").is_file() else {}
-    # Of sentence-transformers, the first key since version 6, the second before.
-    is_mean = pooling.get("pooling_mode") == "mean" or pooling.get("pooling_mode_mean_tokens") is True
-    if isinstance(saved.config.task, EncodingConfig) and is_mean:  # its pooler is untrained
-        model = replace(model, pooling=Pooling.mean, pairs=Pairs.separate)
+    model = encoder_settings(saved.config)
+    weights = saved.weights
+    if (
+        isinstance(saved.config.task, EncodingConfig) and sentence_pooling(folder) is not None
+    ):  # its pooler is untrained
         weights = {name: weight for name, weight in weights.items() if not name.startswith("pool.")}
     return replace(saved, config=replace(saved.config, model=model), weights=weights)
 
@@ -296,14 +302,16 @@ def settings_for(task: tasks.TaskConfig, pretrained: SavedModel) -> ModelConfig:
     """Return the settings of a pretrained encoder for a run of `task`.
 
     The pooling is kept if a task with labels or a pooler was trained with it. Otherwise it is the mean, which from
-    pretraining alone scored 0.727 on the built-in task, and the first token 0.699. Pretraining reads a pair as one
-    sequence.
+    pretraining alone scored 0.727 on the built-in task, and the first token 0.699; an encoder of another family keeps
+    that family's own, with which it can be exported. Pretraining reads a pair as one sequence.
     """
     model, heads = pretrained.config.model, pretrained.task().heads
     if isinstance(task, tasks.PretrainingConfig):
         return replace(model, pairs=Pairs.joint)
     has_classes = heads.sequence_classes is not None and not heads.vocabulary
-    return model if has_classes or "pool.dense.weight" in pretrained.weights else replace(model, pooling=Pooling.mean)
+    if has_classes or model.family is not None or "pool.dense.weight" in pretrained.weights:
+        return model
+    return replace(model, pooling=Pooling.mean)
 
 
 def load_into(model: EncoderWithHeads, pretrained: SavedModel, labels: Sequence[str] = ()) -> list[str]:

@@ -164,9 +164,10 @@ def join(
 ) -> Encoded:
     """Return one text or a pair as a sequence of at most `max_length` tokens, truncating the longer text first."""
     paired = second is not None
-    second, room = second or (), max_length - 2 - paired
+    separators = tokenizer.pair_separators if paired else 1
+    second, room = second or (), max_length - 1 - separators - paired
     kept = min(len(second), max(room // 2, room - len(first)))  # as `longest_first`, for single numbers
-    a = [tokenizer.cls_id, *first[: room - kept], tokenizer.sep_id]
+    a = [tokenizer.cls_id, *first[: room - kept], *[tokenizer.sep_id] * separators]
     b = [*second[:kept], tokenizer.sep_id] if paired else []
     return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=len(first) + len(second) > room)
 

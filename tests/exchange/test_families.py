@@ -1,0 +1,187 @@
+"""Families of transformers besides BERT and DistilBERT: the same hidden states, logits and ids as there, finetuned and
+exported back.
+"""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch.testing import assert_close
+
+import encoderlab
+from encoderlab.data.tokenizers import Tokenizer
+from encoderlab.errors import DataError
+from encoderlab.model.config import Pooling
+from encoderlab.model.heads import separate_texts
+from encoderlab.model.packing import Selection
+from encoderlab.runs.saved_model import load_pretrained, read_model
+from encoderlab.tasks.task import join
+from tests.exchange.family_folders import CONFIGS, TEXTS, folder_of, tokenizer_of
+
+HEADS = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
+FAST, SLOW = ("roberta", "electra", "mpnet", "modernbert"), pytest.mark.slow
+TEXT = "A good film, says Ünder: a bad one! " * 16
+
+
+def opened(folder):
+    """Return the model of a folder, as commands open it."""
+    return read_model(folder).model()
+
+
+def assert_equal_to(theirs, model, tokenizer, texts, pairs=None, length=None):
+    """Check hidden states and logits of a padded batch of texts or pairs, also without padding and selected."""
+    inputs = tokenizer(texts, pairs, padding=True, truncation=True, max_length=length, return_tensors="pt")
+    mask = inputs["attention_mask"].bool()
+    types = inputs.get("token_type_ids", torch.zeros_like(inputs["input_ids"]))
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    given = {name: inputs[name] for name in names if name in inputs}
+    if model.encoder.embeddings.segment is None:
+        given.pop("token_type_ids", None)
+    with torch.no_grad():
+        expected = theirs(**given, output_hidden_states=True)
+        hidden = model.encoder(inputs["input_ids"], types, mask)
+        packed = model.encoder.encode(inputs["input_ids"], types, mask, int(mask.sum()))
+        last = mask.sum(1) - 1 + torch.arange(len(mask)) * mask.shape[1]
+        places = torch.cat([torch.arange(len(mask)) * mask.shape[1], last])
+        selected = model.encoder.encode(inputs["input_ids"], types, mask, int(mask.sum()), Selection(places, 2))
+    last_hidden = expected.get("last_hidden_state", expected.get("hidden_states", [None])[-1])
+    assert_close(hidden[mask], last_hidden[mask], rtol=1e-5, atol=1e-5)
+    assert_close(packed[mask], hidden[mask], rtol=1e-5, atol=1e-5)
+    assert_close(selected, hidden.flatten(0, 1)[places], rtol=1e-5, atol=1e-5)
+    return inputs
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("head", ["Model", "ForMaskedLM"])
+def test_hidden_states_equal_those_of_transformers(family, head, tmp_path):
+    theirs, tokenizer = folder_of(family, tmp_path, head)
+    model = opened(tmp_path)
+    texts = ["A good film", TEXTS[3], TEXT]
+    limit = model.encoder.max_length
+    assert_equal_to(theirs, model, tokenizer, texts, length=limit)
+    assert_equal_to(theirs, model, tokenizer, texts[:2], [TEXTS[5], "A bad"], length=limit)
+    inputs = assert_equal_to(theirs, model, tokenizer, texts[2:], length=limit)
+    assert inputs["input_ids"].shape[1] == limit
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("head", HEADS[1:])
+def test_logits_equal_those_of_transformers(family, head, tmp_path, make_batch):
+    theirs, tokenizer = folder_of(family, tmp_path, head)
+    model = opened(tmp_path)
+    batch = make_batch([7, 3, 9], seed=1)
+    batch.input_ids[:] = batch.input_ids.clamp(min=5)
+    batch.token_type_ids[:] = 0
+    with torch.no_grad():
+        expected = theirs(input_ids=batch.input_ids, attention_mask=batch.attention_mask.long()).logits
+        ours = model(batch)
+    if ours.sequence_logits is not None:
+        assert_close(ours.sequence_logits, expected, rtol=1e-5, atol=1e-5)
+    else:
+        assert_close(ours.token_logits, expected[batch.attention_mask], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_ids_of_texts_and_pairs_equal_those_of_transformers(family, tmp_path):
+    theirs = tokenizer_of(family)
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()  # as on the hub, where it seldom names the special tokens
+    ours = Tokenizer.load(tmp_path / "tokenizer.json")
+    texts = [*TEXTS, TEXT, "", "  two  blanks ", "unseen: 東京 \u00a0 naïve\n"]
+    assert ours.encode(texts) == [theirs(text, add_special_tokens=False)["input_ids"] for text in texts]
+    ours.save(tmp_path / "ours" / "tokenizer.json")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    for pair in (("A good film",), ("A good film", "says who")):
+        assert again(*pair)["input_ids"] == theirs(*pair)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "mean"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, False),
+        ({"pooling_mode": "cls"}, False),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, True),
+    ],
+)
+def test_sentence_vectors_are_pooled_as_they_were_trained(tmp_path, command, stated, mean):
+    theirs, tokenizer = folder_of("roberta", tmp_path / "start")
+    (tmp_path / "start" / "1_Pooling").mkdir()
+    (tmp_path / "start" / "1_Pooling" / "config.json").write_text(json.dumps(stated))
+    (tmp_path / "texts.txt").write_text("A good film", encoding="utf-8")
+    command("embed", "run=start", "input=texts.txt", "output=vectors.npy")
+    with torch.no_grad():
+        hidden = theirs(**tokenizer("A good film", return_tensors="pt")).last_hidden_state[0]
+    expected = (hidden.mean(0) if mean else hidden[0]).numpy()
+    vectors = (np.load(tmp_path / "vectors.npy")[0], encoderlab.load(tmp_path / "start").embed("A good film")[0])
+    for vector in vectors:
+        np.testing.assert_allclose(vector, expected, atol=1e-2)  # Python computes in bf16 where that is faster
+    start = load_pretrained(str(tmp_path / "start"))
+    assert (
+        start.config.model.pooling is (Pooling.mean if mean else Pooling.cls)
+        and "pool.dense.weight" not in start.weights
+    )
+
+
+def test_sentence_vectors_that_are_pooled_in_another_way_are_refused(tmp_path, command):
+    folder_of("roberta", tmp_path / "start")
+    (tmp_path / "start" / "1_Pooling").mkdir()
+    (tmp_path / "start" / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_max_tokens": True}))
+    (tmp_path / "texts.txt").write_text("A good film", encoding="utf-8")
+    with pytest.raises(DataError, match="max_tokens. Allowed: cls or mean"):
+        command("embed", "run=start", "input=texts.txt", "output=vectors.npy")
+
+
+def test_texts_of_a_pair_that_are_read_separately_are_read_as_single_texts(tmp_path, command):
+    """Their vectors are those of `embed`, though RoBERTa's own pairs have two separators between their texts."""
+    folder_of("roberta", tmp_path / "start")
+    table = rows_of(tmp_path / "rows.csv", pairs=True)
+    data = ("task=classification", "dataset=files", f"dataset.path={table}", "dataset.text_pair=other")
+    line = ("training=smoke", "training.device=cpu", "baselines=false", "run_dir=run", "cache_dir=cache")
+    command("finetune", *data, "init_from=start", "model.pairs=separate", "model.pooling=mean", *line)
+    model, tokenizer = opened(tmp_path / "run" / "model"), Tokenizer.load(tmp_path / "run" / "model" / "tokenizer.json")
+    pair = ("A good film", "né says")
+    encoded = join(tokenizer, *tokenizer.encode(pair), 40)
+    ids, mask = separate_texts(torch.tensor([encoded.input_ids]), torch.tensor([encoded.token_type_ids]), None)
+    singles = [join(tokenizer, text, None, 40).input_ids for text in tokenizer.encode(pair)]
+    assert [row[real].tolist() for row, real in zip(ids, mask, strict=True)] == singles
+    assert model.separates_pairs
+
+
+def rows_of(path, pairs=False):
+    """Write a table of good and bad films."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", *(["other"] if pairs else []), "label"])
+        for n, text in enumerate(TEXTS):
+            writer.writerow([text, *([TEXTS[n - 7]] if pairs else []), "yes" if "good" in text else "no"])
+    return path
+
+
+@pytest.mark.parametrize("family", [name if name in FAST else pytest.param(name, marks=SLOW) for name in CONFIGS])
+@pytest.mark.parametrize(("head", "pairs"), [("Model", False), ("ForMaskedLM", True)])
+def test_a_finetuned_encoder_is_exported_to_its_family_with_equal_probabilities(
+    family, head, pairs, tmp_path, command, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    folder_of(family, tmp_path / "start", head)
+    table = rows_of(tmp_path / "rows.csv", pairs)
+    data = ("task=classification", "dataset=files", f"dataset.path={table}")
+    data += ("dataset.text_pair=other", "model.pairs=joint") if pairs else ()
+    line = ("training=smoke", "training.device=cpu", "baselines=false", "run_dir=run", "cache_dir=cache")
+    command("finetune", *data, "init_from=start", *line)
+    command("export", "run=run", "format=huggingface", "path=back")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained("back").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained("back")
+    assert theirs.config.model_type == family
+    both = ("A good film", "né says") if pairs else ("A good film",)
+    with torch.no_grad():
+        expected = theirs(**tokenizer(*both, return_tensors="pt")).logits.softmax(-1)[0]
+    command("predict", "run=run", f"text={both[0]}", *([f"text_pair={both[1]}"] if pairs else []), "output=out.jsonl")
+    command("predict", "run=back", f"text={both[0]}", *([f"text_pair={both[1]}"] if pairs else []), "output=back.jsonl")
+    for file in ("out.jsonl", "back.jsonl"):
+        row = json.loads((tmp_path / file).read_text(encoding="utf-8"))
+        index = theirs.config.label2id[row["predicted"]]
+        assert row["probability"] == pytest.approx(float(expected[index]), abs=2e-5)
